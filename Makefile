@@ -1,0 +1,74 @@
+# What a developer can do here. `make help` lists it; everything happens in a local .venv.
+
+SHELL  := /bin/sh
+# The newest Python there is; `make PYTHON=/path/to/python` chooses another.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; exit; }; done; echo python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format bench lock docs dist clean
+
+help:  ## List what can be done
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
+	  while IFS='|' read -r name text; do printf '  make %-16s %s\n' "$$name" "$$text"; done
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Ottla needs Python 3.11 or newer, and '$(PYTHON)' is not: install one, or name it with 'make PYTHON=...'." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "'$(PYTHON)' has no venv module: install it (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: requirements/runtime.txt | $(BIN)/python
+	@echo "Installing what the broker needs into $(VENV) ..."
+	@$(PIP) -r requirements/runtime.txt && touch $@
+
+$(VENV)/.test: requirements/test.txt | $(BIN)/python
+	@echo "Installing what the tests need into $(VENV) ..."
+	@$(PIP) -r requirements/test.txt && touch $@ $(VENV)/.runtime
+
+$(VENV)/.dev: requirements/dev.txt | $(BIN)/python
+	@echo "Installing what the checks need into $(VENV) ..."
+	@$(PIP) -r requirements/dev.txt && touch $@ $(VENV)/.test $(VENV)/.runtime
+
+setup: $(VENV)/.dev  ## Make .venv with everything a developer needs
+
+run: $(VENV)/.runtime  ## Start the broker; data in ./data (CONFIG=file, ARGS="-o key=value ...")
+	@exec $(BIN)/python -m broker $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
+
+test: $(VENV)/.test  ## Set up and run the tests (TESTS=path to run some of them)
+	@$(BIN)/python -m pytest $(TESTS)
+
+check: $(VENV)/.dev  ## Formatting, lint, types, and the rules of who may import whom
+	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'." >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@PYTHONPATH=. $(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev  ## Put the code into its format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix --quiet .
+
+bench: $(VENV)/.test  ## Measure the broker against this machine's own limits (ARGS="--only produce --bootstrap host:port")
+	@$(BIN)/python -m bench $(ARGS)
+
+docs: $(VENV)/.test  ## Write the generated pages again (configuration, protocol support)
+	@$(BIN)/python -m config.reference
+	@$(BIN)/python -m tests.support.protocol_support
+
+lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock them in requirements/
+	@$(BIN)/python -m pip install --quiet uv
+	@for name in runtime test dev; do \
+	  case $$name in runtime) groups= ;; test) groups="--group test" ;; dev) groups="--group test --group check" ;; esac; \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade --no-header \
+	    pyproject.toml $$groups --output-file requirements/$$name.txt; done
+
+dist: $(VENV)/.dev  ## Build the wheel, install it in an empty environment and start it
+	@sh docker/try_wheel.sh $(BIN)/python
+
+clean:  ## Remove everything that was made, but not the data
+	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

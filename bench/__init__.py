@@ -1,0 +1,1 @@
+"""Repeatable load on a running broker, beside the limits of the machine it runs on."""

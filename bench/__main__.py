@@ -1,0 +1,153 @@
+"""Measure a broker: `python -m bench [--bootstrap HOST:PORT] [--only CASE ...] [--rounds N]`; see bench/README.md."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import client_cases, process_cases, raw_cases, report
+from bench.limits import SocketOptions
+from bench.processes import BenchedBroker, Disturbance, OwnBroker, memory_mb, wait_until_answering
+from bench.raw_cases import Bench
+
+CASES: dict[str, Callable[[Bench], dict[str, float]]] = {
+    "produce-one-record": raw_cases.produce_one_record,
+    "produce-ping-pong": raw_cases.produce_ping_pong,
+    "produce-16kb": raw_cases.produce_16kb,
+    "produce-128kb": raw_cases.produce_128kb,
+    "produce-1mb": raw_cases.produce_1mb,
+    "fetch-64kb": raw_cases.fetch_64kb,
+    "fetch-1mb": raw_cases.fetch_1mb,
+    "fetch-16x64kb": raw_cases.fetch_16_partitions,
+    "latency": raw_cases.latency,
+    "confluent-kafka": client_cases.confluent_kafka,
+    "kafka-python": client_cases.kafka_python,
+}
+OF_OUR_PROCESS = ("start", "imports")
+ATTEMPTS = 3
+QUIET_CORES = 0.15
+"""More than this share of a processor spent on others makes a sample worth repeating."""
+
+
+def progress(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure a broker and this machine's limits.")
+    parser.add_argument("--bootstrap", help="a running broker; without it, the broker of this checkout is started")
+    parser.add_argument("--pid", type=int, help="its process, if /proc does not tell")
+    parser.add_argument("--only", nargs="+", default=[], metavar="CASE", help=", ".join([*CASES, *OF_OUR_PROCESS]))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the usual number of requests")
+    parser.add_argument(
+        "--warm-up", type=float, default=1.0, metavar="S", help="seconds of load first (a JVM needs 45)"
+    )
+    parser.add_argument("--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")))
+    parser.add_argument("--congestion", help="congestion control of the limits' sockets; default: the broker's")
+    parser.add_argument("--send-buffer", type=int, default=-1, metavar="BYTES", help="SO_SNDBUF of the limits' sockets")
+    parser.add_argument("--receive-buffer", type=int, default=-1, metavar="BYTES")
+    return parser.parse_args()
+
+
+def chosen(only: list[str], names: tuple[str, ...] | list[str]) -> list[str]:
+    """The names that begin with one of `only`; all if it is empty."""
+    return [name for name in names if not only or any(name.startswith(wanted) for wanted in only)]
+
+
+def warm_up(bench: Bench, seconds: float) -> None:
+    """Load of both kinds for so long; nothing of it counts."""
+    small = Bench(broker=bench.broker, options=bench.options, directory=bench.directory, scale=0.2)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        raw_cases.produce(small, records=1, value_bytes=100, connections=8, in_flight=8, requests=20_000)
+        raw_cases.produce(small, records=16, value_bytes=1_000, connections=4, in_flight=4, requests=5_000)
+        raw_cases.produce(small, records=990, value_bytes=1_000, connections=2, in_flight=2, requests=500)
+
+
+def undisturbed(bench: Bench, case: Callable[[Bench], dict[str, float]]) -> dict[str, float]:
+    """A sample during which nobody else had work for the processors; after three attempts, the quietest one."""
+    quietest: dict[str, float] | None = None
+    for _ in range(ATTEMPTS):
+        disturbance = Disturbance(bench.broker)
+        figures = case(bench)
+        figures["others_cores"] = disturbance.processors()
+        if quietest is None or figures["others_cores"] < quietest["others_cores"]:
+            quietest = figures
+        if not figures["others_cores"] > QUIET_CORES:
+            break
+    assert quietest is not None
+    return quietest
+
+
+def measure_load(
+    bench: Bench, given: argparse.Namespace, results: dict[str, list[dict[str, float]]], names: list[str]
+) -> None:
+    if given.warm_up > 0:
+        progress(f"warming up for {given.warm_up:.0f} s")
+        warm_up(bench, given.warm_up)
+    if bench.broker.pid is not None:
+        results["memory"] = [{"before_mb": memory_mb(bench.broker.pid)[0]}]
+    for number in range(1, given.rounds + 1):
+        # Every second round runs backwards: what one case leaves behind does not always meet the same other one.
+        for name in names if number % 2 else reversed(names):
+            started = time.monotonic()
+            figures = undisturbed(bench, CASES[name])
+            results.setdefault(name, []).append(figures)
+            first = ", ".join(f"{key} {value:,.2f}" for key, value in list(figures.items())[:3])
+            progress(f"round {number}/{given.rounds}  {name:<20} {time.monotonic() - started:5.1f} s   {first}")
+    if bench.broker.pid is not None:
+        now, most = memory_mb(bench.broker.pid)
+        results["memory"][0] |= {"after_mb": now, "most_mb": most}
+
+
+def main() -> int:
+    given = options()
+    load_cases = chosen(given.only, list(CASES))
+    own_cases = [] if given.bootstrap else chosen(given.only, OF_OUR_PROCESS)
+    if not load_cases and not own_cases:
+        progress(f"no case begins with {' or '.join(given.only)}; there are: {', '.join([*CASES, *OF_OUR_PROCESS])}")
+        return 2
+    results: dict[str, list[dict[str, float]]] = {}
+    imports: list[dict[str, object]] = []
+    about: dict[str, object] = {"bootstrap": given.bootstrap or "own broker", "rounds": given.rounds}
+    given.directory.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=given.directory))
+    try:
+        if "start" in own_cases:
+            for number in range(given.rounds):
+                results.setdefault("start", []).append(process_cases.start(directory / f"start-{number}"))
+                progress(f"round {number + 1}/{given.rounds}  start")
+        if "imports" in own_cases:
+            imports = process_cases.imports(directory / "imports")
+        if load_cases:
+            broker = BenchedBroker(given.bootstrap, given.pid) if given.bootstrap else OwnBroker(directory / "broker")
+            with contextlib.closing(broker):
+                wait_until_answering(broker.bootstrap)
+                congestion = given.congestion or broker.congestion_control()
+                about |= {"congestion_control": congestion, "send_buffer_bytes": given.send_buffer}
+                sockets = SocketOptions(
+                    congestion=congestion,
+                    send_buffer_bytes=given.send_buffer,
+                    receive_buffer_bytes=given.receive_buffer,
+                )
+                bench = Bench(broker=broker, options=sockets, directory=directory, scale=given.scale)
+                measure_load(bench, given, results, load_cases)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    sys.stdout.write(f"{about}\n{report.table(results)}\n")
+    if imports:
+        sys.stdout.write(f"\nimports until ready\n{report.import_table(imports)}\n")
+    progress(f"written: {report.write_json(results, about=about, imports=imports)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

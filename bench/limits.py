@@ -1,0 +1,87 @@
+"""What this machine can do at best, measured in the same round and with the same load generator as the broker."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.load import Sample, run_load
+from bench.processes import Peer
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketOptions:
+    """What the broker sets on its connections; empty or negative: the system's own."""
+
+    congestion: str = ""
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+
+    def arguments(self) -> list[str]:
+        buffers = ["--send-buffer", str(self.send_buffer_bytes), "--receive-buffer", str(self.receive_buffer_bytes)]
+        return [*(["--congestion", self.congestion] if self.congestion else []), *buffers]
+
+
+def touch_memory(size: int) -> None:
+    """Make the machine have the memory at hand that a sample of `size` bytes will fill.
+
+    Virtual machines give free memory back to their host; the first write into it afterwards costs several times its
+    price, whoever happens to do it. Twice the size is touched, since the system does not hand out first what was freed
+    last; never more than half of what is available. Called right before whatever fills the page cache.
+    """
+    wanted = min(2 * size, _available_bytes() // 2)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_POPULATE", 0)
+    with mmap.mmap(-1, wanted, flags=flags) as memory:
+        if not hasattr(mmap, "MAP_POPULATE"):
+            for position in range(0, wanted, mmap.PAGESIZE):
+                memory[position] = 1
+
+
+def _available_bytes() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 1 << 30
+
+
+def sequential_write(directory: Path, *, size: int, count: int) -> float:
+    """MB/s of `count` writes of `size` bytes to a fresh file, page cache only."""
+    buffer = bytes(range(256)) * (size // 256 + 1)
+    view = memoryview(buffer)[:size]
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        descriptor = file.fileno()
+        started = time.perf_counter()
+        for _ in range(count):
+            written = os.write(descriptor, view)
+            assert written == size
+        seconds = time.perf_counter() - started
+    return size * count / seconds / MEGABYTE
+
+
+def plain_sendfile(
+    directory: Path, options: SocketOptions, *, size: int, header: int, request: bytes, in_flight: int, count: int
+) -> Sample:
+    """A blocking server that answers with `header` bytes and `size` bytes of a cached file, under the same load."""
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        file.write(os.urandom(4096) * (size // 4096 + 1))
+        file.flush()
+        numbers = ["--size", str(size), "--header", str(header), "--request", str(len(request))]
+        with Peer("sendfile", "--file", file.name, *numbers, *options.arguments()) as peer:
+            return run_load(peer.bootstrap, [request], in_flight=in_flight, requests=count)
+
+
+def echo_cpu_us(
+    options: SocketOptions, *, frame: bytes, connections: int, in_flight: int, count: int, each_frame: bool
+) -> float:
+    """CPU microseconds that a bare echo spends on one request."""
+    extra = ["--each-frame"] if each_frame else []
+    with Peer("echo", *extra, *options.arguments()) as peer:
+        before = peer.cpu_seconds()
+        sample = run_load(peer.bootstrap, [frame] * connections, in_flight=in_flight, requests=count)
+        return (peer.cpu_seconds() - before) / sample.requests * 1e6

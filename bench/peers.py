@@ -1,0 +1,161 @@
+"""The bare programs that the broker is measured against, each run as a process of its own.
+
+    python -m bench.peers echo [--congestion NAME] [--send-buffer BYTES] [--receive-buffer BYTES] [--each-frame]
+    python -m bench.peers sendfile FILE SIZE HEADER REQUEST_BYTES [...]
+
+They print their port and serve until their standard input closes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+
+RECEIVE_BYTES = 256 * 1024
+
+
+def set_options(connection: socket.socket, options: argparse.Namespace) -> None:
+    """What the broker sets on its own connections."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if options.congestion and hasattr(socket, "TCP_CONGESTION"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, options.congestion.encode())
+    if options.send_buffer > 0:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer)
+    if options.receive_buffer > 0:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer)
+
+
+class Echo:
+    """`add_reader`, `recv_into`, `send`: the least a Python process on an event loop can do with a request.
+
+    With `each_frame` every request is cut out and answered by a `send` of its own; without, whatever one `recv_into`
+    brought goes back at once.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, options: argparse.Namespace) -> None:
+        self._loop = loop
+        self._options = options
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+        loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.setblocking(False)
+        set_options(connection, self._options)
+        reader = self._frames(connection) if self._options.each_frame else self._whatever(connection)
+        self._loop.add_reader(connection, reader)
+
+    def _whatever(self, connection: socket.socket) -> Callable[[], None]:
+        view = memoryview(bytearray(RECEIVE_BYTES))
+
+        def read() -> None:
+            size = connection.recv_into(view)
+            if size:
+                connection.send(view[:size])
+            else:
+                self._end(connection)
+
+        return read
+
+    def _frames(self, connection: socket.socket) -> Callable[[], None]:
+        buffer = bytearray(RECEIVE_BYTES)
+        view = memoryview(buffer)
+        held = 0
+
+        def read() -> None:
+            nonlocal held
+            size = connection.recv_into(view[held:])
+            if not size:
+                self._end(connection)
+                return
+            end = held + size
+            start = 0
+            while end - start >= 4:
+                following = start + 4 + int.from_bytes(buffer[start : start + 4], "big")
+                if following > end:
+                    break
+                connection.send(view[start:following])
+                start = following
+            held = end - start
+            if held and start:
+                buffer[:held] = buffer[start:end]
+
+        return read
+
+    def _end(self, connection: socket.socket) -> None:
+        self._loop.remove_reader(connection)
+        connection.close()
+
+
+def serve_echo(options: argparse.Namespace) -> None:
+    """On the loop that the broker uses, where it is there."""
+    try:
+        import uvloop
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    except ImportError:
+        loop = asyncio.new_event_loop()
+    echo = Echo(loop, options)
+    loop.add_reader(sys.stdin, loop.stop)
+    announce(echo.port)
+    loop.run_forever()
+
+
+def serve_sendfile(options: argparse.Namespace) -> None:
+    """Answer each request of a known size with a header and so many bytes of a file, by plain blocking `sendfile`."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(connection: socket.socket, file: int) -> None:
+        size = 4 + options.header + options.size
+        header = (size - 4).to_bytes(4, "big") + bytes(options.header)
+        received = 0
+        while piece := connection.recv(RECEIVE_BYTES):
+            received += len(piece)
+            while received >= options.request:
+                received -= options.request
+                connection.send(header, socket.MSG_MORE)
+                sent = 0
+                while sent < options.size:
+                    sent += os.sendfile(connection.fileno(), file, sent, options.size - sent)
+
+    def accept() -> None:
+        file = os.open(options.file, os.O_RDONLY)
+        while True:
+            connection, _ = listener.accept()
+            set_options(connection, options)
+            threading.Thread(target=serve, args=(connection, file), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    announce(listener.getsockname()[1])
+    sys.stdin.read()
+
+
+def announce(port: int) -> None:
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=["echo", "sendfile"])
+    parser.add_argument("--congestion", default="")
+    parser.add_argument("--send-buffer", type=int, default=-1)
+    parser.add_argument("--receive-buffer", type=int, default=-1)
+    parser.add_argument("--each-frame", action="store_true")
+    parser.add_argument("--file")
+    parser.add_argument("--size", type=int)
+    parser.add_argument("--header", type=int)
+    parser.add_argument("--request", type=int)
+    options = parser.parse_args()
+    (serve_echo if options.kind == "echo" else serve_sendfile)(options)
+
+
+if __name__ == "__main__":
+    main()

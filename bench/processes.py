@@ -1,0 +1,171 @@
+"""Processes as the bench sees them: their CPU and memory out of /proc, the broker it starts, the peers it starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.conversation import Conversation, address_of
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+READY = re.compile(r"^ready .*//[^ ]*:(\d+)[ ,]")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, all its threads included; to one tick (10 ms) exactly."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def machine_cpu_seconds() -> float:
+    """What all processors together have worked since the machine started, the host's other guests included (steal)."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (
+        int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    )
+    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
+
+
+def memory_mb(pid: int) -> tuple[float, float]:
+    """Resident memory now and at its highest, in MB of 1,048,576 bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    now, most = (re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE) for name in ("VmRSS", "VmHWM"))
+    assert now is not None
+    assert most is not None
+    return int(now[1]) / 1024, int(most[1]) / 1024
+
+
+def listening_pid(port: int) -> int | None:
+    """The process that listens on a port of this machine, if we may see it."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{fields[9]}]")
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(descriptor) in inodes:
+                return int(descriptor.parts[2])
+        except OSError:
+            continue
+    return None
+
+
+def congestion_control(port: int) -> str:
+    """The congestion control of connections to the broker's port, as `ss` sees it; else the system's default."""
+    default = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    if (ss := shutil.which("ss")) is None:
+        return default
+    shown = subprocess.run([ss, "-tinH", f"sport = :{port}"], capture_output=True, text=True, check=False).stdout
+    known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    found = [word for word in shown.split() if word in known]
+    return found[-1] if found else default
+
+
+class BenchedBroker:
+    """Somebody's running broker, given by its address."""
+
+    def __init__(self, bootstrap: str, pid: int | None = None) -> None:
+        self.bootstrap = bootstrap
+        self.port = address_of(bootstrap)[1]
+        self.pid = pid if pid is not None else listening_pid(self.port)
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.pid) if self.pid is not None else float("nan")
+
+    def congestion_control(self) -> str:
+        with Conversation(self.bootstrap):
+            return congestion_control(self.port)
+
+    def close(self) -> None:
+        pass
+
+
+class OwnBroker(BenchedBroker):
+    """The broker of this checkout, on a directory of its own and a free port."""
+
+    def __init__(self, directory: Path, *, port: int = 0, python: Sequence[str] = ()) -> None:
+        self._log_path = directory / "broker.log"
+        command = [sys.executable, *python, "-m", "broker"]
+        options = ["-o", f"listeners=PLAINTEXT://127.0.0.1:{port}", "-o", f"log.dirs={directory / 'data'}"]
+        directory.mkdir(parents=True, exist_ok=True)
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, *options], cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().decode()
+        found = READY.match(line)
+        if found is None:
+            self._process.kill()
+            code = self._process.wait()
+            raise RuntimeError(f"the broker did not start (exit code {code}):\n{self._log_path.read_text()[-4000:]}")
+        super().__init__(f"127.0.0.1:{found[1]}", self._process.pid)
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def log_text(self) -> str:
+        return self._log_path.read_text(errors="replace")
+
+
+class Disturbance:
+    """How many processors worked for somebody else while a sample was taken: neither the broker, nor the bench."""
+
+    def __init__(self, broker: BenchedBroker) -> None:
+        self._broker = broker
+        self._started = time.perf_counter()
+        self._others = self._other_seconds()
+
+    def _other_seconds(self) -> float:
+        times = os.times()
+        ours = times.user + times.system + times.children_user + times.children_system
+        return machine_cpu_seconds() - ours - self._broker.cpu_seconds()
+
+    def processors(self) -> float:
+        return max(0.0, (self._other_seconds() - self._others) / (time.perf_counter() - self._started))
+
+
+class Peer:
+    """One of the bare programs of `bench.peers`, as a context."""
+
+    def __init__(self, kind: str, *options: str) -> None:
+        command = [sys.executable, "-m", "bench.peers", kind, *options]
+        self._process = subprocess.Popen(
+            command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self._process.pid
+        assert self._process.stdout is not None
+        self.bootstrap = f"127.0.0.1:{int(self._process.stdout.readline())}"
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.pid)
+
+
+def wait_until_answering(bootstrap: str, *, most_seconds: float = 60.0) -> None:
+    """Until the broker answers ApiVersions."""
+    deadline = time.monotonic() + most_seconds
+    while True:
+        try:
+            with Conversation(bootstrap):
+                return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.001)

@@ -1,0 +1,226 @@
+"""The cases of the raw load generator: produce, fetch, small requests, latency; each beside the limit it is held to."""
+
+from __future__ import annotations
+
+import statistics
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.conversation import Conversation, fetch_frame, produce_frame
+from bench.limits import MEGABYTE, SocketOptions, echo_cpu_us, plain_sendfile, sequential_write, touch_memory
+from bench.load import LoadFailed, Sample, run_load, run_paced
+from bench.processes import BenchedBroker
+from protocol.headers import decode_response
+from protocol.messages.fetch import FetchResponse
+from protocol.messages.produce import ProduceResponse
+
+VALUE_BYTES = 1_000
+RECORD_OVERHEAD = 10
+"""What a record of 1,000 bytes costs more in its batch, at most: "1 MB" stays below max.message.bytes with it."""
+
+MOST_BYTES_A_PART = 400_000_000
+"""Memory that was touched for a sample is given back to the host after two seconds: so much is written well before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What every case is handed."""
+
+    broker: BenchedBroker
+    options: SocketOptions
+    directory: Path
+    scale: float
+
+    def count(self, requests: int) -> int:
+        return max(64, int(requests * self.scale))
+
+    @contextmanager
+    def topic(self, partitions: int) -> Iterator[str]:
+        """A fresh topic that is removed, files and all, when the case is done."""
+        name = f"bench-{uuid.uuid4().hex[:12]}"
+        with Conversation(self.broker.bootstrap) as conversation:
+            conversation.create_topic(name, partitions=partitions, configs={"file.delete.delay.ms": "0"})
+            try:
+                yield name
+            finally:
+                conversation.delete_topic(name)
+
+    def end_offsets(self, topic: str, partitions: int) -> int:
+        with Conversation(self.broker.bootstrap) as conversation:
+            return conversation.end_offsets(topic, partitions)
+
+
+def values_in(batch_bytes: int) -> int:
+    """How many records of VALUE_BYTES fill a batch of about `batch_bytes`."""
+    return batch_bytes // (VALUE_BYTES + RECORD_OVERHEAD)
+
+
+def check_produced(answer: bytes) -> None:
+    _, response = decode_response(ProduceResponse, 9, memoryview(answer)[4:])
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                raise LoadFailed(f"Produce failed with error {partition.error_code} ({partition.error_message})")
+
+
+def check_fetched(answer: bytes, at_least: int) -> None:
+    _, response = decode_response(FetchResponse, 12, memoryview(answer)[4:])
+    size = 0
+    for topic in response.responses:
+        for partition in topic.partitions:
+            if partition.error_code:
+                raise LoadFailed(f"Fetch failed with error {partition.error_code}")
+            size += len(partition.records or b"")
+    if size < at_least:
+        raise LoadFailed(f"Fetch brought {size} bytes of records, expected at least {at_least}")
+
+
+def produce(
+    bench: Bench, *, records: int, value_bytes: int, connections: int, in_flight: int, requests: int
+) -> dict[str, float]:
+    """Throughput of one kind of Produce request, one partition a connection; the log's end is counted afterwards.
+
+    Large samples are taken in parts, each on memory touched right before it.
+    """
+    with bench.topic(connections) as topic:
+        frames = [
+            produce_frame(topic, number, records=records, value_bytes=value_bytes) for number in range(connections)
+        ]
+        parts: list[Sample] = []
+        cpu = 0.0
+        left = bench.count(requests)
+        while left:
+            count = min(left, max(1, MOST_BYTES_A_PART // len(frames[0])))
+            left -= count
+            touch_memory(len(frames[0]) * count)
+            before = bench.broker.cpu_seconds()
+            parts.append(
+                run_load(bench.broker.bootstrap, frames, in_flight=in_flight, requests=count, check=check_produced)
+            )
+            cpu += bench.broker.cpu_seconds() - before
+        stored = bench.end_offsets(topic, connections)
+    sample = Sample.sum(parts)
+    expected = (sample.requests + connections * len(parts)) * records
+    if stored != expected:
+        raise LoadFailed(f"{expected} records were acknowledged, the log ends hold {stored}")
+    return _figures(sample, sample.sent_bytes, cpu)
+
+
+def produce_1mb(bench: Bench) -> dict[str, float]:
+    figures = produce(
+        bench,
+        records=values_in(MEGABYTE),
+        value_bytes=VALUE_BYTES,
+        connections=2,
+        in_flight=2,
+        requests=1_500,
+    )
+    count = min(bench.count(1_500), MOST_BYTES_A_PART // MEGABYTE)
+    touch_memory(MEGABYTE * count)
+    limit = sequential_write(bench.directory, size=MEGABYTE, count=count)
+    return {**figures, "limit_mb_s": limit, "ratio": figures["mb_s"] / limit}
+
+
+def produce_128kb(bench: Bench) -> dict[str, float]:
+    records = values_in(128 * 1024)
+    return produce(bench, records=records, value_bytes=VALUE_BYTES, connections=4, in_flight=2, requests=8_000)
+
+
+def produce_16kb(bench: Bench) -> dict[str, float]:
+    records = values_in(16 * 1024)
+    return produce(bench, records=records, value_bytes=VALUE_BYTES, connections=4, in_flight=4, requests=30_000)
+
+
+def produce_one_record(bench: Bench) -> dict[str, float]:
+    """Small requests under load, beside an echo of the same bytes that takes and answers one request at a time."""
+    figures = produce(bench, records=1, value_bytes=100, connections=8, in_flight=8, requests=120_000)
+    frame = produce_frame("bench-0123456789ab", 0, records=1, value_bytes=100)
+    count = bench.count(120_000)
+    single = echo_cpu_us(bench.options, frame=frame, connections=8, in_flight=1, count=count, each_frame=True)
+    pipelined = echo_cpu_us(bench.options, frame=frame, connections=8, in_flight=8, count=count, each_frame=True)
+    return {
+        **figures,
+        "limit_cpu_us": single,
+        "ratio": figures["cpu_us"] / single,
+        "limit_pipelined_cpu_us": pipelined,
+        "ratio_pipelined": figures["cpu_us"] / pipelined,
+    }
+
+
+def produce_ping_pong(bench: Bench) -> dict[str, float]:
+    return produce(bench, records=1, value_bytes=100, connections=1, in_flight=1, requests=10_000)
+
+
+def fetch(bench: Bench, *, partitions: int, partition_bytes: int, in_flight: int, requests: int) -> dict[str, float]:
+    """The same records again and again out of the page cache, beside plain `sendfile` of as many bytes an answer."""
+    with bench.topic(partitions) as topic:
+        for number in range(partitions):
+            records = values_in(min(partition_bytes, 128 * 1024))
+            frame = produce_frame(topic, number, records=records, value_bytes=VALUE_BYTES)
+            batches = 2 + partition_bytes // (records * VALUE_BYTES)
+            run_load(bench.broker.bootstrap, [frame], in_flight=1, requests=batches, check=check_produced)
+        frame = fetch_frame(topic, list(range(partitions)), partition_bytes=partition_bytes)
+        wanted = partitions * partition_bytes
+        sizes: list[int] = []
+
+        def check(answer: bytes) -> None:
+            check_fetched(answer, wanted // 2)
+            sizes.append(len(answer))
+
+        before = bench.broker.cpu_seconds()
+        count = bench.count(requests)
+        sample = run_load(bench.broker.bootstrap, [frame], in_flight=in_flight, requests=count, check=check)
+        cpu = bench.broker.cpu_seconds() - before
+    figures = _figures(sample, sample.received_bytes, cpu)
+    limit = plain_sendfile(
+        bench.directory,
+        bench.options,
+        size=sizes[0] - 100,
+        header=96,
+        request=frame,
+        in_flight=in_flight,
+        count=count,
+    )
+    limit_mb_s = limit.received_bytes / limit.seconds / MEGABYTE
+    return {**figures, "limit_mb_s": limit_mb_s, "ratio": figures["mb_s"] / limit_mb_s}
+
+
+def fetch_64kb(bench: Bench) -> dict[str, float]:
+    return fetch(bench, partitions=1, partition_bytes=64 * 1024, in_flight=2, requests=30_000)
+
+
+def fetch_1mb(bench: Bench) -> dict[str, float]:
+    return fetch(bench, partitions=1, partition_bytes=1024 * 1024, in_flight=2, requests=6_000)
+
+
+def fetch_16_partitions(bench: Bench) -> dict[str, float]:
+    return fetch(bench, partitions=16, partition_bytes=64 * 1024, in_flight=2, requests=5_000)
+
+
+def latency(bench: Bench) -> dict[str, float]:
+    """One-record requests at 1,000 a second, acks=all; microseconds from the moment each was due."""
+    with bench.topic(1) as topic:
+        frame = produce_frame(topic, 0, records=1, value_bytes=100)
+        requests = bench.count(5_000)
+        latencies = sorted(run_paced(bench.broker.bootstrap, frame, rate=1_000, requests=requests))
+        stored = bench.end_offsets(topic, 1)
+    if stored != requests + 1:
+        raise LoadFailed(f"{requests + 1} records were acknowledged, the log holds {stored}")
+
+    def at(share: float) -> float:
+        return latencies[min(len(latencies) - 1, int(len(latencies) * share))] * 1e6
+
+    return {"p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999), "mean_us": statistics.fmean(latencies) * 1e6}
+
+
+def _figures(sample: Sample, payload_bytes: int, cpu_seconds: float) -> dict[str, float]:
+    return {
+        "requests_s": sample.rate,
+        "mb_s": payload_bytes / sample.seconds / MEGABYTE,
+        "cpu_us": cpu_seconds / sample.requests * 1e6,
+        "cpu_s_gb": cpu_seconds / (payload_bytes / 1e9),
+        "cores": cpu_seconds / sample.seconds,
+    }

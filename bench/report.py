@@ -1,0 +1,88 @@
+"""The table and the JSON file: medians and spread over the rounds, ratios with their targets beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+TARGETS = {
+    ("produce-1mb", "ratio"): (">=", 0.45, "of sequential write() of 1 MB"),
+    ("fetch-1mb", "ratio"): (">=", 0.65, "of plain sendfile of 1 MB"),
+    ("produce-one-record", "ratio"): ("<=", 2.2, "x the CPU of a bare echo, one request at a time"),
+    ("start", "again_s"): ("<=", 0.15, "s from start to first answer"),
+    ("start", "new_directory_s"): ("<=", 0.15, "s from start to first answer, formatting included"),
+    ("start", "idle_mb"): ("<=", 35.0, "MB resident after the start"),
+}
+DIGITS = {"ratio": 2, "ratio_pipelined": 2, "cores": 2, "cpu_s_gb": 3, "new_directory_s": 3, "again_s": 3}
+
+
+def summary(rounds: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
+    """Median, least, most and all values of every figure of one case."""
+    return {
+        name: {
+            "median": statistics.median(values),
+            "least": min(values),
+            "most": max(values),
+            "rounds": values,
+        }
+        for name in rounds[0]
+        for values in [[figures[name] for figures in rounds]]
+    }
+
+
+def table(cases: dict[str, list[dict[str, float]]]) -> str:
+    lines = [f"{'case':<22}{'figure':<24}{'median':>12}   {'least - most':<26}target"]
+    for case, rounds in cases.items():
+        for number, (name, figures) in enumerate(summary(rounds).items()):
+            digits = DIGITS.get(name, 2 if name.endswith("_cores") else 1 if figures["median"] < 1000 else 0)
+            spread = f"{figures['least']:,.{digits}f} - {figures['most']:,.{digits}f}"
+            lines.append(
+                f"{case if number == 0 else '':<22}{name:<24}{figures['median']:>12,.{digits}f}   {spread:<26}"
+                + _verdict(case, name, figures["median"])
+            )
+    return "\n".join(lines)
+
+
+def _verdict(case: str, name: str, median: float) -> str:
+    if (case, name) not in TARGETS:
+        return ""
+    sign, target, meaning = TARGETS[case, name]
+    reached = median >= target if sign == ">=" else median <= target
+    return f"{sign} {target} {meaning}: {'reached' if reached else 'MISSED'}"
+
+
+def import_table(rows: list[dict[str, Any]], most: int = 15) -> str:
+    lines = [f"{'package':<28}{'own ms':>10}{'modules':>10}"]
+    lines += [f"{row['package']:<28}{row['own_ms']:>10.1f}{row['modules']:>10}" for row in rows[: most + 1]]
+    return "\n".join(lines)
+
+
+def write_json(
+    cases: dict[str, list[dict[str, float]]], *, about: dict[str, Any], imports: list[dict[str, Any]]
+) -> Path:
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
+    content = {
+        "about": {
+            **about,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "processors": os.cpu_count(),
+        },
+        "targets": [
+            {"case": case, "figure": name, "is": sign, "target": target, "of": meaning}
+            for (case, name), (sign, target, meaning) in TARGETS.items()
+        ],
+        "cases": {case: summary(rounds) for case, rounds in cases.items()},
+        "imports": imports,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    return path

@@ -1,0 +1,1 @@
+"""The daemon: sockets, requests, partitions, metadata."""

@@ -1,0 +1,469 @@
+"""What is composed, in which order it starts, and the reverse order in which it stops."""
+
+import asyncio
+import logging
+import os
+import random
+import time
+from typing import Any, Final
+
+from broker.apis import serve_all
+from broker.clock import Clock, Ids, LoopClock, SystemIds
+from broker.directories import Directories
+from broker.dispatch.dispatcher import Dispatcher
+from broker.dispatch.handler_pool import HandlerPool
+from broker.dispatch.registry import Registry
+from broker.hosting import Hosting
+from broker.log_upkeep import LogUpkeep
+from broker.metadata.configs import ConfigView
+from broker.metadata.controller import Controller
+from broker.metadata.formatting import read_bootstrap
+from broker.metadata.image import InconsistentMetadata
+from broker.metadata.log import MetadataLog, open_metadata_log
+from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.registration import Registration
+from broker.network.acceptor import Acceptor, CannotListen
+from broker.network.buffer_pool import RequestMemory
+from broker.network.connection import NetworkSettings
+from broker.network.connection_limits import UNLIMITED, ConnectionLimits
+from broker.network.processor import Processor
+from broker.network.socket_options import SocketOptions
+from broker.offload import Flusher, WorkerThread
+from broker.purgatory import Purgatory
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from broker.request.channel import RequestChannel
+from broker.request.node import Endpoint, Node
+from broker.timing_wheel import TimingWheel
+from broker.upkeep import Upkeep
+from config.broker_settings import BrokerSettings
+from config.listeners import Listener
+from protocol.primitives import Malformed
+from storage.errors import StorageError
+from storage.files import FileSystem
+from storage.log_dir import LogDir
+from storage.log_manager import LogManager
+from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+DRAIN_S: Final = 5.0
+"""How long a clean stop waits for clients to take their last answers."""
+
+LOADING_SLICE_S: Final = 0.02
+"""How long loading logs may hold the loop at a time."""
+
+PROGRESS_INTERVAL_S: Final = 2.0
+"""How often loading says how far it has come."""
+
+
+class CannotStart(Exception):
+    """Why the daemon does not start, in one sentence."""
+
+
+class Daemon:
+    """A broker on one event loop. Nothing in it is global: a process may run several.
+
+    `start` returns once requests are accepted, `wait` when somebody wants a stop or the broker can't go on, `stop` when
+    everything is closed in order.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        clock: Clock | None = None,
+        files: FileSystem | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._loop = loop
+        self._clock = clock or LoopClock(loop, time.time)
+        self._files = files or FileSystem()
+        self._ids = ids or SystemIds(os.urandom)
+        self._failure: BaseException | None = None
+        self._stop_asked = asyncio.Event()
+        self._is_ready = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+        self._wheel = TimingWheel(self._clock)
+        self._upkeep = Upkeep(self._wheel)
+        self._writer = WorkerThread("writer", loop)
+        self._housekeeper = WorkerThread("housekeeper", loop)
+        self._flushers: dict[str, tuple[Flusher, WorkerThread]] = {}
+
+        self._channel = RequestChannel(settings.queued_max_requests)
+        self._limits = ConnectionLimits(
+            max_connections=settings.max_connections,
+            max_connections_per_ip=settings.max_connections_per_ip,
+            per_ip_overrides=settings.max_connections_by_ip,
+            per_listener={listener.name: listener.max_connections or UNLIMITED for listener in settings.listeners},
+        )
+        self.processors = self._make_processors()
+        self._acceptors = self._make_acceptors()
+        self.registry = Registry()
+        self._directories = Directories(self._files, settings)
+        self._produce_purgatory = Purgatory(
+            self._wheel, purge_interval=settings.producer_purgatory_purge_interval_requests
+        )
+        self._fetch_purgatory = Purgatory(self._wheel, purge_interval=settings.fetch_purgatory_purge_interval_requests)
+        self.replicas = ReplicaManager(
+            self._clock,
+            writer=self._writer,
+            flusher_of=self._flusher_of,
+            produce_purgatory=self._produce_purgatory,
+            fetch_purgatory=self._fetch_purgatory,
+            on_disk_failure=self._disk_failed,
+        )
+        self._logs: LogManager | None = None
+        self._metadata_log: MetadataLog | None = None
+        self._controller: Controller | None = None
+        self.node: Node | None = None
+
+    @property
+    def description(self) -> str:
+        """Where it listens and who it is, for whoever waits for it."""
+        assert self.node is not None, "it has not started"
+        listeners = ",".join(
+            str(Listener(name=acceptor.listener, host=acceptor.host, port=acceptor.port))
+            for acceptor in self._acceptors
+        )
+        return f"listeners={listeners} node.id={self.node.node_id} cluster.id={self.node.cluster_id}"
+
+    async def start(self) -> None:
+        """Start, and return when requests are accepted. Raises `CannotStart`."""
+        self._loop.set_exception_handler(self._callback_failed)
+        self._running = asyncio.create_task(self._run(), name="daemon")
+        ready = asyncio.create_task(self._is_ready.wait())
+        await asyncio.wait((ready, self._running), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if not self._is_ready.is_set():
+            await self._running
+
+    async def wait(self, stop: asyncio.Event) -> BaseException | None:
+        """Return when ``stop`` is set (None), or with what keeps the broker from going on."""
+        waiting = [asyncio.create_task(event.wait()) for event in (stop, self._stop_asked)]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        return self._failure
+
+    async def stop(self) -> None:
+        """Stop in order: no new requests, the last answers out, logs closed, and the marker that says so."""
+        self._stop_asked.set()
+        if self._running is not None:
+            await asyncio.wait((self._running,))
+
+    def fail(self, error: BaseException) -> None:
+        """The broker can't go on: whoever waits for it is told, and will stop it."""
+        if self._failure is None:
+            self._failure = error
+        self._stop_asked.set()
+
+    # The order of things
+
+    async def _run(self) -> None:
+        """Everything from the lock to the marker."""
+        try:
+            await self._open()
+            if not self._stop_asked.is_set():
+                await self._serve()
+        except (StorageError, CannotListen, InconsistentMetadata, Malformed) as error:
+            raise CannotStart(str(error)) from error
+        finally:
+            await self._close()
+
+    async def _open(self) -> None:
+        """Directories, metadata, logs."""
+        self._directories.lock()
+        endpoints = self._bind()
+        controller_endpoint = self._controller_endpoint()
+        date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(self._clock.now_ms() / 1000))
+        self._directories.identify(self._ids, self._clock.now_ms(), date, controller_endpoint)
+        self.node = Node(
+            node_id=self._settings.node_id,
+            cluster_id=self._directories.cluster_id,
+            rack=self._settings.broker_rack,
+            endpoints={listener.name: Endpoint(listener.host, listener.port) for listener in endpoints},
+        )
+        was_clean = self._directories.begin_loading()
+        await self._open_metadata(endpoints, controller_endpoint, was_clean=was_clean)
+        await self._load_logs()
+        self._host_partitions()
+
+    async def _open_metadata(
+        self, endpoints: tuple[Listener, ...], controller_endpoint: Listener, *, was_clean: bool
+    ) -> None:
+        settings = self._settings
+        directory = self._directories.for_metadata
+        self._metadata_log = open_metadata_log(
+            self._files,
+            settings,
+            was_clean=directory.was_clean,
+            clock=self._clock,
+            flusher=self._flusher_in(directory),
+            worker=self._housekeeper,
+            on_fatal=self.fail,
+        )
+        self._controller = Controller(
+            self._metadata_log, ids=self._ids, settings=settings, directories=list(self._directories.by_id)
+        )
+        registration = Registration(
+            node_id=settings.node_id,
+            incarnation_id=self._ids.uuid(),
+            endpoints=endpoints,
+            controller_endpoint=controller_endpoint,
+            rack=settings.broker_rack,
+            directories=list(self._directories.by_id),
+        )
+        in_office = asyncio.Event()
+        self._controller.take_office(
+            registration,
+            bootstrap=read_bootstrap(self._files, directory.path, min_insync_replicas=settings.min_insync_replicas),
+            was_clean=was_clean,
+            then=in_office.set,
+        )
+        await self._unless_stopped(in_office)
+
+    async def _load_logs(self) -> None:
+        assert self._metadata_log is not None
+        image = self._metadata_log.publisher.image
+        configs = ConfigView(image, self._settings)
+        self._logs = LogManager(
+            self._files,
+            self._directories.for_logs,
+            producer_id_expiration_ms=self._settings.producer_id_expiration_ms,
+            walk_all_records=self._settings.ottla_records_validation == "full",
+            chance=lambda: random.getrandbits(31),
+        )
+
+        def is_ours(topic_partition: TopicPartition, topic_id: bytes | None) -> bool:
+            topic = image.topics_by_name.get(topic_partition.topic)
+            return (
+                topic is not None
+                and topic.partition(topic_partition.partition) is not None
+                and topic_id in (None, topic.topic_id)
+            )
+
+        began = said = turned = self._loop.time()
+        log.info("loading logs from %s", ", ".join(directory.path for directory in self._directories.for_logs))
+        for progress in self._logs.load(
+            config_of=configs.topic_config,
+            is_ours=is_ours,
+            new_id=lambda: self._ids.uuid().hex(),
+            now_ms=self._clock.now_ms(),
+        ):
+            now = self._loop.time()
+            if now - said >= PROGRESS_INTERVAL_S:
+                said = now
+                log.info("loading logs: %d of %d in %s", progress.logs_loaded, progress.logs_total, progress.directory)
+            if now - turned >= LOADING_SLICE_S:
+                await asyncio.sleep(0)
+                if self._stop_asked.is_set():
+                    return
+                turned = self._loop.time()
+        for error in self._logs.failures:
+            self._disk_failed(error)
+        for repaired in self._logs.repaired:
+            log.warning("recovered %s: %s", repaired.topic_partition, repaired.report)
+        log.info("loaded %d logs in %.3f s", len(self._logs.all()), self._loop.time() - began)
+
+    def _host_partitions(self) -> None:
+        assert self._metadata_log is not None
+        assert self._logs is not None
+        publisher = self._metadata_log.publisher
+        hosting = Hosting(
+            node_id=self._settings.node_id,
+            clock=self._clock,
+            ids=self._ids,
+            logs=self._logs,
+            directories=self._directories.by_id,
+            replicas=self.replicas,
+            configs=ConfigView(publisher.image, self._settings),
+            upkeep=self._upkeep,
+            worker=self._housekeeper,
+            on_disk_failure=self._disk_failed,
+        )
+        hosting.host_all(publisher.image)
+        publisher.subscribe(hosting.apply)
+        for removal in self._logs.take_pending_removals():
+            hosting.remove_later(removal)
+        upkeep = LogUpkeep(
+            clock=self._clock,
+            logs=self._logs,
+            replicas=self.replicas,
+            hosting=hosting,
+            worker=self._housekeeper,
+            on_disk_failure=self._disk_failed,
+        )
+        upkeep.start(self._upkeep, self._settings)
+
+    async def _serve(self) -> None:
+        """Accept and answer requests until somebody wants a stop; return when the last answer is out."""
+        assert self._metadata_log is not None
+        assert self._controller is not None
+        assert self.node is not None
+        serve_all(
+            self.registry,
+            settings=self._settings,
+            node=self.node,
+            replicas=self.replicas,
+            publisher=self._metadata_log.publisher,
+            controller=self._controller,
+            producer_ids=ProducerIds(self._controller.allocate_producer_ids),
+        )
+        pool = HandlerPool(
+            self._channel,
+            Dispatcher(self.registry).handle,
+            size=self._settings.num_io_threads,
+            end_of_turn=self.replicas.end_turn,
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                sending = [tasks.create_task(processor.run()) for processor in self.processors]
+                handling = tasks.create_task(pool.run())
+                for acceptor in self._acceptors:
+                    acceptor.start()
+                self._is_ready.set()
+                await self._stop_asked.wait()
+                await self._drain()
+                for task in (*sending, handling):
+                    task.cancel()
+        except* Exception as group:
+            self.fail(group)
+            log.critical("a task of the broker died", exc_info=group)
+
+    async def _drain(self) -> None:
+        """No new requests; what is under way is answered, and the answers go out."""
+        log.info("stopping")
+        for acceptor in self._acceptors:
+            acceptor.close()
+        for processor in self.processors:
+            processor.stop_reading()
+        self._produce_purgatory.expire_all()
+        self._fetch_purgatory.expire_all()
+        try:
+            async with asyncio.timeout(DRAIN_S):
+                for processor in self.processors:
+                    await processor.drained()
+        except TimeoutError:
+            log.warning("some clients did not take their last answers within %.0f s", DRAIN_S)
+        for processor in self.processors:
+            processor.close()
+
+    async def _close(self) -> None:
+        """Everything that was opened, in reverse. What has failed is left for the next start to recover."""
+        self._upkeep.stop()
+        for acceptor in self._acceptors:
+            acceptor.close()
+        await self._writer.stop()
+        for flusher, _ in self._flushers.values():
+            await flusher.stop()
+        is_clean = self._failure is None and self._is_ready.is_set()
+        broker_epoch = -1
+        if is_clean and self._controller is not None and self._metadata_log is not None and self._logs is not None:
+            left = asyncio.Event()
+            broker_epoch = self._controller.broker_epoch
+            self._controller.leave_office(left.set)
+            await left.wait()
+            self._logs.close(self._clock.now_ms())
+            self._metadata_log.close()
+        for flusher, thread in self._flushers.values():
+            await flusher.stop()
+            await thread.stop()
+        await self._housekeeper.stop()
+        self._directories.release(broker_epoch=broker_epoch, is_clean=is_clean)
+        if is_clean:
+            log.info("stopped cleanly")
+
+    # Parts
+
+    def _make_processors(self) -> list[Processor]:
+        settings = self._settings
+        memory = RequestMemory(settings.queued_max_request_bytes, self._loop.call_soon)
+        network = NetworkSettings(
+            socket_request_max_bytes=settings.socket_request_max_bytes,
+            max_in_flight=settings.ottla_connection_max_in_flight,
+            connections_max_idle_ms=settings.connections_max_idle_ms,
+        )
+        return [
+            Processor(
+                index,
+                loop=self._loop,
+                clock=self._clock,
+                channel=self._channel,
+                memory=memory,
+                settings=network,
+                limits=self._limits,
+            )
+            for index in range(settings.num_network_threads)
+        ]
+
+    def _make_acceptors(self) -> list[Acceptor]:
+        settings = self._settings
+        options = SocketOptions(
+            send_buffer_bytes=settings.socket_send_buffer_bytes,
+            receive_buffer_bytes=settings.socket_receive_buffer_bytes,
+        )
+        return [
+            Acceptor(
+                listener.name,
+                listener.host,
+                listener.port,
+                loop=self._loop,
+                clock=self._clock,
+                processors=self.processors,
+                limits=self._limits,
+                options=options,
+                backlog=settings.socket_listen_backlog_size,
+            )
+            for listener in settings.listeners
+        ]
+
+    def _bind(self) -> tuple[Listener, ...]:
+        """Reserve the ports, so that they can be registered; what clients are told of them. Raises `CannotListen`."""
+        bound = {acceptor.listener: acceptor.bind() for acceptor in self._acceptors}
+        return self._settings.advertised_on(bound)
+
+    def _controller_endpoint(self) -> Listener:
+        """Where a Kafka that takes the directory over would put its controller. Nothing listens there."""
+        for listener in self._settings.controller_listeners:
+            return listener
+        port = self._settings.controller_port(self._acceptors[0].port)
+        return Listener(name="CONTROLLER", host="127.0.0.1", port=port)
+
+    def _flusher_of(self, partition: Partition) -> Flusher:
+        assert self._logs is not None
+        directory = self._logs.directory_of(partition.topic_partition)
+        assert directory is not None, f"{partition.topic_partition} has no directory"
+        return self._flusher_in(directory)
+
+    def _flusher_in(self, directory: LogDir) -> Flusher:
+        """The one flusher of a directory."""
+        known = self._flushers.get(directory.path)
+        if known is None:
+            thread = WorkerThread(f"flusher {directory.path}", self._loop)
+            known = self._flushers[directory.path] = Flusher(thread), thread
+        return known[0]
+
+    # Failures
+
+    def _disk_failed(self, error: StorageError) -> None:
+        """A data directory can't be trusted any more. This node stops: what it acknowledges must be on a disk."""
+        self.fail(error)
+
+    def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback of ours has raised: a bug, after which nothing is certain."""
+        error = context.get("exception")
+        log.critical("%s", context["message"], exc_info=error)
+        self.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
+
+    async def _unless_stopped(self, event: asyncio.Event) -> None:
+        """Wait for ``event``, but not longer than the daemon is wanted. Raises what it has failed of."""
+        waiting = [asyncio.create_task(one.wait()) for one in (event, self._stop_asked)]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        if self._failure is not None:
+            raise self._failure

@@ -1,0 +1,107 @@
+"""One request: its header and body are read, its handler asked, and its answer put into its slot."""
+
+import logging
+from typing import Any
+
+from broker.dispatch.registry import Registry, Route
+from broker.request.context import ApiVersionRange, RequestContext
+from broker.request.faults import error_code_of
+from broker.request.response import ResponseSlot
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.headers import RequestHeader, decode_request_header, frame_response
+from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.primitives import Malformed, skip_tagged_fields
+
+log = logging.getLogger(__name__)
+
+
+class DispatcherStats:
+    """What the dispatcher has counted."""
+
+    __slots__ = ("failed", "handled", "malformed", "unsupported")
+
+    def __init__(self) -> None:
+        self.handled = 0
+        self.failed = 0
+        """Requests whose handler raised."""
+        self.malformed = 0
+        self.unsupported = 0
+        """Unknown APIs and versions."""
+
+
+class Dispatcher:
+    """What the handler tasks do with each request. Whatever a peer sends and whatever a handler raises, its slot is
+    answered or its connection closed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.stats = DispatcherStats()
+
+    def handle(self, slot: ResponseSlot) -> None:
+        """Serve one request."""
+        frame = slot.frame
+        self.stats.handled += 1
+        try:
+            header, position = decode_request_header(frame)
+            route = self._registry.route(header.api_key, header.api_version)
+            if route is None:
+                self._refuse_version(header, frame, position, slot)
+                return
+            request, _ = route.decode(frame, position)
+        except Malformed as error:
+            self.stats.malformed += 1
+            slot.close_connection(f"its request of {len(frame)} bytes ({_beginning(frame)}) cannot be read: {error}")
+            return
+        context = RequestContext(header, slot.peer, slot, self._registry)
+        try:
+            answer = route.handler(request, context)
+            if answer is not None:
+                context.respond(answer)
+        except Exception as error:  # noqa: BLE001 - the faults table logs what it does not know
+            self._answer_failure(route, request, context, error)
+            return
+        if answer is None and not slot.is_filled and not route.keeps_frame:
+            slot.release_frame()
+
+    def _answer_failure(self, route: Route[Any, Any], request: Any, context: RequestContext, error: Exception) -> None:
+        self.stats.failed += 1
+        code = error_code_of(error)
+        if context.slot.is_filled:
+            # It is on its way, and nothing can be added.
+            log.error("%s failed behind its answer: %s", route.name, error)
+            return
+        # What an unexpected exception says is for us, not for the client.
+        message = "" if code is ErrorCode.UNKNOWN_SERVER_ERROR else str(error)
+        refusal = route.refuse(request, code, message)
+        if refusal is None:
+            context.close_connection(f"{route.name} failed with {code.name} and has no answer to say so: {error}")
+        else:
+            context.respond(refusal)
+
+    def _refuse_version(self, header: RequestHeader, frame: memoryview, position: int, slot: ResponseSlot) -> None:
+        """Nobody serves this. An ApiVersions of the future gets an answer that every client can read: error 35, in
+        version 0, with the versions of ApiVersions itself. All else closes."""
+        self.stats.unsupported += 1
+        if header.api_key != ApiKey.API_VERSIONS:
+            slot.close_connection(f"API {header.api_key} in version {header.api_version} is not served")
+            return
+        if header.api_version < 0:
+            # Its header has to read as a new one; above our versions it was read so already.
+            try:
+                skip_tagged_fields(frame, position)
+            except IndexError as error:
+                raise Malformed("a request ends inside its header's tagged fields") from error
+        ranges = [served for served in self._registry.advertised() if served.api_key == ApiKey.API_VERSIONS]
+        answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(r) for r in ranges])
+        slot.fill(frame_response(header.correlation_id, answer, 0))
+
+
+def _entry(served: ApiVersionRange) -> ApiVersionsResponse.ApiKey:
+    return ApiVersionsResponse.ApiKey(
+        api_key=served.api_key, min_version=served.min_version, max_version=served.max_version
+    )
+
+
+def _beginning(frame: memoryview) -> str:
+    return bytes(frame[:16]).hex(" ") + (" …" if len(frame) > 16 else "")

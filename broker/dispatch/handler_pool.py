@@ -1,0 +1,73 @@
+"""The request handlers (`num.io.threads`): tasks that take requests from the channel, a few each turn of the loop."""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Final
+
+from broker.request.channel import RequestChannel
+from broker.request.response import ResponseSlot
+
+MOST_A_TURN: Final = 16
+"""Requests a handler takes before the loop turns."""
+
+
+class HandlerPoolStats:
+    """What the handlers have counted."""
+
+    __slots__ = ("busy_us", "started_us", "turns")
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.busy_us = 0
+        """Time spent on requests, all handlers together."""
+        self.started_us = monotonic_ns() // 1000
+
+
+class HandlerPool:
+    """``size`` handlers, which bound how many requests are worked on between two returns to the loop.
+
+    A request never waits inside a handler: what cannot be answered yet waits in a purgatory. ``end_of_turn`` runs when
+    a handler has worked off its turn, before anything it answered is sent.
+    """
+
+    def __init__(
+        self,
+        channel: RequestChannel,
+        handle: Callable[[ResponseSlot], None],
+        *,
+        size: int,
+        end_of_turn: Callable[[], None],
+    ) -> None:
+        self.size = size
+        self.stats = HandlerPoolStats()
+        self._channel = channel
+        self._handle = handle
+        self._end_of_turn = end_of_turn
+
+    def idle_ratio(self) -> float:
+        """The part of their life in which the handlers had nothing to do."""
+        lived_us = max(monotonic_ns() // 1000 - self.stats.started_us, 1)
+        return 1 - self.stats.busy_us / (self.size * lived_us)
+
+    async def run(self) -> None:
+        """Handle requests for ever. What escapes a handler ends all of them and comes out of here."""
+        async with asyncio.TaskGroup() as handlers:
+            for number in range(self.size):
+                handlers.create_task(self._work(), name=f"handler-{number}")
+
+    async def _work(self) -> None:
+        channel, handle, stats = self._channel, self._handle, self.stats
+        while True:
+            requests = await channel.take(MOST_A_TURN)
+            began_ns = monotonic_ns()
+            for slot in requests:
+                handle(slot)
+            self._end_of_turn()
+            stats.turns += 1
+            stats.busy_us += (monotonic_ns() - began_ns) // 1000
+            # A handler that parks now must not keep the last requests.
+            del requests, slot
+            if len(channel):
+                # Let the sockets be read and the answers be sent.
+                await asyncio.sleep(0)

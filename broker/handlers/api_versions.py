@@ -1,0 +1,56 @@
+"""ApiVersions: which APIs are served, and in which versions (API key 18; KIP-35, KIP-511, KIP-584)."""
+
+import re
+from typing import Final
+
+from broker.metadata.publisher import Publisher
+from broker.request.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+SOFTWARE_SINCE_VERSION = 3
+FEATURES_FROM_ZERO_SINCE_VERSION = 4
+"""Older readers refuse a feature whose least level is 0."""
+
+SUPPORTED_FEATURES: Final = {"kraft.version": (0, 1), "metadata.version": (7, 25)}
+"""Levels that this broker can work at. Features that it does not implement yet are not finalised either, even in a
+directory adopted from a Kafka that did: their clients then do without."""
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class ApiVersionsHandler:
+    """Reads the list off the registry."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+
+    def api_versions(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+        """List what is served."""
+        if context.api_version >= SOFTWARE_SINCE_VERSION and not (
+            _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+        ):
+            return self.refuse(request, ErrorCode.INVALID_REQUEST, None)
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersionsResponse.ApiKey(
+                    api_key=api.api_key, min_version=api.min_version, max_version=api.max_version
+                )
+                for api in context.apis.advertised()
+            ],
+            supported_features=[
+                ApiVersionsResponse.SupportedFeature(name=name, min_version=least, max_version=most)
+                for name, (least, most) in SUPPORTED_FEATURES.items()
+                if least > 0 or context.api_version >= FEATURES_FROM_ZERO_SINCE_VERSION
+            ],
+            finalized_features_epoch=self._publisher.offset,
+            finalized_features=[
+                ApiVersionsResponse.FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
+                for name, level in self._publisher.image.features.items()
+                if name in SUPPORTED_FEATURES
+            ],
+        )
+
+    def refuse(self, request: ApiVersionsRequest, code: ErrorCode, message: str | None) -> ApiVersionsResponse:
+        """The answer that carries ``code`` and lists nothing."""
+        return ApiVersionsResponse(error_code=code, api_keys=[])

@@ -1,0 +1,162 @@
+"""DescribeConfigs: settings, and where each comes from (API key 32; KIP-133, KIP-226, KIP-569)."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from broker.metadata.configs import ConfigView
+from broker.metadata.image import MetadataImage
+from broker.metadata.topic_rules import fault_of_name
+from broker.request.context import CLUSTER, Operation, RequestContext, Resource, ResourceType
+from broker.request.faults import (
+    ClusterAuthorizationFailed,
+    Fault,
+    GroupAuthorizationFailed,
+    InvalidRequest,
+    InvalidTopic,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+    error_code_of,
+)
+from broker.request.node import Node
+from config.described import ConfigEntry, describe_client_metrics, describe_group
+from protocol.errors import ErrorCode
+from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+
+Asked = DescribeConfigsRequest.Resource
+Result = DescribeConfigsResponse.Result
+Answer = DescribeConfigsResponse.Result.Config
+
+
+class ConfigResource(IntEnum):
+    """What has configs, by the codes of the protocol."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigsHandler:
+    """Describes what `ConfigView` knows."""
+
+    def __init__(self, configs: ConfigView, image: MetadataImage, node: Node) -> None:
+        self._configs = configs
+        self._image = image
+        self._node = node
+
+    def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+        """Describe each resource by itself."""
+        results = []
+        for asked in request.resources:
+            result = Result(resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[])
+            try:
+                entries = self._entries(asked, context)
+            except Fault as fault:
+                result.error_code = error_code_of(fault)
+                result.error_message = str(fault)
+            else:
+                # An empty list of names asks for everything, as null does.
+                wanted = asked.configuration_keys or None
+                result.error_message = ""
+                result.configs = [
+                    _described(entry, request) for entry in entries if wanted is None or entry.name in wanted
+                ]
+            results.append(result)
+        return DescribeConfigsResponse(results=results)
+
+    def refuse(self, request: DescribeConfigsRequest, code: ErrorCode, message: str | None) -> DescribeConfigsResponse:
+        """The answer in which every resource carries ``code``."""
+        return DescribeConfigsResponse(
+            results=[
+                Result(
+                    error_code=code,
+                    error_message=message,
+                    resource_type=asked.resource_type,
+                    resource_name=asked.resource_name,
+                    configs=[],
+                )
+                for asked in request.resources
+            ]
+        )
+
+    def _entries(self, asked: Asked, context: RequestContext) -> Sequence[ConfigEntry]:
+        name = asked.resource_name
+        match asked.resource_type:
+            case ConfigResource.TOPIC:
+                return self._topic_entries(name, context)
+            case ConfigResource.BROKER:
+                _check_cluster(context)
+                return self._broker_entries(name)
+            case ConfigResource.BROKER_LOGGER:
+                _check_cluster(context)
+                self._check_logger_name(name)
+                return ()
+            case ConfigResource.CLIENT_METRICS:
+                _check_cluster(context)
+                _check_named(name, "client metrics")
+                return describe_client_metrics()
+            case ConfigResource.GROUP:
+                if not context.may(Operation.DESCRIBE_CONFIGS, Resource(ResourceType.GROUP, name)):
+                    raise GroupAuthorizationFailed(f"{context.peer.principal} may not describe the group {name}")
+                _check_named(name, "group")
+                return describe_group()
+            case _:
+                raise InvalidRequest(f"there are no configs of resource type {asked.resource_type}")
+
+    def _topic_entries(self, name: str, context: RequestContext) -> Sequence[ConfigEntry]:
+        if not context.may(Operation.DESCRIBE_CONFIGS, Resource(ResourceType.TOPIC, name)):
+            raise TopicAuthorizationFailed(f"{context.peer.principal} may not describe the configs of {name}")
+        fault = fault_of_name(name)
+        if fault is not None:
+            raise InvalidTopic(fault)
+        if name not in self._image.topics_by_name:
+            raise UnknownTopicOrPartition(f"there is no topic {name}")
+        return self._configs.describe_topic(self._image.topic_configs(name))
+
+    def _broker_entries(self, name: str) -> Sequence[ConfigEntry]:
+        if not name:
+            return self._configs.describe_cluster_default()
+        self._check_broker_id(name, "an id, or nothing for the defaults of all brokers")
+        return self._configs.describe_broker()
+
+    def _check_logger_name(self, name: str) -> None:
+        if not name:
+            raise InvalidRequest("loggers belong to a broker: its id is missing")
+        self._check_broker_id(name, "an id")
+
+    def _check_broker_id(self, name: str, expected: str) -> None:
+        try:
+            broker_id = int(name)
+        except ValueError:
+            raise InvalidRequest(f"a broker is named by {expected}, not by {name!r}") from None
+        if broker_id != self._node.node_id:
+            raise InvalidRequest(f"this is broker {self._node.node_id}, not {broker_id}")
+
+
+def _check_cluster(context: RequestContext) -> None:
+    if not context.may(Operation.DESCRIBE_CONFIGS, CLUSTER):
+        raise ClusterAuthorizationFailed(f"{context.peer.principal} may not describe the configs of the cluster")
+
+
+def _check_named(name: str, kind: str) -> None:
+    if not name:
+        raise InvalidRequest(f"a {kind} resource has a name")
+
+
+def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> Answer:
+    answer = Answer(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        config_type=entry.type,
+    )
+    if request.include_synonyms:
+        answer.synonyms = [
+            Answer.Synonym(name=synonym.name, value=synonym.value, source=synonym.source) for synonym in entry.synonyms
+        ]
+    if request.include_documentation:
+        answer.documentation = entry.documentation
+    return answer

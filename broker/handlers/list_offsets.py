@@ -1,0 +1,85 @@
+"""ListOffsets: which offset stands for a time (API key 2; KIP-79, KIP-320, KIP-734)."""
+
+from broker.replication.fetch import Isolation
+from broker.replication.offsets import NO_OFFSET, NO_TIMESTAMP, Named, find_offset
+from broker.replication.partition import NO_EPOCH
+from broker.replication.replica_manager import ReplicaManager
+from broker.request.context import Operation, RequestContext, Resource, ResourceType
+from broker.request.faults import Fault, InvalidRequest, TopicAuthorizationFailed, UnsupportedVersion, error_code_of
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from storage.errors import StorageError
+
+AskedPartition = ListOffsetsRequest.Topic.Partition
+TopicAnswer = ListOffsetsResponse.Topic
+Answer = ListOffsetsResponse.Topic.Partition
+
+_SINCE_VERSION: dict[int, int] = {
+    Named.LATEST: 1,
+    Named.EARLIEST: 1,
+    Named.MAX_TIMESTAMP: 7,
+    Named.EARLIEST_LOCAL: 8,
+    Named.LATEST_TIERED: 9,
+    Named.EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+class ListOffsetsHandler:
+    """Looks offsets up."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def list_offsets(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+        """Answer each partition by itself."""
+        if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
+            return self.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        isolation = Isolation(request.isolation_level)
+        answer = ListOffsetsResponse(topics=[])
+        for topic in request.topics:
+            indexes = [asked.partition_index for asked in topic.partitions]
+            of_topic = TopicAnswer(name=topic.name, partitions=[])
+            for asked in topic.partitions:
+                try:
+                    if not context.may(Operation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name)):
+                        raise TopicAuthorizationFailed(f"{context.peer.principal} may not describe {topic.name}")
+                    if len(indexes) > 1 and indexes.count(asked.partition_index) > 1:
+                        raise InvalidRequest(f"partition {asked.partition_index} of {topic.name} is listed twice")
+                    of_partition = self._find(topic.name, asked, isolation, context.api_version)
+                except (Fault, StorageError) as error:
+                    of_partition = _without_offset(asked, error_code_of(error))
+                of_topic.partitions.append(of_partition)
+            answer.topics.append(of_topic)
+        return answer
+
+    def refuse(self, request: ListOffsetsRequest, code: ErrorCode, message: str | None) -> ListOffsetsResponse:
+        """The answer in which every partition carries ``code``."""
+        return ListOffsetsResponse(
+            topics=[
+                TopicAnswer(name=topic.name, partitions=[_without_offset(asked, code) for asked in topic.partitions])
+                for topic in request.topics
+            ]
+        )
+
+    def _find(self, topic: str, asked: AskedPartition, isolation: Isolation, version: int) -> Answer:
+        partition = self._replicas.partition(topic, asked.partition_index)
+        partition.check_leadership(asked.current_leader_epoch)
+        if asked.timestamp < 0 and version < _SINCE_VERSION.get(asked.timestamp, version + 1):
+            raise UnsupportedVersion(f"a timestamp of {asked.timestamp} in version {version}")
+        found = find_offset(partition, asked.timestamp, isolation)
+        return Answer(
+            partition_index=asked.partition_index,
+            timestamp=found.timestamp_ms,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch,
+        )
+
+
+def _without_offset(asked: AskedPartition, code: ErrorCode) -> Answer:
+    return Answer(
+        partition_index=asked.partition_index,
+        error_code=code,
+        timestamp=NO_TIMESTAMP,
+        offset=NO_OFFSET,
+        leader_epoch=NO_EPOCH,
+    )

@@ -1,0 +1,168 @@
+"""Metadata: which brokers there are, and who leads which partition (API key 3; KIP-430, KIP-516)."""
+
+from collections.abc import Iterable, Sequence
+
+from broker.metadata.controller import Controller
+from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from broker.metadata.topic_rules import CLUSTER_METADATA, INTERNAL_TOPICS, fault_of_name
+from broker.request.context import (
+    CLUSTER,
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+    Operation,
+    RequestContext,
+    Resource,
+    ResourceType,
+)
+from broker.request.node import Node
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.schema import NO_UUID
+
+AskedTopic = MetadataRequest.Topic
+TopicAnswer = MetadataResponse.Topic
+Answer = MetadataResponse.Topic.Partition
+
+LOOKUP_BY_ID_SINCE_VERSION = 12
+
+
+class MetadataHandler:
+    """Reads the published image."""
+
+    def __init__(
+        self, image: MetadataImage, controller: Controller, node: Node, *, auto_create_topics_enable: bool
+    ) -> None:
+        self._image = image
+        self._controller = controller
+        self._node = node
+        self._auto_create_topics_enable = auto_create_topics_enable
+
+    def metadata(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+        """Describe the node, and the topics asked for; missing ones are created if the client lets us."""
+        asked = request.topics
+        # In version 0 an empty list asks for everything; later null does.
+        if asked is None or (context.api_version == 0 and not asked):
+            return self._answer(request, context, self._all_topics(context))
+        fault = _fault_of_request(asked, context.api_version)
+        if fault is not None:
+            return self.refuse(request, fault, None)
+        if any(topic.topic_id != NO_UUID for topic in asked):
+            # Then ids alone count, as in Kafka: entries without one are passed over.
+            ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != NO_UUID)
+            return self._answer(request, context, [self._by_id(topic_id, context) for topic_id in ids])
+        names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
+        return self._answer(request, context, self._by_name(names, request, context))
+
+    def refuse(self, request: MetadataRequest, code: ErrorCode, message: str | None) -> MetadataResponse:
+        """The answer in which every topic carries ``code`` and nothing is told of the cluster."""
+        return MetadataResponse(
+            brokers=[],
+            topics=[
+                TopicAnswer(error_code=code, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
+                for topic in request.topics or ()
+            ],
+            error_code=ErrorCode.NONE,
+        )
+
+    def _answer(self, request: MetadataRequest, context: RequestContext, topics: list[TopicAnswer]) -> MetadataResponse:
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                if topic.error_code == ErrorCode.NONE:
+                    topic.topic_authorized_operations = TOPIC_OPERATIONS
+        endpoint = self._node.endpoints[context.peer.listener]
+        answer = MetadataResponse(
+            brokers=[
+                MetadataResponse.Broker(
+                    node_id=self._node.node_id, host=endpoint.host, port=endpoint.port, rack=self._node.rack
+                )
+            ],
+            cluster_id=self._node.cluster_id,
+            controller_id=self._node.node_id,
+            topics=topics,
+        )
+        if request.include_cluster_authorized_operations:
+            answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+        return answer
+
+    def _all_topics(self, context: RequestContext) -> list[TopicAnswer]:
+        return [_found(topic) for topic in self._image.topics_by_name.values() if _may_describe(context, topic.name)]
+
+    def _by_id(self, topic_id: bytes, context: RequestContext) -> TopicAnswer:
+        topic = self._image.topics_by_id.get(topic_id)
+        if topic is None:
+            return TopicAnswer(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
+        if not _may_describe(context, topic.name):
+            return TopicAnswer(
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id, partitions=[]
+            )
+        return _found(topic)
+
+    def _by_name(self, names: Iterable[str], request: MetadataRequest, context: RequestContext) -> list[TopicAnswer]:
+        """Topics that there are in the order of the request, and behind them those that there are not."""
+        found: list[TopicAnswer] = []
+        failed: list[TopicAnswer] = []
+        missing: list[str] = []
+        for name in names:
+            if not _may_describe(context, name):
+                failed.append(_without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif (topic := self._image.topics_by_name.get(name)) is not None:
+                found.append(_found(topic))
+            elif fault_of_name(name) is not None:
+                failed.append(_without_topic(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
+            else:
+                failed.append(_without_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                missing.append(name)
+        if missing and request.allow_auto_topic_creation and self._auto_create_topics_enable:
+            self._create(missing, context)
+        return found + failed
+
+    def _create(self, missing: Sequence[str], context: RequestContext) -> None:
+        """Begin to create topics: this answer says that they are unknown, the client's next question finds them."""
+        allowed = [
+            name
+            for name in missing
+            if name != CLUSTER_METADATA
+            and (
+                context.may(Operation.CREATE, CLUSTER)
+                or context.may(Operation.CREATE, Resource(ResourceType.TOPIC, name))
+            )
+        ]
+        if allowed:
+            self._controller.auto_create(allowed)
+
+
+def _fault_of_request(asked: Sequence[AskedTopic], version: int) -> ErrorCode | None:
+    if version < LOOKUP_BY_ID_SINCE_VERSION:
+        if any(topic.topic_id != NO_UUID or topic.name is None for topic in asked):
+            return ErrorCode.INVALID_REQUEST
+    elif any(topic.topic_id == NO_UUID and topic.name is None for topic in asked):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return None
+
+
+def _may_describe(context: RequestContext, name: str) -> bool:
+    return context.may(Operation.DESCRIBE, Resource(ResourceType.TOPIC, name))
+
+
+def _found(topic: TopicImage) -> TopicAnswer:
+    return TopicAnswer(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition_answer(partition) for partition in topic.partitions],
+    )
+
+
+def _partition_answer(partition: PartitionImage) -> Answer:
+    return Answer(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+    )
+
+
+def _without_topic(name: str, code: ErrorCode) -> TopicAnswer:
+    return TopicAnswer(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[])

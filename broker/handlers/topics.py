@@ -1,0 +1,161 @@
+"""CreateTopics and DeleteTopics (API keys 19 and 20; KIP-4, KIP-525, KIP-516)."""
+
+from collections.abc import Sequence
+
+from broker.metadata.configs import ConfigView
+from broker.metadata.controller import Controller
+from broker.metadata.image import MetadataImage
+from broker.metadata.topic_creation import NewTopic, TopicResult
+from broker.metadata.topic_deletion import DeletionResult, UnwantedTopic
+from broker.request.context import CLUSTER, Operation, RequestContext, Resource, ResourceType
+from config.described import ConfigEntry
+from protocol.errors import ErrorCode
+from protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from protocol.schema import NO_UUID
+
+TOPIC_IDS_SINCE_VERSION = 6
+DELETION_DISABLED_SINCE_VERSION = 3
+
+
+class TopicsHandler:
+    """Asks the controller to create and delete topics."""
+
+    def __init__(self, controller: Controller, image: MetadataImage, configs: ConfigView) -> None:
+        self._controller = controller
+        self._image = image
+        self._configs = configs
+
+    def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> None:
+        """Answer once every topic that could be created is durable."""
+        allowed: list[CreateTopicsRequest.Topic] = []
+        refused: list[CreateTopicsResponse.Topic] = []
+        for topic in request.topics:
+            if context.may(Operation.CREATE, CLUSTER) or _may(context, Operation.CREATE, topic.name):
+                allowed.append(topic)
+            else:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                refused.append(CreateTopicsResponse.Topic(name=topic.name, error_code=code))
+
+        def created(results: Sequence[TopicResult]) -> None:
+            answers = [self._created(result, context) for result in results]
+            context.respond(CreateTopicsResponse(topics=answers + refused))
+
+        self._controller.create_topics(
+            [_new_topic(topic) for topic in allowed],
+            timeout_ms=request.timeout_ms,
+            validate_only=request.validate_only,
+            then=created,
+        )
+
+    def refuse_creation(
+        self, request: CreateTopicsRequest, code: ErrorCode, message: str | None
+    ) -> CreateTopicsResponse:
+        """The answer in which every topic carries ``code``."""
+        return CreateTopicsResponse(
+            topics=[
+                CreateTopicsResponse.Topic(name=topic.name, error_code=code, error_message=message)
+                for topic in request.topics
+            ]
+        )
+
+    def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> None:
+        """Answer once every topic that could be deleted is durably so."""
+        by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
+        asked = (
+            [UnwantedTopic(name=topic.name, topic_id=topic.topic_id) for topic in request.topics]
+            if by_id
+            else [UnwantedTopic(name=name) for name in request.topic_names]
+        )
+        allowed: list[UnwantedTopic] = []
+        refused: list[DeletionResult] = []
+        for topic in asked:
+            refusal = self._refusal(topic, context)
+            if refusal is None:
+                allowed.append(topic)
+            else:
+                refused.append(refusal)
+
+        def deleted(results: Sequence[DeletionResult]) -> None:
+            answers = [_deleted(result, context.api_version) for result in [*results, *refused]]
+            context.respond(DeleteTopicsResponse(responses=answers))
+
+        self._controller.delete_topics(allowed, timeout_ms=request.timeout_ms, then=deleted)
+
+    def refuse_deletion(
+        self, request: DeleteTopicsRequest, code: ErrorCode, message: str | None
+    ) -> DeleteTopicsResponse:
+        """The answer in which every topic carries ``code``."""
+        named = [(topic.name, topic.topic_id) for topic in request.topics]
+        named += [(name, NO_UUID) for name in request.topic_names]
+        return DeleteTopicsResponse(
+            responses=[
+                DeleteTopicsResponse.Response(name=name, topic_id=topic_id, error_code=code, error_message=message)
+                for name, topic_id in named
+            ]
+        )
+
+    def _refusal(self, topic: UnwantedTopic, context: RequestContext) -> DeletionResult | None:
+        """Why this client may not delete the topic; a name that it may not see stays unsaid."""
+        name = topic.name
+        if name is None:
+            known = self._image.topics_by_id.get(topic.topic_id)
+            if known is None:
+                return None
+            name = known.name
+        if _may(context, Operation.DELETE, name):
+            return None
+        shown = name if _may(context, Operation.DESCRIBE, name) or topic.name is not None else None
+        return DeletionResult(name=shown, topic_id=topic.topic_id, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def _created(self, result: TopicResult, context: RequestContext) -> CreateTopicsResponse.Topic:
+        if result.error is not ErrorCode.NONE:
+            return CreateTopicsResponse.Topic(
+                name=result.name, error_code=result.error, error_message=result.message, configs=[]
+            )
+        answer = CreateTopicsResponse.Topic(name=result.name, topic_id=result.topic_id)
+        if _may(context, Operation.DESCRIBE_CONFIGS, result.name):
+            answer.num_partitions = result.partitions
+            answer.replication_factor = result.replication_factor
+            answer.configs = [_described(entry) for entry in self._configs.describe_topic(result.configs)]
+        else:
+            answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            answer.configs = None
+        return answer
+
+
+def _may(context: RequestContext, operation: Operation, name: str) -> bool:
+    return context.may(operation, Resource(ResourceType.TOPIC, name))
+
+
+def _new_topic(topic: CreateTopicsRequest.Topic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
+        configs=[(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _deleted(result: DeletionResult, version: int) -> DeleteTopicsResponse.Response:
+    code = result.error
+    if code is ErrorCode.TOPIC_DELETION_DISABLED and version < DELETION_DISABLED_SINCE_VERSION:
+        code = ErrorCode.INVALID_REQUEST
+    return DeleteTopicsResponse.Response(
+        name=result.name, topic_id=result.topic_id, error_code=code, error_message=result.message
+    )
+
+
+def _described(entry: ConfigEntry) -> CreateTopicsResponse.Topic.Config:
+    return CreateTopicsResponse.Topic.Config(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+    )

@@ -1,0 +1,98 @@
+"""What logs need now and then: retention, checkpoints, flushes by time, forgetting silent producers."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from broker.clock import Clock
+from broker.hosting import Hosting
+from broker.offload import WorkerThread
+from broker.replication.replica_manager import ReplicaManager
+from broker.upkeep import Upkeep
+from config.broker_settings import BrokerSettings
+from storage.errors import StorageError
+from storage.log_dir import CheckpointWrite
+from storage.log_manager import LogManager
+
+log = logging.getLogger(__name__)
+
+LONGEST_FLUSH_CHECK_MS = 1000
+"""``flush.ms`` of single topics is looked at this often at least; a smaller one by its own measure is the file's."""
+
+
+class LogUpkeep:
+    """Puts the jobs of `LogManager` on the timing wheel; what blocks runs in the worker thread."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        hosting: Hosting,
+        worker: WorkerThread,
+        on_disk_failure: Callable[[StorageError], None],
+    ) -> None:
+        self._clock = clock
+        self._logs = logs
+        self._replicas = replicas
+        self._hosting = hosting
+        self._worker = worker
+        self._on_disk_failure = on_disk_failure
+
+    def start(self, upkeep: Upkeep, settings: BrokerSettings) -> None:
+        """Schedule everything; the first time after ``log.initial.task.delay.ms``, as Kafka does."""
+        delay_ms = settings.log_initial_task_delay_ms
+        upkeep.every(settings.log_retention_check_interval_ms, self.apply_retention, first_after_ms=delay_ms)
+        upkeep.every(settings.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks)
+        upkeep.every(
+            settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points, first_after_ms=delay_ms
+        )
+        upkeep.every(
+            settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts, first_after_ms=delay_ms
+        )
+        upkeep.every(settings.producer_id_expiration_check_interval_ms, self.forget_silent_producers)
+        upkeep.every(
+            min(settings.log_flush_scheduler_interval_ms, LONGEST_FLUSH_CHECK_MS), self._replicas.flush_what_is_due
+        )
+
+    def apply_retention(self) -> None:
+        """Take out of use what has had its time, and remove it once its delay is over."""
+        try:
+            for removals in self._logs.apply_retention(self._clock.now_ms()):
+                for removal in removals:
+                    log.info("retention: %s", removal)
+                    self._hosting.remove_later(removal)
+        except StorageError as error:
+            self._failed(error)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write down up to where consumers may read."""
+        self._write(self._logs.high_watermark_checkpoints())
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write down up to where logs are on disk."""
+        self._write(self._logs.recovery_point_checkpoints())
+
+    def checkpoint_log_starts(self) -> None:
+        """Write down where logs begin."""
+        self._write(self._logs.log_start_checkpoints())
+
+    def forget_silent_producers(self) -> None:
+        """Drop the state of producers that have been silent for ``producer.id.expiration.ms``."""
+        forgotten = self._logs.remove_expired_producers(self._clock.now_ms())
+        if forgotten:
+            log.info("forgot %d producers that were silent for too long", forgotten)
+
+    def _write(self, checkpoints: Sequence[CheckpointWrite]) -> None:
+        for checkpoint in checkpoints:
+            self._worker.submit(checkpoint.perform, _nothing, self._failed)
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, StorageError):
+            raise error
+        log.error("%s", error)
+        self._on_disk_failure(error)
+
+
+def _nothing(_: None) -> None:
+    pass

@@ -1,0 +1,88 @@
+"""What makes this node the only voter of ``__cluster_metadata``, and so its leader: voters, epoch, ``quorum-state``.
+
+quorum-state, one line of JSON without a line end (KIP-595, KIP-853):
+
+kraft.version 0   {"clusterId":"","leaderId":1,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,
+                   "currentVoters":[{"voterId":1}],"data_version":0}
+kraft.version 1   {"leaderId":1,"leaderEpoch":3,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA",
+                   "data_version":1}
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.records.control_records import ControlRecord, KRaftVersion, KRaftVoters, LeaderChange
+from protocol.schema import NO_UUID
+from storage.checkpoints import format_id
+from storage.errors import CorruptCheckpoint
+from storage.files import FileSystem
+
+QUORUM_STATE: Final = "quorum-state"
+
+
+@dataclass(slots=True, kw_only=True)
+class Quorum:
+    """The voters as the control records have them."""
+
+    kraft_version: int = 0
+    voters: KRaftVoters | None = None
+    """None at kraft.version 0: the voters are in the settings then."""
+
+    def replay(self, record: ControlRecord) -> None:
+        """Apply one control record."""
+        if isinstance(record, KRaftVersion):
+            self.kraft_version = record.kraft_version
+        elif isinstance(record, KRaftVoters):
+            self.voters = record
+
+    def records(self) -> list[ControlRecord]:
+        """The control records that say what this says; none at kraft.version 0."""
+        if self.voters is None:
+            return []
+        return [KRaftVersion(kraft_version=self.kraft_version), self.voters]
+
+
+def leader_change(node_id: int) -> LeaderChange:
+    """The control record that begins an epoch: this node leads, by its own vote."""
+    return LeaderChange(
+        leader_id=node_id,
+        voters=[LeaderChange.Voter(voter_id=node_id)],
+        granting_voters=[LeaderChange.Voter(voter_id=node_id)],
+    )
+
+
+def read_leader_epoch(files: FileSystem, path: str) -> int:
+    """The last epoch that this node led or knew of; 0 if it never did. Raises CorruptCheckpoint."""
+    try:
+        content = files.read_file(path)
+    except FileNotFoundError:
+        return 0
+    try:
+        return int(json.loads(content)["leaderEpoch"])
+    except (ValueError, KeyError, TypeError):
+        raise CorruptCheckpoint(f"{path} names no leaderEpoch: it begins with {content[:60]!r}") from None
+
+
+def write_quorum_state(files: FileSystem, path: str, *, node_id: int, leader_epoch: int, kraft_version: int) -> None:
+    """Say that this node leads in ``leader_epoch``; on disk when this returns, before the epoch's first record."""
+    state: dict[str, object]
+    if kraft_version == 0:
+        state = {
+            "clusterId": "",
+            "leaderId": node_id,
+            "leaderEpoch": leader_epoch,
+            "votedId": -1,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": node_id}],
+            "data_version": 0,
+        }
+    else:
+        state = {
+            "leaderId": node_id,
+            "leaderEpoch": leader_epoch,
+            "votedId": -1,
+            "votedDirectoryId": format_id(NO_UUID),
+            "data_version": 1,
+        }
+    files.replace_atomically(path, json.dumps(state, separators=(",", ":")).encode(), fsync=True)

@@ -1,0 +1,88 @@
+"""How this node registers in its own metadata log, as broker and as controller, so that Kafka knows it again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from config.listeners import Listener
+from protocol.records.cluster_metadata import RegisterBrokerRecord, RegisterControllerRecord
+
+METADATA_VERSIONS: Final = (7, 30)
+"""Levels of metadata.version whose records are read here; 30 is Kafka 4.3."""
+
+FORMATTED_METADATA_VERSION: Final = 25
+"""What a new directory gets: 4.0-IV3, which opens on Kafka 4.0 and later."""
+
+FORMATTED_KRAFT_VERSION: Final = 1
+
+CONTROLLERS_REGISTER_SINCE: Final = 15
+"""The metadata.version (3.7-IV0) from which on controllers register too (KIP-919)."""
+
+SUPPORTED_FEATURES: Final = {
+    "kraft.version": (0, 1),
+    "metadata.version": METADATA_VERSIONS,
+}
+"""What this node can do, lowest and highest level of each feature; what is not here is at 0."""
+
+_SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What this run of the node tells about itself."""
+
+    node_id: int
+    incarnation_id: bytes
+    """Drawn anew at each start (16 bytes)."""
+    endpoints: Sequence[Listener]
+    """What clients are told."""
+    controller_endpoint: Listener
+    """Where a Kafka that takes over would open its controller listener; nothing listens there."""
+    rack: str | None
+    directories: Sequence[bytes]
+    """The ids of the log directories, 16 bytes each."""
+
+    def controller_record(self) -> RegisterControllerRecord:
+        """The record that registers the controller."""
+        endpoint = self.controller_endpoint
+        return RegisterControllerRecord(
+            controller_id=self.node_id,
+            incarnation_id=self.incarnation_id,
+            zk_migration_ready=False,
+            end_points=[
+                RegisterControllerRecord.EndPoint(
+                    name=endpoint.name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=_SECURITY_PROTOCOLS[endpoint.security_protocol],
+                )
+            ],
+            features=[
+                RegisterControllerRecord.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ],
+        )
+
+    def broker_record(self, broker_epoch: int) -> RegisterBrokerRecord:
+        """The record that registers the broker; ``broker_epoch`` is the offset where it will stand."""
+        return RegisterBrokerRecord(
+            broker_id=self.node_id,
+            incarnation_id=self.incarnation_id,
+            broker_epoch=broker_epoch,
+            end_points=[
+                RegisterBrokerRecord.EndPoint(
+                    name=endpoint.name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=_SECURITY_PROTOCOLS[endpoint.security_protocol],
+                )
+                for endpoint in self.endpoints
+            ],
+            features=[
+                RegisterBrokerRecord.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ],
+            rack=self.rack,
+            fenced=False,
+            log_dirs=list(self.directories),
+        )

@@ -1,0 +1,37 @@
+"""Which names a topic may have, which of them are Kafka's own, and when two of them are too alike."""
+
+import re
+from typing import Final
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+CLUSTER_METADATA: Final = "__cluster_metadata"
+
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+"""Topics that coordinators write to and clients do not; ``__cluster_metadata`` is never shown as a topic at all."""
+
+MAX_NAME_LENGTH: Final = 249
+"""A partition's directory name must fit into 255 bytes: the name, a dash and five digits."""
+
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def fault_of_name(name: str) -> str | None:
+    """Why no topic may be called ``name``, as a sentence; None if one may."""
+    if not name:
+        return "Topic name is invalid: it is empty."
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' names a directory of the file system."
+    if len(name) > MAX_NAME_LENGTH:
+        return f"Topic name is invalid: it has {len(name)} characters, {MAX_NAME_LENGTH} are allowed: '{name}'."
+    if _LEGAL_NAME.fullmatch(name) is None:
+        return f"Topic name is invalid: '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'."
+    return None
+
+
+def collision_key(name: str) -> str | None:
+    """What collides: names that are equal here turn into the same metric name. None if ``name`` can't collide."""
+    if "." in name or "_" in name:
+        return name.replace(".", "_")
+    return None

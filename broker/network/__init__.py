@@ -1,0 +1,1 @@
+"""Sockets: who may connect, what is read into which memory, and how answers leave."""

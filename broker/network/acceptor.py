@@ -1,0 +1,219 @@
+"""One listener: it accepts connections, as far as the limits allow, and hands them to the processors in turn."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from broker.clock import Alarm, Clock
+from broker.network.connection_limits import ConnectionLimits
+from broker.network.processor import Processor
+from broker.network.socket_options import SocketOptions, plain_address
+from broker.request.response import Peer
+
+log = logging.getLogger(__name__)
+
+MOST_A_TURN: Final = 32
+"""Connections accepted before the loop turns."""
+
+REST_MS: Final = 1_000
+"""How long it leaves the system alone that is out of descriptors or memory."""
+
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class CannotListen(Exception):
+    """A listener that cannot be opened: which, and why."""
+
+
+class AcceptorStats:
+    """What an acceptor has counted."""
+
+    __slots__ = ("accepted", "blocked_ms", "refused", "rests")
+
+    def __init__(self) -> None:
+        self.accepted = 0
+        self.refused = 0
+        """Turned away for their address's limit."""
+        self.blocked_ms = 0
+        """Time in which a limit on connections let nobody in."""
+        self.rests = 0
+        """Times the system had no descriptor or memory for another."""
+
+
+class Acceptor:
+    """The listening socket of one listener."""
+
+    def __init__(
+        self,
+        listener: str,
+        host: str,
+        port: int,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        processors: Sequence[Processor],
+        limits: ConnectionLimits,
+        options: SocketOptions,
+        backlog: int = 50,
+    ) -> None:
+        self.listener = listener
+        self.host = host
+        """Empty: every address of this machine."""
+        self.port = port
+        """0 until `bind` has found a free one."""
+        self.stats = AcceptorStats()
+        self._loop = loop
+        self._clock = clock
+        self._processors = processors
+        self._limits = limits
+        self._options = options
+        self._backlog = backlog
+        self._next_processor = 0
+        self._socket: socket.socket | None = None
+        self._is_accepting = False
+        self._resting: Alarm | None = None
+        self._blocked_since_ms: int | None = None
+        limits.register(listener)
+
+    def bind(self) -> int:
+        """Reserve the address and return its port. Nobody can connect yet. Raises `CannotListen`."""
+        try:
+            self._socket = self._bound()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise CannotListen(f"{self.listener}://{self.host}:{self.port} cannot be opened: {reason}") from error
+        self.port = self._socket.getsockname()[1]
+        return self.port
+
+    def start(self) -> None:
+        """Accept connections from now on. Raises `CannotListen`."""
+        assert self._socket is not None, "bind comes before start"
+        try:
+            self._socket.listen(self._backlog)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise CannotListen(f"{self.listener}://{self.host}:{self.port} cannot listen: {reason}") from error
+        self._accept_again()
+
+    def close(self) -> None:
+        """Accept nothing more; who waits in the backlog is turned away."""
+        self._pause()
+        if self._resting is not None:
+            self._resting.cancel()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _bound(self) -> socket.socket:
+        if self.host:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, _, _, _, address = found[0]
+        elif socket.has_dualstack_ipv6():
+            family, address = socket.AF_INET6, ("::", self.port)
+        else:
+            family, address = socket.AF_INET, ("", self.port)
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._options.prepare_listener(listening)
+            if family == socket.AF_INET6:
+                # Every address includes those of IPv4; one that was named is only itself.
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if self.host else 0)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+        return listening
+
+    def _on_acceptable(self) -> None:
+        assert self._socket is not None
+        for _ in range(MOST_A_TURN):
+            if not self._limits.has_room(self.listener):
+                self._wait_for_room()
+                return
+            try:
+                accepted, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._rest(error)
+                    return
+                # The peer has gone already.
+                log.debug("Nothing to accept on %s: %s", self.listener, error)
+                continue
+            self._admit(accepted, plain_address(address[0]), address[1])
+
+    def _admit(self, accepted: socket.socket, host: str, port: int) -> None:
+        if not self._limits.opened(self.listener, host):
+            self.stats.refused += 1
+            log.info(
+                "Refused a connection from %s on %s: it has %d already (max.connections.per.ip)",
+                host,
+                self.listener,
+                self._limits.most_for(host),
+            )
+            accepted.close()
+            return
+        processor = self._processors[self._next_processor]
+        self._next_processor = (self._next_processor + 1) % len(self._processors)
+        try:
+            self._options.prepare_connection(accepted, host)
+            processor.adopt(accepted, Peer(host=host, port=port, listener=self.listener))
+        except OSError as error:
+            log.debug("Lost %s:%d before its first request: %s", host, port, error)
+            accepted.close()
+            self._limits.closed(self.listener, host)
+            return
+        self.stats.accepted += 1
+        if self._limits.is_exceeded:
+            self._close_another()
+
+    def _close_another(self) -> None:
+        """This listener went beyond the broker's limit: the idlest connection of the others makes room."""
+        candidates = [processor.least_recently_active(self.listener) for processor in self._processors]
+        idlest = min((c for c in candidates if c is not None), key=lambda c: c.last_active_us, default=None)
+        if idlest is not None:
+            log.info("Closing %s: the broker has more than %d connections", idlest.peer, self._limits.max_connections)
+            idlest.close()
+
+    def _wait_for_room(self) -> None:
+        """A limit is reached: leave the others in the backlog until a connection closes."""
+        self._pause()
+        if self._blocked_since_ms is None:
+            self._blocked_since_ms = self._clock.monotonic_ms()
+        self._limits.when_room(self._on_room)
+
+    def _on_room(self) -> None:
+        if self._socket is None:
+            return
+        if not self._limits.has_room(self.listener):
+            self._limits.when_room(self._on_room)
+            return
+        if self._blocked_since_ms is not None:
+            self.stats.blocked_ms += self._clock.monotonic_ms() - self._blocked_since_ms
+            self._blocked_since_ms = None
+        self._accept_again()
+
+    def _rest(self, error: OSError) -> None:
+        """The system has nothing left. The connection stays in the backlog and would call again at once."""
+        self._pause()
+        self.stats.rests += 1
+        log.error("%s accepts nothing for %d ms: %s", self.listener, REST_MS, error.strerror or error)
+        self._resting = self._clock.call_at(self._clock.monotonic_ms() + REST_MS, self._on_rested)
+
+    def _on_rested(self) -> None:
+        self._resting = None
+        self._accept_again()
+
+    def _pause(self) -> None:
+        if self._is_accepting and self._socket is not None:
+            self._is_accepting = False
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _accept_again(self) -> None:
+        if not self._is_accepting and self._socket is not None:
+            self._is_accepting = True
+            self._loop.add_reader(self._socket.fileno(), self._on_acceptable)

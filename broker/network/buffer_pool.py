@@ -1,0 +1,169 @@
+"""The memory that requests are received into: bounded for the whole broker, borrowed from a processor's pool."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+SMALLEST_BUFFER: Final = 64 * 1024
+"""Bytes. Larger ones make reading no faster (docs/decisions/sockets.md)."""
+
+KEPT_BYTES: Final = 16 * 1024 * 1024
+"""Free buffers a pool keeps at most. A new large one costs the system's zeroing, half as much as
+receiving into it."""
+
+
+class Borrower(Protocol):
+    """A connection as the memory sees it."""
+
+    def memory_available(self) -> None:
+        """There may be memory now: ask again."""
+
+
+class RequestMemory:
+    """How much all connections together hold for requests (`queued.max.request.bytes`).
+
+    Requests that are half received could fill it and wait for one another for ever. So when it is full one connection
+    at a time may go beyond, for the frame it is receiving, until it has given everything back.
+    """
+
+    def __init__(self, limit_bytes: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self.limit_bytes = limit_bytes
+        """-1: no limit."""
+        self.used_bytes = 0
+        self.is_short = 0 <= limit_bytes < SMALLEST_BUFFER
+        """Not even a small buffer is to be had."""
+        self.times_exhausted = 0
+        self._call_soon = call_soon
+        self._favoured: Borrower | None = None
+        self._waiting: deque[Borrower] = deque()
+        self._is_waking = False
+
+    @property
+    def available_bytes(self) -> int:
+        return max(self.limit_bytes - self.used_bytes, 0)
+
+    def take(self, size: int, borrower: Borrower, *, may_exceed: bool) -> bool:
+        """Count ``size`` bytes as used. If they are not to be had the borrower is told when to ask again.
+
+        ``may_exceed``: nothing else of this borrower is under way that would give memory back.
+        """
+        if 0 <= self.limit_bytes < self.used_bytes + size and borrower is not self._favoured:
+            if self._favoured is not None or not may_exceed:
+                self.times_exhausted += 1
+                if borrower not in self._waiting:
+                    self._waiting.append(borrower)
+                return False
+            self._favoured = borrower
+        self.count(size)
+        return True
+
+    def count(self, size: int) -> None:
+        """Count ``size`` bytes as used that are there already; while memory is not short."""
+        self.used_bytes += size
+        self.is_short = 0 <= self.limit_bytes < self.used_bytes + SMALLEST_BUFFER
+
+    def give(self, size: int) -> None:
+        """Count ``size`` bytes as free again."""
+        self.used_bytes -= size
+        self.is_short = 0 <= self.limit_bytes < self.used_bytes + SMALLEST_BUFFER
+        if self._waiting:
+            self._wake()
+
+    def leave(self, borrower: Borrower) -> None:
+        """``borrower`` holds nothing any more and wants nothing."""
+        if borrower is self._favoured:
+            self._favoured = None
+            if self._waiting:
+                self._wake()
+        if self._waiting and borrower in self._waiting:
+            self._waiting.remove(borrower)
+
+    def _wake(self) -> None:
+        if not self._is_waking:
+            self._is_waking = True
+            self._call_soon(self._tell_waiting)
+
+    def _tell_waiting(self) -> None:
+        self._is_waking = False
+        # Each once, in order; who gets nothing comes back to the same queue.
+        for _ in range(len(self._waiting)):
+            if not self._waiting:
+                return
+            self._waiting.popleft().memory_available()
+
+
+class Buffer:
+    """Memory for one or many frames, lent to one connection at a time."""
+
+    __slots__ = ("capacity", "data", "view")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.data = bytearray(capacity)
+        self.view = memoryview(self.data)
+
+    def is_free_of_views(self) -> bool:
+        """Whether nobody looks into the memory any more. Ends our own view; see `renew`."""
+        self.view.release()
+        try:
+            # A bytearray refuses to change its size while somebody looks into it. Its memory stays where it is.
+            self.data.pop()
+        except BufferError:
+            return False
+        self.data.append(0)
+        return True
+
+    def renew(self) -> None:
+        """Make it ready to be lent again."""
+        self.view = memoryview(self.data)
+
+
+class BufferPool:
+    """Free buffers by their size: powers of two from `SMALLEST_BUFFER` on."""
+
+    def __init__(self, memory: RequestMemory) -> None:
+        self._memory = memory
+        self._free: dict[int, list[Buffer]] = {}
+        self._idle: dict[int, int] = {}
+        """The fewest that have lain here since the last trim, by size."""
+        self.free_bytes = 0
+
+    def borrow(self, needed: int, borrower: Borrower, *, may_exceed: bool) -> Buffer | None:
+        """Lend a buffer of at least ``needed`` bytes; None if there is no memory (see `RequestMemory.take`)."""
+        capacity = SMALLEST_BUFFER if needed <= SMALLEST_BUFFER else 1 << (needed - 1).bit_length()
+        if not self._memory.take(capacity, borrower, may_exceed=may_exceed):
+            return None
+        return self.lend(capacity)
+
+    def lend(self, capacity: int) -> Buffer:
+        """Lend a buffer of a size that there is; counting it as used is the caller's."""
+        free = self._free.get(capacity)
+        if not free:
+            return Buffer(capacity)
+        buffer = free.pop()
+        self.free_bytes -= capacity
+        if len(free) < self._idle[capacity]:
+            self._idle[capacity] = len(free)
+        buffer.renew()
+        return buffer
+
+    def give_back(self, buffer: Buffer) -> None:
+        """Take a buffer back. One that somebody still looks into is left to him: it is never lent again."""
+        capacity = buffer.capacity
+        self._memory.give(capacity)
+        if buffer.is_free_of_views() and self.free_bytes + capacity <= KEPT_BYTES:
+            free = self._free.get(capacity)
+            if free is None:
+                free = self._free[capacity] = []
+                self._idle[capacity] = 0
+            free.append(buffer)
+            self.free_bytes += capacity
+
+    def trim(self) -> bool:
+        """Free what nobody has wanted since the last time; return whether anything is left to trim later."""
+        for capacity, free in self._free.items():
+            for _ in range(self._idle[capacity]):
+                free.pop()
+                self.free_bytes -= capacity
+            self._idle[capacity] = len(free)
+        return self.free_bytes > 0

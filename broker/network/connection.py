@@ -1,0 +1,592 @@
+"""One connection: reads what has arrived, cuts it into requests in place, and sends their answers in order.
+
+    position of the bytes in the buffer
+
+    0 ........ answered or under way ........ start ...... received, no whole frame yet ...... end ...... limit
+    | frame | frame | frame |                 | size i32 | the frame so far                    | next recv |
+
+A connection borrows a buffer while it has bytes that are not answered or not complete; an idle one holds none. Frames
+are views of the buffer, never copies; what is copied is a half frame that finds no room behind them, to another buffer.
+"""
+
+import asyncio
+import logging
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from broker.network.buffer_pool import SMALLEST_BUFFER, Buffer, BufferPool, RequestMemory
+from broker.network.send_buffer import RegionCutShort, SendBuffer, SendOutcome, held_bytes
+from broker.request.channel import RequestChannel
+from broker.request.response import NO_FRAME, NOTHING, Peer, ResponseSlot
+
+log = logging.getLogger(__name__)
+
+_read_size = struct.Struct(">i").unpack_from
+
+SIZE_BYTES: Final = 4
+
+LEAST_ROOM: Final = 2048
+"""Bytes at the end of a buffer that are not worth a system call."""
+
+MOST_COPIED_BYTES: Final = 2048
+"""Requests up to here are copied out of the processor's memory, larger ones are cut in place."""
+
+MOST_ANSWERS_BYTES: Final = 1024 * 1024
+"""Memory in unsent answers above which a connection is not read. One answer may be larger."""
+
+MOST_BYTES_A_TURN: Final = 256 * 1024
+"""What a connection sends at most before it is another's turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    """What connections are held to."""
+
+    socket_request_max_bytes: int = 104_857_600
+    max_in_flight: int = 64
+    """`ottla.connection.max.in.flight`: requests without an answer above which a connection is not read."""
+    connections_max_idle_ms: int = 600_000
+    """-1: never closed for that."""
+
+
+class Pause:
+    """Why a connection is not read; it is read again when no reason is left. Bits of a plain int: an `IntFlag` costs a
+    microsecond each time it is looked at."""
+
+    IN_FLIGHT: Final = 1
+    """Too many of its requests have no answer yet."""
+    CHANNEL: Final = 2
+    """The request channel is full."""
+    MEMORY: Final = 4
+    """There is no memory for what comes."""
+    ANSWERS: Final = 8
+    """It does not take its answers."""
+    FINISHING: Final = 16
+    """Nothing more is wanted from it."""
+
+
+class ConnectionStats:
+    """What a processor's connections have counted together."""
+
+    __slots__ = ("bytes_received", "bytes_sent", "requests_received", "responses_sent")
+
+    def __init__(self) -> None:
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.requests_received = 0
+        self.responses_sent = 0
+
+
+class ConnectionOwner(Protocol):
+    """The processor, as its connections see it."""
+
+    loop: asyncio.AbstractEventLoop
+    settings: NetworkSettings
+    channel: RequestChannel
+    memory: RequestMemory
+    pool: BufferPool
+    now_us: Callable[[], int]
+    scratch: Buffer
+    """Memory for whoever receives; nobody keeps anything in it."""
+
+    @property
+    def stats(self) -> "ConnectionStats": ...
+
+    def touch(self, connection: "Connection") -> None:
+        """``connection`` has something to send: give it its turn."""
+
+    def give_scratch(self) -> None:
+        """`scratch` belongs to a connection now, counted as borrowed: take another. Only while memory is not short."""
+
+    def closed(self, connection: "Connection") -> None:
+        """``connection`` is no more."""
+
+
+class Connection:
+    """A socket, the requests that came out of it and are not answered yet, and what still has to go into it."""
+
+    __slots__ = (
+        "_buffer",
+        "_detached",
+        "_end",
+        "_fd",
+        "_held_bytes",
+        "_is_blocked",
+        "_is_reading",
+        "_is_touched",
+        "_largest_frame",
+        "_last_frame",
+        "_limit",
+        "_outgoing",
+        "_owner",
+        "_receive",
+        "_received",
+        "_retired",
+        "_slots",
+        "_socket",
+        "_start",
+        "is_closed",
+        "last_active_us",
+        "max_in_flight",
+        "pauses",
+        "peer",
+    )
+
+    def __init__(self, owner: ConnectionOwner, connected: socket.socket, peer: Peer) -> None:
+        self.peer = peer
+        self.max_in_flight = owner.settings.max_in_flight
+        self.is_closed = False
+        self.last_active_us = owner.now_us()
+        """When bytes came or went the last time."""
+        self._owner = owner
+        self._socket = connected
+        self._fd = connected.fileno()
+        self._receive: Callable[[memoryview], int] = connected.recv_into
+        self._slots: deque[ResponseSlot] = deque()
+        self._detached: list[ResponseSlot] = []
+        """Requests behind one that was answered by closing."""
+        self._received = 0
+        """Requests so far."""
+        self._buffer: Buffer | None = None
+        self._start = self._end = self._limit = 0
+        self._retired: list[tuple[Buffer, int]] = []
+        """Full buffers, each with the number of requests that must be answered before it is free."""
+        self._last_frame = 0
+        self._largest_frame = 0
+        self._outgoing = SendBuffer()
+        self._held_bytes = 0
+        """Memory in answers that wait for one before them."""
+        self.pauses = 0
+        """Bits of `Pause`: why it is not read at present."""
+        self._is_reading = False
+        self._is_touched = False
+        self._is_blocked = False
+        self._read_again()
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.peer}: {len(self._slots)} unanswered, pauses {self.pauses:#b}>"
+
+    @property
+    def unanswered(self) -> int:
+        """Requests whose answers have not been handed to the socket."""
+        return len(self._slots)
+
+    @property
+    def holds_buffer(self) -> bool:
+        return self._buffer is not None or bool(self._retired)
+
+    # Receiving
+
+    def _on_readable(self) -> None:
+        """The socket has something. One `recv`: another would say EAGAIN more often than not."""
+        owner = self._owner
+        buffer = self._buffer
+        try:
+            if buffer is not None:
+                received = self._receive(buffer.view[self._end : self._limit])
+            elif self._last_frame > SMALLEST_BUFFER or owner.memory.is_short:
+                buffer = self._borrow(self._last_frame)
+                if buffer is None:
+                    return
+                self._use(buffer, 0)
+                received = self._receive(buffer.view)
+            else:
+                # Small requests are most requests: they are received into the processor's memory.
+                buffer = owner.scratch
+                received = self._receive(buffer.view)
+        except (BlockingIOError, InterruptedError):
+            self._settle()
+            return
+        except OSError as error:
+            self._lost(error)
+            return
+        if not received:
+            self._on_end()
+            return
+        owner.stats.bytes_received += received
+        self.last_active_us = now_us = owner.now_us()
+        if buffer is not owner.scratch:
+            self._end += received
+            self._cut(buffer, now_us)
+        else:
+            self._copy_out(buffer, received, now_us)
+
+    def _copy_out(self, scratch: Buffer, end: int, now_us: int) -> None:
+        """Make requests of small whole frames, each in memory of its own: copying a few hundred bytes costs less than
+        borrowing and giving back a buffer (docs/decisions/sockets.md). With the first that is not small, not whole or
+        has no room, the rest of the buffer becomes ours."""
+        owner = self._owner
+        slots = self._slots
+        channel = owner.channel
+        data = scratch.data
+        room = channel.room
+        if room > (free := self.max_in_flight - len(slots)):
+            room = free
+        start = cut = 0
+        while end - start > SIZE_BYTES and cut < room:
+            size = _read_size(data, start)[0]
+            frame = start + SIZE_BYTES
+            if not 0 < size <= MOST_COPIED_BYTES or frame + size > end:
+                break
+            start = frame + size
+            slot = ResponseSlot(self, memoryview(data[frame:start]), now_us)
+            slots.append(slot)
+            channel.put(slot)
+            cut += 1
+        if cut:
+            self._received += cut
+            owner.stats.requests_received += cut
+            self._last_frame = 0
+        if start == end and cut < room:
+            return
+        if start < end:
+            owner.give_scratch()
+            self._use(scratch, end)
+            self._start = start
+            if cut < room:
+                self._cut(scratch, now_us)
+                return
+        self._wait_for_room()
+
+    def _cut(self, buffer: Buffer, now_us: int) -> None:
+        """Make requests of the whole frames that are there, in place, as far as there is room for them."""
+        owner = self._owner
+        slots = self._slots
+        put = owner.channel.put
+        data, view = buffer.data, buffer.view
+        most_bytes = owner.settings.socket_request_max_bytes
+        start, end = self._start, self._end
+        room = min(self.max_in_flight - len(slots), owner.channel.room)
+        cut = 0
+        while cut < room and end - start >= SIZE_BYTES:
+            size = _read_size(data, start)[0]
+            if not 0 < size <= most_bytes:
+                self._refuse_size(size)
+                start = end
+                break
+            frame = start + SIZE_BYTES
+            if frame + size > end:
+                break
+            start = frame + size
+            slot = ResponseSlot(self, view[frame:start], now_us)
+            slots.append(slot)
+            put(slot)
+            cut += 1
+        self._start = start
+        if cut:
+            self._received += cut
+            owner.stats.requests_received += cut
+            self._last_frame = SIZE_BYTES + len(slots[-1].frame)
+            if self._last_frame > self._largest_frame:
+                self._largest_frame = self._last_frame
+        if cut >= room:
+            self._wait_for_room()
+        elif not self.pauses:
+            self._make_room(buffer)
+
+    def _refuse_size(self, size: int) -> None:
+        log.warning(
+            "%s announced a request of %d bytes; from 1 to %d are allowed (socket.request.max.bytes): closing",
+            self.peer,
+            size,
+            self._owner.settings.socket_request_max_bytes,
+        )
+        self._finish()
+
+    def _on_end(self) -> None:
+        """The peer sends nothing more. What it has asked is still answered, as Kafka does: it may be listening."""
+        if self._end > self._start:
+            log.info("%s left %d bytes into a request", self.peer, self._end - self._start)
+        self._finish()
+
+    def _wait_for_room(self) -> None:
+        if len(self._slots) >= self.max_in_flight:
+            self._pause(Pause.IN_FLIGHT)
+        else:
+            self._pause(Pause.CHANNEL)
+            self._owner.channel.when_room(self._on_channel_room)
+
+    def _on_channel_room(self) -> None:
+        self._resume(Pause.CHANNEL)
+
+    # The memory it is received into
+
+    def _make_room(self, buffer: Buffer) -> None:
+        """Choose where the next bytes go."""
+        start, end = self._start, self._end
+        capacity = buffer.capacity
+        arrived = end - start
+        if not arrived:
+            if capacity - end < max(self._last_frame, LEAST_ROOM):
+                self._retire(buffer)
+            else:
+                self._limit = capacity
+            return
+        needed = SIZE_BYTES
+        if arrived >= SIZE_BYTES:
+            needed += _read_size(buffer.data, start)[0]
+        if start + needed <= capacity:
+            # A large frame is received to its end only: what is behind it would have to be copied to the next buffer.
+            self._limit = start + needed if needed > SMALLEST_BUFFER // 2 else capacity
+        elif start == 0 and end < capacity:
+            self._limit = capacity
+        else:
+            # It grows with the bytes that have arrived, at once to what has arrived here before, and never by what
+            # is only announced.
+            larger = self._borrow(min(needed, max(2 * arrived, self._largest_frame)))
+            if larger is not None:
+                larger.view[:arrived] = buffer.view[start:end]
+                self._retire(buffer)
+                self._use(larger, arrived)
+                if needed <= larger.capacity and needed > SMALLEST_BUFFER // 2:
+                    self._limit = needed
+
+    def _borrow(self, needed: int) -> Buffer | None:
+        """A buffer, or None: then the connection is not read until there is memory."""
+        buffer = self._owner.pool.borrow(needed, self, may_exceed=not self._slots)
+        if buffer is None:
+            self._pause(Pause.MEMORY)
+        return buffer
+
+    def _use(self, buffer: Buffer, arrived: int) -> None:
+        self._buffer = buffer
+        self._start = 0
+        self._end = arrived
+        self._limit = buffer.capacity
+
+    def _retire(self, buffer: Buffer) -> None:
+        """Receive nothing more into it; it is free when its requests are answered."""
+        self._buffer = None
+        self._start = self._end = 0
+        if self._slots:
+            self._retired.append((buffer, self._received))
+        else:
+            self._owner.pool.give_back(buffer)
+
+    def memory_available(self) -> None:
+        """Part of `Borrower`: try again what had no memory."""
+        self._resume(Pause.MEMORY)
+
+    def frame_released(self) -> None:
+        """Part of `SlotOwner`: if all that are unanswered only wait, they wait without a buffer."""
+        for slot in self._slots:
+            if slot.frame is not NO_FRAME:
+                return
+        self._give_back_all()
+
+    def _settle(self) -> None:
+        """Requests have been answered: give back the memory that held them, and read on if that was what it took."""
+        slots = self._slots
+        if not slots:
+            if self._buffer is not None or self._retired:
+                self._give_back_all()
+        elif self._retired:
+            answered = self._received - len(slots)
+            while self._retired and self._retired[0][1] <= answered:
+                self._owner.pool.give_back(self._retired.pop(0)[0])
+        if self.pauses and self.pauses & Pause.IN_FLIGHT and len(slots) <= self.max_in_flight // 2:
+            self._resume(Pause.IN_FLIGHT)
+
+    def _give_back_all(self) -> None:
+        """No frame is needed: give back all but what holds the beginning of a request."""
+        owner = self._owner
+        while self._retired:
+            owner.pool.give_back(self._retired.pop()[0])
+        if self._buffer is not None and self._start == self._end:
+            owner.pool.give_back(self._buffer)
+            self._buffer = None
+            self._start = self._end = 0
+        if self._buffer is None:
+            owner.memory.leave(self)
+        elif self.pauses & Pause.MEMORY:
+            # What is under way no longer stands against going beyond the limit.
+            self._resume(Pause.MEMORY)
+
+    # Sending
+
+    def slot_filled(self, slot: ResponseSlot) -> None:
+        """Part of `SlotOwner`: if its turn has come, send it in the processor's next turn."""
+        if self._is_touched:
+            return
+        if self._slots[0] is slot:
+            self._is_touched = True
+            self._owner.touch(self)
+        else:
+            self._held_bytes += held_bytes(slot.chunks)
+            self._weigh_answers()
+
+    def close_at(self, slot: ResponseSlot, reason: str) -> None:
+        """Part of `SlotOwner`: what was asked before ``slot`` is answered, what was asked behind it is not."""
+        log.info("Closing %s: %s", self.peer, reason)
+        heir = Departed(self.peer)
+        while self._slots[-1] is not slot:
+            behind = self._slots.pop()
+            behind.bequeath(heir)
+            self._detached.append(behind)
+        self._finish()
+        self.slot_filled(slot)
+
+    def send_answers(self, most_bytes: int, now_us: int) -> None:
+        """Its turn: send the answers that are ready, in the order of the requests; about ``most_bytes`` of them."""
+        self._is_touched = False
+        slots = self._slots
+        outgoing = self._outgoing
+        before = len(slots)
+        while slots and slots[0].is_filled:
+            outgoing.add(slots.popleft().chunks)
+        answered = before - len(slots)
+        self._owner.stats.responses_sent += answered
+        if not self._is_blocked:
+            self._send(most_bytes, now_us)
+        if self.is_closed:
+            return
+        if answered:
+            self._settle()
+        if self._held_bytes or self._is_blocked:
+            self._held_bytes = sum(held_bytes(slot.chunks) for slot in slots)
+            self._weigh_answers()
+
+    def _send(self, most_bytes: int, now_us: int) -> None:
+        try:
+            outcome, sent = self._outgoing.send(self._socket, most_bytes)
+        except OSError as error:
+            self._lost(error)
+            return
+        except RegionCutShort as error:
+            log.error("Closing %s inside an answer: %s", self.peer, error)
+            self.close()
+            return
+        if sent:
+            self.last_active_us = now_us
+            self._owner.stats.bytes_sent += sent
+        if outcome is SendOutcome.DONE:
+            if self._is_blocked:
+                self._is_blocked = False
+                self._owner.loop.remove_writer(self._fd)
+            if self.pauses:
+                self._sent_all()
+        elif outcome is SendOutcome.BLOCKED:
+            if not self._is_blocked:
+                self._is_blocked = True
+                self._owner.loop.add_writer(self._fd, self._on_writable)
+        elif not self._is_blocked:
+            self._is_touched = True
+            self._owner.touch(self)
+
+    def _on_writable(self) -> None:
+        """The socket takes more: here, since it will call again as long as something is left."""
+        self._send(MOST_BYTES_A_TURN, self._owner.now_us())
+
+    def _sent_all(self) -> None:
+        if self.pauses & Pause.FINISHING and not self._slots:
+            self.close()
+        elif self.pauses & Pause.ANSWERS:
+            self._weigh_answers()
+
+    def _weigh_answers(self) -> None:
+        if self._held_bytes + (self._outgoing.held_bytes if self._is_blocked else 0) > MOST_ANSWERS_BYTES:
+            self._pause(Pause.ANSWERS)
+        else:
+            self._resume(Pause.ANSWERS)
+
+    # Reading or not, and the end
+
+    def _read_again(self) -> None:
+        self._is_reading = True
+        self._owner.loop.add_reader(self._fd, self._on_readable)
+
+    def _pause(self, reason: int) -> None:
+        self.pauses |= reason
+        if self._is_reading:
+            self._is_reading = False
+            self._owner.loop.remove_reader(self._fd)
+
+    def _resume(self, reason: int) -> None:
+        if not self.pauses & reason:
+            return
+        self.pauses &= ~reason
+        if self.pauses:
+            return
+        if self._buffer is not None:
+            # What has arrived already comes first; it may find the next reason to pause.
+            self._cut(self._buffer, self._owner.now_us())
+        if not self.pauses:
+            self._read_again()
+
+    def _finish(self) -> None:
+        """Read nothing more; close when everything is answered."""
+        self._pause(Pause.FINISHING)
+        self._start = self._end
+        if not self._slots and not self._outgoing:
+            self.close()
+
+    def stop_reading(self) -> None:
+        """The daemon stops: no new requests; what is under way is answered, then the connection closes."""
+        if not self.pauses & Pause.FINISHING:
+            self._finish()
+
+    def _lost(self, error: OSError) -> None:
+        log.debug("Lost %s: %s", self.peer, error)
+        self.close()
+
+    def close(self) -> None:
+        """Close now. Requests under way are handled still, and their answers dropped."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._pause(Pause.FINISHING)
+        # A descriptor that the loop still watches could be another connection's by the time it looks.
+        if self._is_blocked:
+            self._owner.loop.remove_writer(self._fd)
+        self._socket.close()
+        self._outgoing.clear()
+        buffers = [buffer for buffer, _ in self._retired]
+        if self._buffer is not None:
+            buffers.append(self._buffer)
+        self._retired.clear()
+        self._buffer = None
+        heir = Departed(self.peer)
+        for slot in self._slots:
+            slot.bequeath(heir)
+        heir.inherit([*self._slots, *self._detached], buffers, self._owner.pool)
+        self._slots.clear()
+        self._detached.clear()
+        self._owner.memory.leave(self)
+        self._owner.closed(self)
+
+
+class Departed:
+    """What is left of a connection that has died: it drops the answers of the requests that were under way, and gives
+    the buffers back when these need them no more. A `SlotOwner`."""
+
+    __slots__ = ("_buffers", "_pool", "_slots", "peer")
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self._slots: Sequence[ResponseSlot] = ()
+        self._buffers: Sequence[Buffer] = ()
+        self._pool: BufferPool | None = None
+
+    def inherit(self, slots: Sequence[ResponseSlot], buffers: Sequence[Buffer], pool: BufferPool) -> None:
+        self._slots = slots
+        self._buffers = buffers
+        self._pool = pool
+        self.frame_released()
+
+    def slot_filled(self, slot: ResponseSlot) -> None:
+        slot.chunks = NOTHING
+        self.frame_released()
+
+    def close_at(self, slot: ResponseSlot, reason: str) -> None:
+        self.frame_released()
+
+    def frame_released(self) -> None:
+        if self._pool is not None and all(slot.frame is NO_FRAME for slot in self._slots):
+            for buffer in self._buffers:
+                self._pool.give_back(buffer)
+            self._slots = self._buffers = ()
+            self._pool = None

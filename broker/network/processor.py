@@ -1,0 +1,217 @@
+"""A network processor: it owns its connections, gives each its turn to send, and closes those that idle."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from time import monotonic_ns
+from typing import Final
+
+from broker.clock import Alarm, Clock
+from broker.network.buffer_pool import SMALLEST_BUFFER, BufferPool, RequestMemory
+from broker.network.connection import MOST_BYTES_A_TURN, Connection, ConnectionStats, NetworkSettings
+from broker.network.connection_limits import ConnectionLimits
+from broker.request.channel import RequestChannel
+from broker.request.response import Peer
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES_ALONE: Final = 4 * MOST_BYTES_A_TURN
+"""What a connection sends in a turn that it has for itself: the other processors want theirs too."""
+
+TRIM_INTERVAL_MS: Final = 5_000
+"""How long a free buffer is kept for the next request, at least."""
+
+
+def monotonic_us() -> int:
+    """Microseconds on a clock that never goes back. (uvloop's own has milliseconds.)"""
+    return monotonic_ns() // 1000
+
+
+class ProcessorStats(ConnectionStats):
+    """What a processor has counted."""
+
+    __slots__ = ("connections_closed", "connections_created", "connections_expired", "idle_us", "started_us", "turns")
+
+    def __init__(self, started_us: int) -> None:
+        super().__init__()
+        self.connections_created = 0
+        self.connections_closed = 0
+        self.connections_expired = 0
+        """Closed for being idle."""
+        self.turns = 0
+        self.started_us = started_us
+        self.idle_us = 0
+        """Time with nothing to send."""
+
+
+class Processor:
+    """One of `num.network.threads`. Its connections' callbacks receive; its own task sends."""
+
+    def __init__(
+        self,
+        index: int,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        channel: RequestChannel,
+        memory: RequestMemory,
+        settings: NetworkSettings,
+        limits: ConnectionLimits,
+        now_us: Callable[[], int] = monotonic_us,
+    ) -> None:
+        self.index = index
+        self.loop = loop
+        self.channel = channel
+        self.memory = memory
+        self.pool = BufferPool(memory)
+        self.scratch = self.pool.lend(SMALLEST_BUFFER)
+        self.settings = settings
+        self.now_us = now_us
+        self.stats = ProcessorStats(now_us())
+        self._clock = clock
+        self._limits = limits
+        self._connections: set[Connection] = set()
+        self._touched: list[Connection] = []
+        self._parked: asyncio.Future[None] | None = None
+        self._parked_us = 0
+        self._turn_us = now_us()
+        self._is_closed = False
+        self._empty: asyncio.Event = asyncio.Event()
+        self._idle_alarm: Alarm | None = None
+        self._trim_alarm: Alarm | None = None
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._connections)
+
+    @property
+    def waiting_responses(self) -> int:
+        """Connections whose answers wait for their turn (Kafka: ResponseQueueSize)."""
+        return len(self._touched)
+
+    def idle_ratio(self) -> float:
+        """The part of its life in which it had nothing to send."""
+        now_us = self.now_us()
+        idle_us = self.stats.idle_us + (now_us - self._parked_us if self._parked is not None else 0)
+        return idle_us / max(now_us - self.stats.started_us, 1)
+
+    def adopt(self, connected: socket.socket, peer: Peer) -> Connection:
+        """Make a connection of a non-blocking socket and read it from now on. Raises `OSError` if the system cannot."""
+        connection = Connection(self, connected, peer)
+        self._connections.add(connection)
+        self.stats.connections_created += 1
+        if self._idle_alarm is None and self.settings.connections_max_idle_ms >= 0:
+            self._arm_idle_alarm(self.settings.connections_max_idle_ms)
+        return connection
+
+    def touch(self, connection: Connection) -> None:
+        """Part of `ConnectionOwner`: it has something to send. Wakes the task once, however many come."""
+        self._touched.append(connection)
+        parked = self._parked
+        if parked is not None and not parked.done():
+            parked.set_result(None)
+
+    def give_scratch(self) -> None:
+        """Part of `ConnectionOwner`."""
+        self.memory.count(self.scratch.capacity)
+        self.scratch = self.pool.lend(SMALLEST_BUFFER)
+
+    def closed(self, connection: Connection) -> None:
+        """Part of `ConnectionOwner`."""
+        self._connections.discard(connection)
+        self.stats.connections_closed += 1
+        self._limits.closed(connection.peer.listener, connection.peer.host)
+        if not self._connections:
+            self._empty.set()
+
+    async def run(self) -> None:
+        """Send what is ready, turn by turn, until `close`."""
+        while not self._is_closed:
+            if not self._touched:
+                await self._park()
+                continue
+            touched, self._touched = self._touched, []
+            self.stats.turns += 1
+            now_us = self._turn_us
+            most_bytes = MOST_BYTES_ALONE if len(touched) == 1 else MOST_BYTES_A_TURN
+            for connection in touched:
+                connection.send_answers(most_bytes, now_us)
+            if self._trim_alarm is None and self.pool.free_bytes:
+                self._arm_trim_alarm()
+            if self._touched:
+                await asyncio.sleep(0)
+                self._turn_us = self.now_us()
+
+    async def _park(self) -> None:
+        self._parked_us = self.now_us()
+        self._parked = self.loop.create_future()
+        try:
+            await self._parked
+        finally:
+            self._parked = None
+            self._turn_us = self.now_us()
+            self.stats.idle_us += self._turn_us - self._parked_us
+
+    # The idle
+
+    def _arm_idle_alarm(self, after_ms: int) -> None:
+        self._idle_alarm = self._clock.call_at(self._clock.monotonic_ms() + after_ms, self._close_idle)
+
+    def _close_idle(self) -> None:
+        """Close who has neither sent nor received for `connections.max.idle.ms`, a request that waits included."""
+        self._idle_alarm = None
+        most_us = self.settings.connections_max_idle_ms * 1000
+        oldest_us = now_us = self.now_us()
+        for connection in tuple(self._connections):
+            if now_us - connection.last_active_us >= most_us:
+                log.info("Closing %s: idle for %d ms", connection.peer, (now_us - connection.last_active_us) // 1000)
+                self.stats.connections_expired += 1
+                connection.close()
+            else:
+                oldest_us = min(oldest_us, connection.last_active_us)
+        if self._connections:
+            # Not more often than a hundredth of the time: they are looked at one by one.
+            after_ms = (oldest_us + most_us - now_us + 999) // 1000
+            self._arm_idle_alarm(max(after_ms, self.settings.connections_max_idle_ms // 100, 1))
+
+    def least_recently_active(self, besides_listener: str) -> Connection | None:
+        """The connection of another listener that has been idle for longest."""
+        others = [connection for connection in self._connections if connection.peer.listener != besides_listener]
+        return min(others, key=lambda connection: connection.last_active_us, default=None)
+
+    # Free memory
+
+    def _arm_trim_alarm(self) -> None:
+        self._trim_alarm = self._clock.call_at(self._clock.monotonic_ms() + TRIM_INTERVAL_MS, self._trim)
+
+    def _trim(self) -> None:
+        self._trim_alarm = None
+        if self.pool.trim():
+            self._arm_trim_alarm()
+
+    # The end
+
+    def stop_reading(self) -> None:
+        """Take no more requests. Every connection closes when its last answer is out."""
+        for connection in tuple(self._connections):
+            connection.stop_reading()
+
+    async def drained(self) -> None:
+        """Wait until every connection is closed."""
+        while self._connections:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def close(self) -> None:
+        """Close what is left, whatever is under way, and let `run` return."""
+        self._is_closed = True
+        for connection in tuple(self._connections):
+            connection.close()
+        for alarm in (self._idle_alarm, self._trim_alarm):
+            if alarm is not None:
+                alarm.cancel()
+        if self._parked is not None and not self._parked.done():
+            self._parked.set_result(None)

@@ -1,0 +1,147 @@
+"""What a connection still has to send: bytes by `sendmsg`, regions of files by `sendfile`, never through Python."""
+
+import os
+import socket
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum, auto
+from itertools import islice
+from typing import Final, Protocol, cast
+
+from broker.network.socket_options import MSG_MORE
+from protocol.codec import Chunk
+
+MOST_PIECES: Final = 512
+"""Pieces in one `sendmsg`; systems take 1,024."""
+
+
+class OpenFile(Protocol):
+    def fileno(self) -> int: ...
+
+
+class Region(Protocol):
+    """Bytes of a file that are sent without being read: a `storage.files.FileRegion`. It keeps its file open."""
+
+    @property
+    def file(self) -> OpenFile: ...
+    @property
+    def position(self) -> int: ...
+    def __len__(self) -> int: ...
+
+
+class RegionCutShort(Exception):
+    """The file ends inside a region whose size is announced already: the answer cannot be finished."""
+
+
+class SendOutcome(Enum):
+    """How far a turn has come."""
+
+    DONE = auto()
+    """Nothing is left."""
+    TURN_OVER = auto()
+    """More could go out, but others wait."""
+    BLOCKED = auto()
+    """The socket takes no more now."""
+
+
+class SendBuffer:
+    """Chunks in the order in which they leave; what has left is forgotten at once, regions with their files."""
+
+    __slots__ = ("_chunks", "_head_sent")
+
+    def __init__(self) -> None:
+        self._chunks: deque[Chunk] = deque()
+        self._head_sent = 0
+        """Bytes of the first chunk that have left."""
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def add(self, chunks: Iterable[Chunk]) -> None:
+        self._chunks.extend(chunks)
+
+    def clear(self) -> None:
+        self._chunks.clear()
+        self._head_sent = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that waits here. Regions are no memory."""
+        held = held_bytes(self._chunks)
+        return held - self._head_sent if held and not _is_region(self._chunks[0]) else held
+
+    def send(self, to: socket.socket, most: int) -> tuple[SendOutcome, int]:
+        """Send until nothing is left, the socket is full or about ``most`` bytes are gone; return which, and how many
+        went. Raises `OSError` where the connection has died, `RegionCutShort`."""
+        chunks = self._chunks
+        total = 0
+        try:
+            while chunks:
+                if total >= most:
+                    return SendOutcome.TURN_OVER, total
+                head = chunks[0]
+                if _is_region(head):
+                    sent = self._send_region(to, cast(Region, head), most - total)
+                elif len(chunks) == 1 and not self._head_sent:
+                    # Almost every small answer.
+                    sent = to.send(cast(bytes, head))
+                    if sent == len(head):
+                        chunks.clear()
+                        return SendOutcome.DONE, total + sent
+                    self._head_sent = sent
+                else:
+                    sent = self._send_bytes(to)
+                total += sent
+        except (BlockingIOError, InterruptedError):
+            return SendOutcome.BLOCKED, total
+        return SendOutcome.DONE, total
+
+    def _send_region(self, to: socket.socket, region: Region, most: int) -> int:
+        left = len(region) - self._head_sent
+        if left:
+            sent = os.sendfile(to.fileno(), region.file.fileno(), region.position + self._head_sent, min(left, most))
+            if not sent:
+                raise RegionCutShort(
+                    f"{left} bytes at {region.position + self._head_sent} of {region.file} are announced, and the file "
+                    f"ends before them"
+                )
+        else:
+            sent = 0
+        self._forget(sent)
+        return sent
+
+    def _send_bytes(self, to: socket.socket) -> int:
+        pieces: list[bytes | bytearray | memoryview] = []
+        flags = 0
+        for chunk in islice(self._chunks, MOST_PIECES):
+            if _is_region(chunk):
+                # The records follow at once: no packet of their own for what stands before them.
+                flags = MSG_MORE
+                break
+            pieces.append(cast(bytes, chunk))
+        if self._head_sent:
+            pieces[0] = memoryview(pieces[0])[self._head_sent :]
+        if len(pieces) == 1:
+            sent = to.send(pieces[0], flags)
+        else:
+            sent = to.sendmsg(pieces, (), flags)
+        self._forget(sent)
+        return sent
+
+    def _forget(self, sent: int) -> None:
+        """``sent`` bytes have left: drop the chunks that are through."""
+        chunks = self._chunks
+        sent += self._head_sent
+        while chunks and sent >= (size := len(chunks[0])):
+            sent -= size
+            chunks.popleft()
+        self._head_sent = sent
+
+
+def _is_region(chunk: Chunk) -> bool:
+    return not isinstance(chunk, (bytes, bytearray, memoryview))
+
+
+def held_bytes(chunks: Iterable[Chunk]) -> int:
+    """The memory in an answer. Regions are no memory."""
+    return sum(len(chunk) for chunk in chunks if not _is_region(chunk))

@@ -1,0 +1,71 @@
+"""What we ask of the system for our sockets, and the only place that knows which systems have it."""
+
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
+"""Linux: more follows at once, so do not send a small packet for this. Elsewhere nothing."""
+
+_TCP_CONGESTION: Final[int | None] = getattr(socket, "TCP_CONGESTION", None)
+
+_UNPACED: Final = (b"cubic", b"reno")
+"""Congestion controls that do not pace: as fast as loopback is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketOptions:
+    """Buffer sizes in bytes as the user wants them; -1 leaves them to the system, which tunes them as it goes."""
+
+    send_buffer_bytes: int = -1
+    """`socket.send.buffer.bytes`"""
+    receive_buffer_bytes: int = -1
+    """`socket.receive.buffer.bytes`"""
+
+    def prepare_listener(self, listener: socket.socket) -> None:
+        """Before it listens: accepted sockets inherit the receive buffer, and with it the window they announce."""
+        listener.setblocking(False)
+        # A restarted broker must not wait for connections of its former self; another's port stays its own.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.receive_buffer_bytes >= 0:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+
+    def prepare_connection(self, accepted: socket.socket, peer_host: str) -> None:
+        """After it was accepted. Raises `OSError` where the peer is gone already."""
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.send_buffer_bytes >= 0:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+        if is_loopback(peer_host):
+            _stop_pacing(accepted)
+
+
+def is_loopback(host: str) -> bool:
+    return host.startswith("127.") or host == "::1"
+
+
+def plain_address(host: str) -> str:
+    """An IPv4 address as such, also where it came in on an IPv6 socket; an IPv6 address without its zone."""
+    if host.startswith("::ffff:") and "." in host:
+        return host[7:]
+    return host.partition("%")[0]
+
+
+def _stop_pacing(accepted: socket.socket) -> None:
+    """Under a pacing control (bbr) large answers over loopback take twice as long, and nothing there needs pacing."""
+    if _TCP_CONGESTION is None:
+        return
+    try:
+        current = accepted.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16).rstrip(b"\0")
+    except OSError:
+        return
+    if current in _UNPACED:
+        return
+    for name in _UNPACED:
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, name)
+        except OSError:
+            # Not there, or not allowed to us.
+            continue
+        return

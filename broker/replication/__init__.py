@@ -1,0 +1,1 @@
+"""Partitions as their leader sees them: appending, reading, the high watermark, and requests that wait for it."""

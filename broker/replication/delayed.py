@@ -1,0 +1,68 @@
+"""Requests that wait in the purgatory: a produce for its acknowledgement, a fetch for enough bytes."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from broker.purgatory import DelayedOperation
+from broker.replication.append import Appended
+from broker.replication.fetch import FetchRequirements, FetchRound, PartitionFetch, PartitionRead, visible_end
+
+
+class DelayedProduce(DelayedOperation):
+    """A produce that is written but not acknowledged yet.
+
+    It waits for the high watermark (acks=all) and for the flushes that its topics' ``flush.messages`` demand.
+    """
+
+    __slots__ = ("_by_all", "_pending", "_then")
+
+    def __init__(
+        self, appended: Sequence[Appended], *, by_all: bool, then: Callable[[Collection[Appended]], None]
+    ) -> None:
+        super().__init__()
+        self._pending: Collection[Appended] = appended
+        self._by_all = by_all
+        self._then = then
+
+    def try_complete(self) -> bool:
+        """Complete once every partition has what was asked."""
+        self._pending = [appended for appended in self._pending if not appended.is_acknowledged(by_all=self._by_all)]
+        return not self._pending and self.complete()
+
+    def on_complete(self) -> None:
+        """Answer; partitions still pending are late."""
+        self._then(self._pending)
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch that found too little."""
+
+    __slots__ = ("_fetches", "_requirements", "_then")
+
+    def __init__(
+        self,
+        fetches: Sequence[PartitionFetch],
+        requirements: FetchRequirements,
+        then: Callable[[Sequence[PartitionRead]], None],
+    ) -> None:
+        super().__init__()
+        self._fetches = fetches
+        self._requirements = requirements
+        self._then = then
+
+    def try_complete(self) -> bool:
+        """Complete once the partitions together have enough, or one of them has news that can't wait."""
+        available = 0
+        for fetch in self._fetches:
+            partition = fetch.partition
+            if partition is None or not partition.is_readable_at(fetch.fetch_offset, fetch.current_leader_epoch):
+                return self.complete()
+            available += partition.log.readable_bytes(
+                fetch.fetch_offset, visible_end(partition, self._requirements.isolation), fetch.max_bytes
+            )
+            if available >= self._requirements.min_bytes:
+                return self.complete()
+        return False
+
+    def on_complete(self) -> None:
+        """Read everything anew, within the same limits, and answer with what there is."""
+        self._then(FetchRound(self._fetches, self._requirements).reads)

@@ -1,0 +1,53 @@
+"""Which offset stands for a time, or for one of the names that ListOffsets gives to ends and beginnings."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from broker.replication.fetch import Isolation, visible_end
+from broker.replication.partition import NO_EPOCH, Partition
+
+NO_TIMESTAMP = -1
+NO_OFFSET = -1
+
+
+class Named(IntEnum):
+    """What a negative timestamp asks for (KIP-79, KIP-734, KIP-405, KIP-1023, KIP-1075)."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+class FoundOffset(NamedTuple):
+    """An offset, the time stamp of its record and the leader epoch it was written in; -1 each where there is none."""
+
+    offset: int = NO_OFFSET
+    timestamp_ms: int = NO_TIMESTAMP
+    leader_epoch: int = NO_EPOCH
+
+
+NOT_FOUND = FoundOffset()
+
+
+def find_offset(partition: Partition, timestamp_ms: int, isolation: Isolation) -> FoundOffset:
+    """The first offset whose record is not older than ``timestamp_ms``, or what a `Named` value asks for."""
+    log = partition.log
+    end = visible_end(partition, isolation)
+    match timestamp_ms:
+        case Named.LATEST:
+            return FoundOffset(end, NO_TIMESTAMP, partition.leader_epoch)
+        case Named.EARLIEST | Named.EARLIEST_LOCAL:
+            start = log.log_start_offset
+            return FoundOffset(start, NO_TIMESTAMP, log.leader_epochs.epoch_at(start))
+        case Named.LATEST_TIERED | Named.EARLIEST_PENDING_UPLOAD:
+            return NOT_FOUND  # nothing is tiered here
+        case Named.MAX_TIMESTAMP:
+            found = log.offset_of_max_timestamp()
+        case _:
+            found = log.offset_for_timestamp(timestamp_ms, end)
+    if found is None or found.offset >= end:
+        return NOT_FOUND
+    return FoundOffset(found.offset, found.timestamp, found.leader_epoch)

@@ -1,0 +1,138 @@
+"""One partition as its leader has it: the log, the replicas in sync, the high watermark."""
+
+from broker.clock import Clock
+from broker.request.faults import (
+    FencedLeaderEpoch,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+)
+from storage.flushing import FlushTarget
+from storage.log import Log
+from storage.topic_partition import TopicPartition
+
+NO_EPOCH = -1
+
+
+class Partition:
+    """A partition that this node holds a replica of.
+
+    The high watermark is the least log end of the replicas in sync; with one replica it follows the log end at once.
+    """
+
+    __slots__ = (
+        "_clock",
+        "in_sync_replicas",
+        "is_internal",
+        "is_removed",
+        "leader",
+        "leader_epoch",
+        "log",
+        "node_id",
+        "replicas",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        log: Log,
+        topic_id: bytes,
+        node_id: int,
+        leader: int,
+        leader_epoch: int,
+        replicas: tuple[int, ...],
+        in_sync_replicas: frozenset[int],
+        is_internal: bool = False,
+    ) -> None:
+        self._clock = clock
+        self.log = log
+        self.topic_id = topic_id
+        self.node_id = node_id
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.replicas = replicas
+        self.in_sync_replicas = in_sync_replicas
+        self.is_internal = is_internal
+        self.is_removed = False
+        """Its topic was deleted; who still holds it finds out here."""
+        if self.is_leader:
+            self._take_office()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and index."""
+        return self.log.topic_partition
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads the partition."""
+        return self.leader == self.node_id
+
+    def lead(
+        self, *, leader: int, leader_epoch: int, replicas: tuple[int, ...], in_sync_replicas: frozenset[int]
+    ) -> None:
+        """Take over what the metadata log says of leadership; a new epoch begins at the log's end."""
+        began = leader_epoch != self.leader_epoch
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.replicas = replicas
+        self.in_sync_replicas = in_sync_replicas
+        if began and self.is_leader:
+            self._take_office()
+
+    def _take_office(self) -> None:
+        self.log.assign_epoch_start(self.leader_epoch)
+        self.advance_high_watermark()
+
+    def check_leadership(self, current_leader_epoch: int = NO_EPOCH) -> None:
+        """Raise unless this node leads in the epoch that the client knows (KIP-320); -1: the client does not say."""
+        if self.is_removed:
+            raise UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
+        if self.leader != self.node_id:
+            raise NotLeaderOrFollower(f"{self.topic_partition} is led by node {self.leader}")
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            text = f"{self.topic_partition}: leader epoch {current_leader_epoch}, here {self.leader_epoch}"
+            if current_leader_epoch < self.leader_epoch:
+                raise FencedLeaderEpoch(text)
+            raise UnknownLeaderEpoch(text)
+
+    def is_readable_at(self, offset: int, current_leader_epoch: int) -> bool:
+        """Whether a waiting fetch at ``offset`` still has something to wait for here."""
+        return (
+            self.leader == self.node_id
+            and not self.is_removed
+            and current_leader_epoch in (NO_EPOCH, self.leader_epoch)
+            and self.log.log_start_offset <= offset <= self.log.log_end_offset
+        )
+
+    def check_in_sync(self) -> None:
+        """Raise `NotEnoughReplicas` if acks=all can't be kept: fewer in sync than ``min.insync.replicas``.
+
+        The demand is capped by the number of replicas, as Kafka 4.3.1 does it: a topic of one replica takes acks=all
+        whatever the setting.
+        """
+        needed = min(self.log.config.min_insync_replicas, len(self.replicas))
+        if len(self.in_sync_replicas) < needed:
+            raise NotEnoughReplicas(
+                f"{self.topic_partition} has {len(self.in_sync_replicas)} of {needed} replicas in sync"
+            )
+
+    def advance_high_watermark(self) -> bool:
+        """Set the high watermark to what all replicas in sync have; True if it moved.
+
+        This node is the only replica that can be in sync until followers fetch.
+        """
+        return self.log.advance_high_watermark(self.log.log_end_offset)
+
+    # The flusher's two questions (`broker.offload.Flushable`).
+
+    def begin_flush(self) -> FlushTarget | None:
+        """What is due to be synced now."""
+        return self.log.begin_flush(self._clock.now_ms())
+
+    def complete_flush(self, target: FlushTarget) -> None:
+        """``target`` is on the disk."""
+        self.log.complete_flush(target)

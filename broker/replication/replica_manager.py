@@ -1,0 +1,131 @@
+"""All partitions of this node: who appends to them, who reads them, who waits for them."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from broker.clock import Clock
+from broker.offload import Flusher, WorkerThread
+from broker.purgatory import Purgatory
+from broker.replication.append import Appended, Appender, Done
+from broker.replication.delayed import DelayedFetch, DelayedProduce
+from broker.replication.fetch import FetchRequirements, FetchRound, PartitionFetch, PartitionRead
+from broker.replication.partition import Partition
+from broker.request.faults import UnknownTopicOrPartition
+from storage.errors import LogDirFailed, StorageError
+
+log = logging.getLogger(__name__)
+
+
+class ReplicaManager:
+    """The partitions that this node holds, and the requests that wait for them."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        writer: WorkerThread,
+        flusher_of: Callable[[Partition], Flusher],
+        produce_purgatory: Purgatory,
+        fetch_purgatory: Purgatory,
+        on_disk_failure: Callable[[StorageError], None],
+    ) -> None:
+        self._clock = clock
+        self._flusher_of = flusher_of
+        self._on_disk_failure = on_disk_failure
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._appender = Appender(clock, writer, on_published=self._published, on_failed=self._write_failed)
+        self.produce_purgatory = produce_purgatory
+        self.fetch_purgatory = fetch_purgatory
+
+    def host(self, partition: Partition) -> None:
+        """Take a partition in."""
+        self._partitions[partition.topic_partition] = partition
+
+    def drop(self, partition: Partition) -> None:
+        """Let go of a partition whose topic is deleted; whoever waits for it is told at once."""
+        del self._partitions[partition.topic_partition]
+        partition.is_removed = True
+        self.fetch_purgatory.check(partition)
+        self.produce_purgatory.check(partition)
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition, or `UnknownTopicOrPartition`."""
+        try:
+            return self._partitions[topic, index]
+        except KeyError:
+            raise UnknownTopicOrPartition(f"this node has no partition {index} of topic {topic!r}") from None
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The partition, or None."""
+        return self._partitions.get((topic, index))
+
+    def partitions(self) -> Iterable[Partition]:
+        """All partitions of this node."""
+        return self._partitions.values()
+
+    def append(self, partition: Partition, records: memoryview | None, done: Done) -> None:
+        """Stage one batch; see `Appender.append`."""
+        self._appender.append(partition, records, done)
+
+    def end_turn(self) -> None:
+        """Write what a handler's turn has staged."""
+        self._appender.write_staged()
+
+    def acknowledge(
+        self,
+        appended: Sequence[Appended],
+        *,
+        by_all: bool,
+        timeout_ms: int,
+        then: Callable[[Collection[Appended]], None],
+    ) -> None:
+        """Call ``then`` once everything appended is acknowledged, or with what is not after ``timeout_ms``."""
+        if all(one.is_acknowledged(by_all=by_all) for one in appended):
+            then(())
+            return
+        waiting = DelayedProduce(appended, by_all=by_all, then=then)
+        self.produce_purgatory.watch(waiting, [one.partition for one in appended], timeout_ms)
+
+    def fetch(
+        self,
+        fetches: Sequence[PartitionFetch],
+        requirements: FetchRequirements,
+        then: Callable[[Sequence[PartitionRead]], None],
+    ) -> None:
+        """Call ``then`` with what can be read: now if it is enough or can't get more, else when it is or time is up."""
+        found = FetchRound(fetches, requirements)
+        if found.size >= requirements.min_bytes or found.has_news or requirements.max_wait_ms <= 0 or not fetches:
+            then(found.reads)
+            return
+        partitions = [fetch.partition for fetch in fetches if fetch.partition is not None]
+        self.fetch_purgatory.watch(DelayedFetch(fetches, requirements, then), partitions, requirements.max_wait_ms)
+
+    def flush_what_is_due(self) -> None:
+        """Flush the logs whose ``flush.ms`` has passed, and segments rolled since; called by the upkeep."""
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions.values():
+            if partition.log.needs_flush(now_ms):
+                self._flush(partition)
+
+    def _published(self, partition: Partition) -> None:
+        """New records can be read: wake who waits for them, and flush if that is due."""
+        self.fetch_purgatory.check(partition)
+        self.produce_purgatory.check(partition)
+        if partition.log.needs_flush(self._clock.now_ms()):
+            self._flush(partition)
+
+    def _flush(self, partition: Partition) -> None:
+        def flushed() -> None:
+            self.produce_purgatory.check(partition)
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, StorageError):
+                raise error
+            self._on_disk_failure(error)
+
+        self._flusher_of(partition).flush(partition, flushed, failed)
+
+    def _write_failed(self, partition: Partition, error: StorageError) -> None:
+        log.error("writing to %s failed: %s", partition.topic_partition, error)
+        if isinstance(error, LogDirFailed):
+            self._on_disk_failure(error)

@@ -1,0 +1,1 @@
+"""What network and handlers both know: the queue between them, the slots, the context and the faults."""

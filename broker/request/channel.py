@@ -1,0 +1,104 @@
+"""The bounded queue between the connections, which put requests in, and the handlers, which take them out."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from broker.request.response import ResponseSlot
+
+
+class ChannelStats:
+    """What the channel has counted."""
+
+    __slots__ = ("taken", "times_full", "wake_ups")
+
+    def __init__(self) -> None:
+        self.taken = 0
+        """Requests handed to handlers."""
+        self.wake_ups = 0
+        """Times a parked handler was woken."""
+        self.times_full = 0
+        """Times a connection found no room and stopped reading."""
+
+
+class RequestChannel:
+    """Requests in the order of their arrival, at most ``capacity`` of them (`queued.max.requests`).
+
+    Handlers that find nothing park on futures of their own, and a request wakes at most one of them: whoever takes a
+    full turn and leaves something behind wakes the next.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._requests: deque[ResponseSlot] = deque()
+        self._parked: list[asyncio.Future[None]] = []
+        self._is_waking = False
+        self._wanting_room: deque[Callable[[], None]] = deque()
+        self.stats = ChannelStats()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    @property
+    def room(self) -> int:
+        """How many requests may be put in now; 0 for whoever comes while others wait for room."""
+        return 0 if self._wanting_room else self.capacity - len(self._requests)
+
+    def put(self, slot: ResponseSlot) -> None:
+        """Queue a request. The caller has asked for `room`."""
+        self._requests.append(slot)
+        if self._parked and not self._is_waking:
+            self._wake_one()
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once there is room again; it may put requests and ask anew. First come, first served."""
+        self.stats.times_full += 1
+        self._wanting_room.append(callback)
+
+    async def take(self, most: int) -> list[ResponseSlot]:
+        """Return the next requests, ``most`` at most; wait while there are none."""
+        requests = self._requests
+        while not requests:
+            await self._park()
+        taken = [requests.popleft() for _ in range(min(most, len(requests)))]
+        self.stats.taken += len(taken)
+        if self._wanting_room:
+            self._let_in()
+        if requests and self._parked and not self._is_waking:
+            self._wake_one()
+        return taken
+
+    async def _park(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._parked.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter in self._parked:
+                self._parked.remove(waiter)
+            else:
+                # Woken and cancelled in the same turn: somebody else has to come instead.
+                self._is_waking = False
+                if self._requests:
+                    self._wake_one()
+            raise
+        self._is_waking = False
+
+    def _wake_one(self) -> None:
+        # The last to park: its task is the one that has just run.
+        while self._parked:
+            waiter = self._parked.pop()
+            if not waiter.done():
+                waiter.set_result(None)
+                self._is_waking = True
+                self.stats.wake_ups += 1
+                return
+
+    def _let_in(self) -> None:
+        """Call those who want room, each once, while there is some."""
+        waiting, self._wanting_room = self._wanting_room, deque()
+        while waiting and len(self._requests) < self.capacity:
+            waiting.popleft()()
+        # Who has filled the queue again and wants more stands behind who has not had his turn.
+        waiting.extend(self._wanting_room)
+        self._wanting_room = waiting

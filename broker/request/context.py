@@ -1,0 +1,116 @@
+"""What a handler knows beside the request itself: who asks, in which version, and where the answer goes."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from broker.request.response import NOTHING, Peer, ResponseSlot
+from protocol.headers import RequestHeader, frame_response
+
+
+class Operation(IntEnum):
+    """What somebody wants to do, by the codes of Kafka's authorizer."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(IntEnum):
+    """What it is done to, by the codes of Kafka's authorizer."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+class Resource(NamedTuple):
+    """One thing that rights are given on."""
+
+    type: ResourceType
+    name: str
+
+
+CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
+
+
+def operations_mask(*operations: Operation) -> int:
+    """Operations as answers carry them: one bit each."""
+    return sum(1 << operation for operation in operations)
+
+
+TOPIC_OPERATIONS = operations_mask(
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+"""What there is to be allowed on a topic."""
+
+CLUSTER_OPERATIONS = operations_mask(
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
+"""What there is to be allowed on the cluster."""
+
+
+class ApiVersionRange(NamedTuple):
+    """An API that is served, and the versions that are advertised for it."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+class ServedApis(Protocol):
+    """The registry, as handlers may see it."""
+
+    def advertised(self) -> Sequence[ApiVersionRange]:
+        """Every API served, by ascending key."""
+
+
+class RequestContext:
+    """One request's surroundings. Handlers never see the connection."""
+
+    __slots__ = ("api_version", "apis", "client_id", "correlation_id", "peer", "slot")
+
+    def __init__(self, header: RequestHeader, peer: Peer, slot: ResponseSlot, apis: ServedApis) -> None:
+        self.api_version = header.api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id
+        self.peer = peer
+        self.slot = slot
+        self.apis = apis
+
+    def may(self, operation: Operation, resource: Resource) -> bool:
+        """Whether the principal may do this. Everybody may, until there is an authorizer."""
+        return True
+
+    def respond(self, answer: object) -> None:
+        """Fill the slot with ``answer``, encoded in the request's version."""
+        self.slot.fill(frame_response(self.correlation_id, answer, self.api_version))
+
+    def respond_nothing(self) -> None:
+        """No answer is due (acks=0)."""
+        self.slot.fill(NOTHING)
+
+    def close_connection(self, reason: str) -> None:
+        """The only answer there is: what was answered before goes out, then the connection closes."""
+        self.slot.close_connection(reason)

@@ -1,0 +1,150 @@
+"""What can go wrong with a request, and the one table from exception to Kafka's error code."""
+
+import logging
+
+from protocol.errors import ErrorCode
+from protocol.primitives import Malformed
+from storage import errors as storage
+
+log = logging.getLogger(__name__)
+
+
+class Fault(Exception):
+    """Something a client asked for that the broker's own rooms refuse; each kind has its error code."""
+
+    code: ErrorCode
+
+
+class UnknownTopicOrPartition(Fault):
+    """There is no such topic, or it has no such partition."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class UnknownTopicId(Fault):
+    """No topic has this id."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class InvalidTopic(Fault):
+    """A name that no topic may have, or a topic that clients may not write to."""
+
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class NotLeaderOrFollower(Fault):
+    """This node does not lead the partition."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class FencedLeaderEpoch(Fault):
+    """The client's leader epoch is older than the partition's."""
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
+class UnknownLeaderEpoch(Fault):
+    """The client knows a leader epoch that this node has not reached."""
+
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class NotEnoughReplicas(Fault):
+    """acks=all, and fewer replicas are in sync than ``min.insync.replicas`` demands."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class RequestTimedOut(Fault):
+    """What the request waited for did not happen in its time."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class TopicAuthorizationFailed(Fault):
+    """The principal has no right to do this to the topic."""
+
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class GroupAuthorizationFailed(Fault):
+    """The principal has no right to do this to the group."""
+
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+class ClusterAuthorizationFailed(Fault):
+    """The principal has no right to do this to the cluster."""
+
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+class InvalidRequiredAcks(Fault):
+    """Acks other than 0, 1 and -1."""
+
+    code = ErrorCode.INVALID_REQUIRED_ACKS
+
+
+class NegativeFetchSize(Fault):
+    """A fetch of fewer than no bytes; Kafka finds no better code for it."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class InvalidRequest(Fault):
+    """The request contradicts itself."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class UnsupportedVersion(Fault):
+    """A request that this version of the API cannot express."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class TransactionalIdAuthorizationFailed(Fault):
+    """A transaction without the right to its transactional id."""
+
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+class InvalidProducerIdMapping(Fault):
+    """Transactional batches of more than one producer in one request."""
+
+    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+_CODES: dict[type[Exception], ErrorCode] = {
+    Malformed: ErrorCode.INVALID_REQUEST,
+    storage.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    storage.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    storage.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    storage.BatchLargerThanSegment: ErrorCode.RECORD_LIST_TOO_LARGE,
+    storage.InvalidRecord: ErrorCode.INVALID_RECORD,
+    storage.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    storage.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    # Kafka's answer to records that no codec can read, seen on 4.3.1: clients take it for the broker's fault.
+    storage.UndecodableRecords: ErrorCode.UNKNOWN_SERVER_ERROR,
+    storage.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    storage.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    storage.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    storage.DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage.TooManyOpenFiles: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage.LogDirFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+}
+
+
+def error_code_of(error: Exception) -> ErrorCode:
+    """The code that tells a client of ``error``. What is not in the table is a bug: UNKNOWN_SERVER_ERROR, logged once
+    with its traceback."""
+    if isinstance(error, Fault):
+        return error.code
+    for kind in type(error).__mro__:
+        code = _CODES.get(kind)
+        if code is not None:
+            return code
+    log.error("unexpected %s: %s", type(error).__name__, error, exc_info=error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,24 @@
+"""This node as clients see it: its ids, and where each listener is to be reached."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Endpoint(NamedTuple):
+    """An advertised address."""
+
+    host: str
+    port: int
+
+
+class Node:
+    """Who we are. Addresses differ by the listener that a request came in on."""
+
+    __slots__ = ("cluster_id", "endpoints", "node_id", "rack")
+
+    def __init__(self, *, node_id: int, cluster_id: str, rack: str | None, endpoints: Mapping[str, Endpoint]) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.rack = rack
+        self.endpoints = endpoints
+        """Advertised address by listener name."""

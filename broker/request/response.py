@@ -1,0 +1,92 @@
+"""The slot that a request's answer goes to: made by the connection, filled once, sent in order."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from protocol.codec import Chunk
+
+NOTHING: Final[Sequence[Chunk]] = ()
+"""The answer of a produce with acks=0: none, but what stands behind it may go out."""
+
+NO_FRAME: Final = memoryview(b"")
+"""Stands where a frame was."""
+
+
+class Peer:
+    """Who is at the other end of a connection; one object for all its requests."""
+
+    __slots__ = ("host", "listener", "port", "principal")
+
+    def __init__(self, *, host: str, port: int, listener: str, principal: str = "User:ANONYMOUS") -> None:
+        self.host = host
+        self.port = port
+        self.listener = listener
+        self.principal = principal
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class SlotOwner(Protocol):
+    """A connection as its slots see it."""
+
+    peer: Peer
+
+    def slot_filled(self, slot: "ResponseSlot") -> None:
+        """``slot`` has its answer: put the connection on its processor's touched list."""
+
+    def close_at(self, slot: "ResponseSlot", reason: str) -> None:
+        """Send what was asked before ``slot``, then close; ``reason`` goes to the log."""
+
+    def frame_released(self) -> None:
+        """One more slot waits for its answer without its frame: perhaps the buffer is free."""
+
+
+class ResponseSlot:
+    """One request under way: its frame on the way in, its chunks on the way out.
+
+    A connection's slots stand in a queue in the order of its requests and are sent in that order, whoever is
+    filled first. A request whose connection has died is handled all the same (a producer with acks=0 may send and
+    go); its slot accepts the answer and drops it.
+    """
+
+    __slots__ = ("_owner", "chunks", "frame", "is_filled", "received_us")
+
+    def __init__(self, owner: SlotOwner, frame: memoryview, received_us: int) -> None:
+        self._owner = owner
+        self.frame = frame
+        """The request without its four bytes of size; readable (and writable) until the slot is filled or the frame
+        released."""
+        self.received_us = received_us
+        """When the turn began in which the request was complete, on a clock that never goes back."""
+        self.chunks: Sequence[Chunk] = NOTHING
+        self.is_filled = False
+
+    @property
+    def peer(self) -> Peer:
+        """The other end, gone or not."""
+        return self._owner.peer
+
+    def fill(self, chunks: Sequence[Chunk]) -> None:
+        """Give the answer, the first chunk beginning with its size; `NOTHING` where none is due."""
+        assert not self.is_filled, "a slot is filled once"
+        self.is_filled = True
+        self.chunks = chunks
+        self.frame = NO_FRAME
+        self._owner.slot_filled(self)
+
+    def close_connection(self, reason: str) -> None:
+        """Answer by closing: what was asked before is still answered, what was asked behind it is not."""
+        assert not self.is_filled, "a slot is filled once"
+        self.is_filled = True
+        self.frame = NO_FRAME
+        self._owner.close_at(self, reason)
+
+    def release_frame(self) -> None:
+        """The answer comes later and needs the frame no more: its memory may serve another request."""
+        self.frame = NO_FRAME
+        self._owner.frame_released()
+
+    def bequeath(self, heir: SlotOwner) -> None:
+        """The connection has died: ``heir`` takes the answer, to drop it."""
+        self._owner = heir

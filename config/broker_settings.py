@@ -1,0 +1,224 @@
+"""The settings that do something here, under Kafka's names with underscores for the dots; ours start with ottla_."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from config.declared import Declaration, declared_settings, setting
+from config.listeners import DEFAULT_SECURITY_PROTOCOL_MAP, HIGHEST_PORT, Listener, with_bound_ports
+from config.log_config import LogConfig
+from config.our_defaults import ours
+from config.values import ConfigType
+
+_NO_LIMIT: Final = "9223372036854775807"
+_NO_LIMIT_INT: Final = "2147483647"
+_MS_PER_MINUTE: Final = 60 * 1000
+_MS_PER_HOUR: Final = 60 * _MS_PER_MINUTE
+
+
+def _one_listener(texts: tuple[str, ...]) -> tuple[Listener, ...]:
+    """Our default, or nothing: what a file says is read by config.parse, which has the names' protocols too."""
+    return tuple(Listener(name="PLAINTEXT", host="127.0.0.1", port=9092) for _ in texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """One field for each setting that server.yaml lists; checked, and the same for the whole life of a process.
+
+    ``BrokerSettings()`` is what a broker runs with that is told nothing. Times are milliseconds and sizes bytes where
+    the name says so; None is "not set".
+    """
+
+    # Who this broker is
+    node_id: int = setting(ConfigType.INT, ours("node.id"), "[0,...]")
+    broker_rack: str | None = setting(ConfigType.STRING, None)
+
+    # Listeners
+    listeners: tuple[Listener, ...] = setting(ConfigType.LIST, ours("listeners"), "", _one_listener)
+    """The listeners to open; those of the controller are in ``controller_listeners``."""
+    advertised_listeners: tuple[Listener, ...] = setting(ConfigType.LIST, "", "", _one_listener)
+    """What clients are told, complete: where nothing is advertised, what follows from ``listeners``."""
+    listener_security_protocol_map: str = setting(ConfigType.STRING, DEFAULT_SECURITY_PROTOCOL_MAP)
+    controller_listener_names: tuple[str, ...] = setting(ConfigType.LIST, "")
+    ottla_controller_port: int | None = setting(ConfigType.INT, None, "[1,...,65535]")
+
+    # Network
+    num_network_threads: int = setting(ConfigType.INT, "3", "[1,...]")
+    num_io_threads: int = setting(ConfigType.INT, "8", "[1,...]")
+    queued_max_requests: int = setting(ConfigType.INT, "500", "[1,...]")
+    queued_max_request_bytes: int = setting(ConfigType.LONG, ours("queued.max.request.bytes"))
+    socket_request_max_bytes: int = setting(ConfigType.INT, "104857600", "[1,...]")
+    socket_send_buffer_bytes: int = setting(ConfigType.INT, ours("socket.send.buffer.bytes"))
+    socket_receive_buffer_bytes: int = setting(ConfigType.INT, ours("socket.receive.buffer.bytes"))
+    socket_listen_backlog_size: int = setting(ConfigType.INT, "50", "[1,...]")
+    max_connections: int = setting(ConfigType.INT, _NO_LIMIT_INT, "[0,...]")
+    max_connections_per_ip: int = setting(ConfigType.INT, _NO_LIMIT_INT, "[0,...]")
+    max_connections_per_ip_overrides: str = setting(ConfigType.STRING, "")
+    max_connection_creation_rate: int = setting(ConfigType.INT, _NO_LIMIT_INT, "[0,...]")
+    connections_max_idle_ms: int = setting(ConfigType.LONG, "600000")
+    ottla_connection_max_in_flight: int = setting(ConfigType.INT, "64", "[1,...]")
+
+    # Topics
+    auto_create_topics_enable: bool = setting(ConfigType.BOOLEAN, "true")
+    delete_topic_enable: bool = setting(ConfigType.BOOLEAN, "true")
+    num_partitions: int = setting(ConfigType.INT, "1", "[1,...]")
+    default_replication_factor: int = setting(ConfigType.INT, "1")
+    min_insync_replicas: int = setting(ConfigType.INT, "1", "[1,...]")
+    unclean_leader_election_enable: bool = setting(ConfigType.BOOLEAN, "false")
+
+    # Requests
+    message_max_bytes: int = setting(ConfigType.INT, "1048588", "[0,...]")
+    fetch_max_bytes: int = setting(ConfigType.INT, "57671680", "[1024,...]")
+    max_request_partition_size_limit: int = setting(ConfigType.INT, "2000", "[1,...]")
+    max_incremental_fetch_session_cache_slots: int = setting(ConfigType.INT, "1000", "[0,...]")
+    fetch_purgatory_purge_interval_requests: int = setting(ConfigType.INT, "1000")
+    producer_purgatory_purge_interval_requests: int = setting(ConfigType.INT, "1000")
+    compression_type: str = setting(ConfigType.STRING, "producer", "[uncompressed, zstd, lz4, snappy, gzip, producer]")
+    compression_gzip_level: int = setting(ConfigType.INT, "-1", "[1,...,9] or -1")
+    compression_lz4_level: int = setting(ConfigType.INT, "9", "[1,...,17]")
+    compression_zstd_level: int = setting(ConfigType.INT, "3", "[-131072,...,22]")
+    log_message_timestamp_type: str = setting(ConfigType.STRING, "CreateTime", "[CreateTime, LogAppendTime]")
+    log_message_timestamp_before_max_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[0,...]")
+    log_message_timestamp_after_max_ms: int = setting(ConfigType.LONG, "3600000", "[0,...]")
+    ottla_records_validation: str = setting(ConfigType.STRING, "headers", "[headers, full]")
+
+    # Log directories and segments
+    log_dirs: tuple[str, ...] = setting(ConfigType.LIST, ours("log.dirs"))
+    log_segment_bytes: int = setting(ConfigType.INT, "1073741824", "[1048576,...]")
+    log_roll_ms: int | None = setting(ConfigType.LONG, None)
+    log_roll_hours: int = setting(ConfigType.INT, "168", "[1,...]")
+    log_roll_jitter_ms: int | None = setting(ConfigType.LONG, None)
+    log_roll_jitter_hours: int = setting(ConfigType.INT, "0", "[0,...]")
+    log_index_size_max_bytes: int = setting(ConfigType.INT, "10485760", "[4,...]")
+    log_index_interval_bytes: int = setting(ConfigType.INT, "4096", "[0,...]")
+    log_preallocate: bool = setting(ConfigType.BOOLEAN, "false")
+    log_segment_delete_delay_ms: int = setting(ConfigType.LONG, "60000", "[0,...]")
+    num_recovery_threads_per_data_dir: int = setting(ConfigType.INT, "2", "[1,...]")
+
+    # Retention and compaction
+    log_cleanup_policy: tuple[str, ...] = setting(ConfigType.LIST, "delete", "[compact, delete]")
+    log_retention_ms: int | None = setting(ConfigType.LONG, None)
+    log_retention_minutes: int | None = setting(ConfigType.INT, None)
+    log_retention_hours: int = setting(ConfigType.INT, "168")
+    log_retention_bytes: int = setting(ConfigType.LONG, "-1")
+    log_retention_check_interval_ms: int = setting(ConfigType.LONG, "300000", "[1,...]")
+    log_initial_task_delay_ms: int = setting(ConfigType.LONG, "30000", "[0,...]")
+    log_cleaner_delete_retention_ms: int = setting(ConfigType.LONG, "86400000", "[0,...]")
+    log_cleaner_min_cleanable_ratio: float = setting(ConfigType.DOUBLE, "0.5", "[0,...,1]")
+    log_cleaner_min_compaction_lag_ms: int = setting(ConfigType.LONG, "0", "[0,...]")
+    log_cleaner_max_compaction_lag_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[1,...]")
+
+    # Flushing and checkpoints
+    log_flush_interval_messages: int = setting(ConfigType.LONG, _NO_LIMIT, "[1,...]")
+    log_flush_interval_ms: int | None = setting(ConfigType.LONG, None)
+    log_flush_scheduler_interval_ms: int = setting(ConfigType.LONG, _NO_LIMIT)
+    log_flush_offset_checkpoint_interval_ms: int = setting(ConfigType.INT, "60000", "[0,...]")
+    log_flush_start_offset_checkpoint_interval_ms: int = setting(ConfigType.INT, "60000", "[0,...]")
+    replica_high_watermark_checkpoint_interval_ms: int = setting(ConfigType.LONG, "5000")
+
+    # Idempotent producers
+    producer_id_expiration_ms: int = setting(ConfigType.INT, "86400000", "[1,...]")
+    producer_id_expiration_check_interval_ms: int = setting(ConfigType.INT, "600000", "[1,...]")
+
+    # Groups, transactions and their topics
+    group_initial_rebalance_delay_ms: int = setting(ConfigType.INT, ours("group.initial.rebalance.delay.ms"))
+    offsets_topic_num_partitions: int = setting(ConfigType.INT, "50", "[1,...]")
+    offsets_topic_replication_factor: int = setting(
+        ConfigType.SHORT, ours("offsets.topic.replication.factor"), "[1,...]"
+    )
+    offsets_topic_segment_bytes: int = setting(ConfigType.INT, "104857600", "[1,...]")
+    transaction_max_timeout_ms: int = setting(ConfigType.INT, "900000", "[1,...]")
+    transaction_state_log_num_partitions: int = setting(ConfigType.INT, "50", "[1,...]")
+    transaction_state_log_replication_factor: int = setting(
+        ConfigType.SHORT, ours("transaction.state.log.replication.factor"), "[1,...]"
+    )
+    transaction_state_log_min_isr: int = setting(ConfigType.INT, ours("transaction.state.log.min.isr"), "[1,...]")
+    transaction_state_log_segment_bytes: int = setting(ConfigType.INT, "104857600", "[1,...]")
+
+    # The metadata log
+    metadata_log_dir: str | None = setting(ConfigType.STRING, None)
+    metadata_log_segment_bytes: int = setting(ConfigType.INT, "1073741824", "[8388608,...]")
+    metadata_log_segment_ms: int = setting(ConfigType.LONG, "604800000")
+    metadata_log_max_record_bytes_between_snapshots: int = setting(ConfigType.LONG, "20971520", "[1,...]")
+    metadata_log_max_snapshot_interval_ms: int = setting(ConfigType.LONG, "3600000", "[0,...]")
+    metadata_max_retention_bytes: int = setting(ConfigType.LONG, "104857600")
+    metadata_max_retention_ms: int = setting(ConfigType.LONG, "604800000")
+
+    # What follows from the settings, but is none
+    controller_listeners: tuple[Listener, ...] = ()
+    """Listeners named in ``controller.listener.names``: kept for a Kafka that takes over, never opened."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """What the file and the command line said, as text under Kafka's names; DescribeConfigs calls it static."""
+
+    def __post_init__(self) -> None:
+        if not self.advertised_listeners:
+            object.__setattr__(self, "advertised_listeners", self.listeners)
+
+    @property
+    def metadata_directory(self) -> str:
+        """The directory of the metadata log: ``metadata.log.dir``, or else the first log directory."""
+        return self.metadata_log_dir or self.log_dirs[0]
+
+    @property
+    def max_connections_by_ip(self) -> dict[str, int]:
+        """The limits of ``max.connections.per.ip.overrides``, by the host names or addresses given there."""
+        entries = filter(None, self.max_connections_per_ip_overrides.replace(" ", "").split(","))
+        return {host: int(limit) for host, _, limit in (entry.rpartition(":") for entry in entries)}
+
+    def advertised_on(self, bound_ports: Mapping[str, int]) -> tuple[Listener, ...]:
+        """What clients are told once the listeners are bound: each port 0 replaced by the listener's own port."""
+        return with_bound_ports(self.advertised_listeners, bound_ports)
+
+    def controller_port(self, client_port: int) -> int:
+        """The port that the metadata log names for the controller; nothing listens there.
+
+        It is the port of the first controller listener, or else ``ottla.controller.port``, or else the one above the
+        clients' port.
+        """
+        beside_clients = client_port + 1 if client_port < HIGHEST_PORT else client_port - 1
+        kept = self.controller_listeners[0].port if self.controller_listeners else 0
+        return kept or self.ottla_controller_port or beside_clients
+
+    def log_defaults(self) -> LogConfig:
+        """What a topic's log does that says nothing itself. Milliseconds win over minutes, and minutes over hours."""
+        return LogConfig(
+            cleanup_policy=frozenset(self.log_cleanup_policy),
+            compression_gzip_level=self.compression_gzip_level,
+            compression_lz4_level=self.compression_lz4_level,
+            compression_type=self.compression_type,
+            compression_zstd_level=self.compression_zstd_level,
+            delete_retention_ms=self.log_cleaner_delete_retention_ms,
+            file_delete_delay_ms=self.log_segment_delete_delay_ms,
+            flush_messages=self.log_flush_interval_messages,
+            flush_ms=_first_set(self.log_flush_interval_ms, self.log_flush_scheduler_interval_ms),
+            index_interval_bytes=self.log_index_interval_bytes,
+            max_compaction_lag_ms=self.log_cleaner_max_compaction_lag_ms,
+            max_message_bytes=self.message_max_bytes,
+            message_timestamp_after_max_ms=self.log_message_timestamp_after_max_ms,
+            message_timestamp_before_max_ms=self.log_message_timestamp_before_max_ms,
+            message_timestamp_type=self.log_message_timestamp_type,
+            min_cleanable_dirty_ratio=self.log_cleaner_min_cleanable_ratio,
+            min_compaction_lag_ms=self.log_cleaner_min_compaction_lag_ms,
+            min_insync_replicas=self.min_insync_replicas,
+            preallocate=self.log_preallocate,
+            retention_bytes=self.log_retention_bytes,
+            retention_ms=self._retention_ms(),
+            segment_bytes=self.log_segment_bytes,
+            segment_index_bytes=self.log_index_size_max_bytes,
+            segment_jitter_ms=_first_set(self.log_roll_jitter_ms, self.log_roll_jitter_hours * _MS_PER_HOUR),
+            segment_ms=_first_set(self.log_roll_ms, self.log_roll_hours * _MS_PER_HOUR),
+            unclean_leader_election_enable=self.unclean_leader_election_enable,
+        )
+
+    def _retention_ms(self) -> int:
+        minutes = None if self.log_retention_minutes is None else self.log_retention_minutes * _MS_PER_MINUTE
+        retention_ms = _first_set(self.log_retention_ms, _first_set(minutes, self.log_retention_hours * _MS_PER_HOUR))
+        return -1 if retention_ms < 0 else retention_ms
+
+
+def _first_set(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+BROKER_SETTINGS: Final[Mapping[str, Declaration]] = declared_settings(BrokerSettings)
+"""Every setting that does something here by Kafka's name, in the order of server.yaml."""

@@ -1,0 +1,62 @@
+"""What no single value shows: settings that contradict each other, or that Kafka's types alone do not rule out."""
+
+from config.broker_settings import BrokerSettings
+from config.declared import field_name
+from config.errors import InvalidConfig
+
+
+def check_together(settings: BrokerSettings) -> None:
+    """Refuse values that are right alone but not together, or that Kafka's types alone do not rule out.
+
+    Raises:
+        InvalidConfig: The first such value.
+    """
+    _check_log_directories(settings.log_dirs)
+    log = settings.log_defaults()
+    if log.retention_ms == 0:
+        key = next(
+            key for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours") if key in settings.given
+        )
+        raise InvalidConfig(key, "0", "a whole number of at least 1, or -1 for no limit")
+    if log.segment_ms < 1:
+        raise InvalidConfig("log.roll.ms", str(log.segment_ms), "a whole number of at least 1")
+    if log.segment_jitter_ms < 0:
+        raise InvalidConfig("log.roll.jitter.ms", str(log.segment_jitter_ms), "a whole number of at least 0")
+    if log.min_compaction_lag_ms > log.max_compaction_lag_ms:
+        raise InvalidConfig(
+            "log.cleaner.min.compaction.lag.ms",
+            str(log.min_compaction_lag_ms),
+            f"at most log.cleaner.max.compaction.lag.ms, which is {log.max_compaction_lag_ms}",
+        )
+    if 0 < settings.queued_max_request_bytes < settings.socket_request_max_bytes:
+        raise InvalidConfig(
+            "queued.max.request.bytes",
+            str(settings.queued_max_request_bytes),
+            f"at least socket.request.max.bytes, which is {settings.socket_request_max_bytes}, or -1 for no limit",
+        )
+    if settings.default_replication_factor < 1:
+        raise InvalidConfig("default.replication.factor", str(settings.default_replication_factor), "1")
+    for key in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
+        size = getattr(settings, field_name(key))
+        if size < 1 and size != -1:
+            raise InvalidConfig(key, str(size), "a whole number of at least 1, or -1 for the system's own tuning")
+    _check_connection_limits(settings)
+
+
+def _check_log_directories(directories: tuple[str, ...]) -> None:
+    if not directories or not all(directories):
+        raise InvalidConfig(
+            "log.dirs", ",".join(directories), "a comma-separated list of directories without empty entries"
+        )
+    if len(set(directories)) < len(directories):
+        raise InvalidConfig("log.dirs", ",".join(directories), "each directory once")
+
+
+def _check_connection_limits(settings: BrokerSettings) -> None:
+    key, text = "max.connections.per.ip.overrides", settings.max_connections_per_ip_overrides
+    for entry in filter(None, (entry.strip() for entry in text.split(","))):
+        host, _, limit = (part.strip() for part in entry.rpartition(":"))
+        if not host or not limit.isascii() or not limit.isdigit():
+            raise InvalidConfig(key, text, "host:limit entries with whole numbers, such as 10.0.0.7:100,localhost:200")
+    if settings.max_connections_per_ip == 0 and not settings.max_connections_by_ip:
+        raise InvalidConfig("max.connections.per.ip", "0", f"at least 1, unless {key} names who may connect")

@@ -1,0 +1,246 @@
+"""Settings as DescribeConfigs tells them: each with its value, where it comes from, and whom it would give way to.
+
+The order of Kafka's sources, the strongest first: the topic's own, this broker's dynamic, the cluster's dynamic, the
+file and command line (static), the default. A topic setting has the broker settings behind it as its synonyms.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from functools import cache
+from itertools import dropwhile
+from typing import Final, NamedTuple
+
+from config.broker_settings import BROKER_SETTINGS
+from config.declared import Declaration
+from config.definitions import Definition, broker_definition, definitions
+from config.help import help_line
+from config.log_config import TOPIC_SETTINGS
+from config.our_defaults import OUR_DEFAULTS
+from config.values import ConfigType, normalised, trimmed
+
+_OURS_PREFIX: Final = "ottla."
+_LISTENER_SETTING: Final = r"listener\.name\.[^.]+\.(.+)"
+_OTHER_NAMES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
+_CLIENT_METRICS: Final = (
+    ("interval.ms", ConfigType.INT, "300000"),
+    ("match", ConfigType.LIST, ""),
+    ("metrics", ConfigType.LIST, ""),
+)
+"""What Kafka's tables of brokers, topics and groups do not have."""
+_MS_PER_UNIT: Final = {"hours": 60 * 60 * 1000, "minutes": 60 * 1000}
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by the codes of DescribeConfigs."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """One setting in one source that gives a value, or would if the stronger ones were not there."""
+
+    name: str
+    value: str | None
+    """None if the setting is a secret."""
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One setting of a topic or a broker, as DescribeConfigs answers it."""
+
+    name: str
+    value: str | None
+    """None if it is not set or a secret."""
+    source: ConfigSource
+    type: ConfigType
+    is_read_only: bool
+    is_sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    """The strongest first; the value's own source is the first one's."""
+    documentation: str | None
+    """In our words; None for settings that do nothing here."""
+
+
+class BrokerTexts(NamedTuple):
+    """What has been said about the broker's settings, as text by name, in each source."""
+
+    static: Mapping[str, str]
+    """``BrokerSettings.given``."""
+    dynamic_broker: Mapping[str, str] = {}
+    dynamic_default: Mapping[str, str] = {}
+
+    def text(self, key: str) -> str | None:
+        """The text that counts for a broker setting, the default if nobody said anything."""
+        for texts in (self.dynamic_broker, self.dynamic_default, self.static):
+            if key in texts:
+                return texts[key]
+        return default_text(key)
+
+
+def describe_topic(overrides: Mapping[str, str], broker: BrokerTexts) -> list[ConfigEntry]:
+    """All settings of a topic in alphabetical order; ``overrides`` are the topic's own, as stored.
+
+    They are also what CreateTopics answers about a new topic.
+    """
+    return [_topic_entry(key, overrides.get(key), broker) for key in TOPIC_SETTINGS]
+
+
+def describe_broker(broker: BrokerTexts) -> list[ConfigEntry]:
+    """All settings of the broker in alphabetical order: Kafka's, ours, and those given for single listeners."""
+    known = [*definitions("broker"), *(key for key in BROKER_SETTINGS if key.startswith(_OURS_PREFIX))]
+    for_listeners = [key for key in broker.static if re.fullmatch(_LISTENER_SETTING, key)]
+    broker = broker._replace(static=_with_both_names(broker.static))
+    return [_broker_entry(key, broker) for key in sorted([*known, *for_listeners])]
+
+
+def describe_cluster_default(broker: BrokerTexts) -> list[ConfigEntry]:
+    """What the cluster's dynamic defaults say, and nothing else, in alphabetical order."""
+    only = BrokerTexts(static={}, dynamic_default=broker.dynamic_default)
+    return [
+        entry._replace(synonyms=entry.synonyms[:1])
+        for entry in (_broker_entry(key, only) for key in sorted(broker.dynamic_default))
+    ]
+
+
+def describe_group() -> list[ConfigEntry]:
+    """All settings that a group may have of its own, at their defaults: there are no groups to set them on yet."""
+    return [_default_entry(key, known.type, known.default) for key, known in sorted(definitions("group").items())]
+
+
+def describe_client_metrics() -> list[ConfigEntry]:
+    """All settings of a subscription to clients' metrics (KIP-714), at their defaults: there are none here."""
+    return [_default_entry(key, type_, default) for key, type_, default in _CLIENT_METRICS]
+
+
+def default_text(key: str) -> str | None:
+    """The default of a broker setting as text, ours where it differs from Kafka's; None if it is null."""
+    key = _OTHER_NAMES.get(key, key)
+    if key in OUR_DEFAULTS:
+        return OUR_DEFAULTS[key].value
+    definition = broker_definition(key)
+    if definition is not None:
+        return definition.default
+    return BROKER_SETTINGS[key].default if key in BROKER_SETTINGS else None
+
+
+def _default_entry(key: str, type_: ConfigType, value: str | None) -> ConfigEntry:
+    synonyms = (ConfigSynonym(key, value, ConfigSource.DEFAULT),)
+    return ConfigEntry(
+        name=key,
+        value=value,
+        source=ConfigSource.DEFAULT,
+        type=type_,
+        is_read_only=False,
+        is_sensitive=False,
+        synonyms=synonyms,
+        documentation=None,
+    )
+
+
+def _topic_entry(key: str, override: str | None, broker: BrokerTexts) -> ConfigEntry:
+    declaration = TOPIC_SETTINGS[key]
+    behind = definitions("topic")[key].synonyms
+    synonyms = _synonyms(behind[0], broker) if behind else ()
+    value = declaration.default if not behind else _inherited(behind, broker)
+    if override is not None:
+        value = normalised(declaration.type, override)
+        synonyms = (ConfigSynonym(key, value, ConfigSource.DYNAMIC_TOPIC), *synonyms)
+    return ConfigEntry(
+        name=key,
+        value=None if value is None else normalised(declaration.type, value),
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        type=declaration.type,
+        is_read_only=False,
+        is_sensitive=False,
+        synonyms=synonyms,
+        documentation=help_line(behind[0]) if behind else None,
+    )
+
+
+def _inherited(behind: Iterable[str], broker: BrokerTexts) -> str | None:
+    """The value that a topic setting takes from the broker settings behind it, in the topic setting's unit."""
+    for key in behind:
+        text = broker.text(key)
+        if text is None:
+            continue
+        unit = key.rpartition(".")[2]
+        if unit in _MS_PER_UNIT:
+            return str(int(text) * _MS_PER_UNIT[unit] if int(text) >= 0 else -1)
+        return text
+    return None
+
+
+def _broker_entry(key: str, broker: BrokerTexts) -> ConfigEntry:
+    known = _known(_base_name(key))
+    is_sensitive = known is None or known.is_sensitive
+    synonyms = _synonyms(key, broker, is_sensitive=is_sensitive)
+    text = broker.text(key)
+    type_ = known.type if known else ConfigType.UNKNOWN
+    return ConfigEntry(
+        name=key,
+        value=None if is_sensitive or text is None else normalised(type_, text),
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        type=type_,
+        is_read_only=not (known and known.is_dynamic),
+        is_sensitive=is_sensitive,
+        synonyms=synonyms,
+        documentation=help_line(_base_name(key)),
+    )
+
+
+def _synonyms(key: str, broker: BrokerTexts, *, is_sensitive: bool = False) -> tuple[ConfigSynonym, ...]:
+    """Who says something about a broker setting, source by source, beginning with the setting itself.
+
+    What stands before it is left out, as Kafka does: ``log.roll.hours`` does not name ``log.roll.ms``.
+    """
+    base = _base_name(key)
+    definition = broker_definition(base)
+    names = (definition.synonyms if definition else ()) or (base,)
+    if key != base:
+        names = (key, *names)
+    sources: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
+        (ConfigSource.DYNAMIC_BROKER, broker.dynamic_broker),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.dynamic_default),
+        (ConfigSource.STATIC_BROKER, broker.static),
+        (ConfigSource.DEFAULT, {name: text for name in names if (text := default_text(name)) is not None}),
+    )
+    found = (
+        ConfigSynonym(name, None if is_sensitive else trimmed(texts[name]), source)
+        for source, texts in sources
+        for name in names
+        if name in texts
+    )
+    return tuple(dropwhile(lambda synonym: synonym.name != key, found))
+
+
+class _Known(NamedTuple):
+    """What is known about a broker setting's name, whoever defines it."""
+
+    type: ConfigType
+    is_dynamic: bool
+    is_sensitive: bool
+
+
+@cache
+def _known(key: str) -> _Known | None:
+    definition: Definition | None = broker_definition(key)
+    if definition is not None:
+        return _Known(definition.type, definition.is_dynamic, definition.is_sensitive)
+    declaration: Declaration | None = BROKER_SETTINGS.get(key)
+    return _Known(declaration.type, is_dynamic=False, is_sensitive=False) if declaration else None
+
+
+def _base_name(key: str) -> str:
+    """A setting's name without the prefix of a listener."""
+    prefixed = re.fullmatch(_LISTENER_SETTING, key)
+    return prefixed[1] if prefixed else key
+
+
+def _with_both_names(static: Mapping[str, str]) -> Mapping[str, str]:
+    """Kafka tells the node's id under its old name too, wherever it was given."""
+    return {"broker.id": static["node.id"], **static} if "node.id" in static else static

@@ -1,0 +1,101 @@
+"""`python -m config.documentation` writes docs/configuration.md from server.yaml, the declarations and Kafka's list."""
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from config.broker_settings import BROKER_SETTINGS
+from config.definitions import definitions
+from config.help import all_help
+from config.our_defaults import OUR_DEFAULTS
+
+PATH: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs", "configuration.md")
+
+_INTRODUCTION: Final = """\
+# Configuration
+
+<!-- Written by `python -m config.documentation`; change config/server.yaml or the declarations in config/ instead. -->
+
+Settings have Kafka's names, types, defaults and limits. They are read from a file and from the command line:
+
+```
+ottla --config server.yaml -o listeners=PLAINTEXT://0.0.0.0:9092 -o advertised.listeners=PLAINTEXT://broker.example:9092
+```
+
+- The file is flat YAML, or a Kafka `server.properties` as it is; the extension decides, or else the content.
+  `config/server.yaml` has every line of the tables below to copy from.
+- `-o key=value` wins over the file, and of two the later one.
+- Values are read as text by Kafka's type, never by YAML's: `num.io.threads: 22:22` is refused and not 1342.
+- A wrong value or an unknown name stops the start with one sentence: the key, the value, what was expected, and the
+  name that was probably meant.
+- `listener.name.<name>.max.connections` and `listener.name.<name>.max.connection.creation.rate` hold for one listener.
+- `broker.id` is another name of `node.id`, and `log.dir` of `log.dirs`.
+"""
+
+_REFUSED: Final = """\
+## Refused
+
+The broker does not start with a setting that promises what it would not keep:
+
+- listeners that `listener.security.protocol.map` maps to `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`, and any `ssl.*` or
+  `sasl.*` setting that says something other than Kafka's default (a controller's own listener is not opened, so its
+  settings pass);
+- `authorizer.class.name`, `config.providers`, `remote.log.storage.system.enable=true`;
+- `process.roles` without `broker`;
+- names that Kafka has removed, `zookeeper.*` among them; the sentence says what to write instead.
+
+Taken as 1 with a line in the log, because there is one node: larger values of `default.replication.factor`,
+`offsets.topic.replication.factor`, `transaction.state.log.replication.factor` and `transaction.state.log.min.isr`.
+"""
+
+
+def configuration_page() -> str:
+    """The whole page, as Markdown."""
+    return "\n".join([_INTRODUCTION, *_our_defaults(), *_sections(), _REFUSED, *_without_effect()])
+
+
+def _our_defaults() -> Iterator[str]:
+    yield "## Where a default is not Kafka's\n"
+    yield "| setting | here | Kafka | why |\n|---|---|---|---|"
+    for key, ours in OUR_DEFAULTS.items():
+        kafkas = definitions("broker")["log.dir" if key == "log.dirs" else key].default
+        yield f"| `{key}` | `{ours.value}` | {_code(kafkas) if kafkas else 'must be given'} | {ours.reason} |"
+
+
+def _sections() -> Iterator[str]:
+    section = None
+    for entry in all_help().values():
+        if entry.section != section:
+            section = entry.section
+            yield f"\n## {section}\n\n| setting | default | values | |\n|---|---|---|---|"
+        declaration = BROKER_SETTINGS[entry.key]
+        values = f"{declaration.type.name.lower()} {declaration.allowed}".rstrip()
+        yield f"| `{entry.key}` | {_code(declaration.default)} | {values} | {entry.line} |"
+    yield ""
+
+
+def _without_effect() -> Iterator[str]:
+    yield "## Accepted without effect\n"
+    yield "Kafka 4.3 has these settings too. Values are checked, and the log names in one line those that were given.\n"
+    names = [name for name in definitions("broker") if name not in BROKER_SETTINGS and not _is_refused(name)]
+    yield ", ".join(map(_code, names)) + "\n"
+
+
+def _is_refused(name: str) -> bool:
+    return name.startswith(("ssl.", "sasl.")) or name in (
+        "authorizer.class.name",
+        "config.providers",
+        "broker.id",
+        "log.dir",
+    )
+
+
+def _code(text: str | None) -> str:
+    if text is None:
+        return "not set"
+    return f"`{text}`" if text else "empty"
+
+
+if __name__ == "__main__":
+    with open(PATH, "w", encoding="utf-8") as file:
+        file.write(configuration_page())

@@ -1,0 +1,155 @@
+"""Listeners: where the broker accepts connections, and what it tells clients to connect to.
+
+listeners=INTERNAL://:9092,EXTERNAL://[::1]:9094      name://host:port; an empty host is every interface
+listener.security.protocol.map=INTERNAL:PLAINTEXT,…   what is spoken on the listener of a name
+advertised.listeners=EXTERNAL://broker.example:9094   what Metadata answers; where it is silent, the listener itself
+controller.listener.names=CONTROLLER                  listeners of the KRaft controller: kept, never opened
+"""
+
+import re
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from config.errors import InvalidConfig, SettingsError
+
+_LISTENER: Final = r"([^:/]+)://(?:\[([0-9a-zA-Z:.%_-]*)\]|([0-9a-zA-Z.%_-]*)):([0-9]+)"
+_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+DEFAULT_SECURITY_PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+_EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+HIGHEST_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One listener. An empty ``host`` is every interface; ``port`` 0 is one that the system chooses."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+    max_connections: int | None = None
+    """What ``listener.name.<name>.max.connections`` says; None if nothing."""
+    max_connection_creation_rate: int | None = None
+    """Connections a second, from ``listener.name.<name>.max.connection.creation.rate``; None if nothing."""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+    @property
+    def binds_every_interface(self) -> bool:
+        """The host is no address that a client could connect to."""
+        return self.host in _EVERY_INTERFACE
+
+
+def parse_listeners(key: str, texts: Sequence[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    """Read a list of listeners.
+
+    Args:
+        key: The setting they stand in, for the error.
+        texts: ``name://host:port`` each.
+        protocols: The security protocol of each name; names are upper case.
+
+    Raises:
+        InvalidConfig: One of them cannot be read, a name has no protocol, or a name or a port stands there twice.
+    """
+    listeners = tuple(_parse_listener(key, text, protocols) for text in texts)
+    names = [listener.name for listener in listeners]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidConfig(
+                key, ",".join(texts), f"each listener once, but {name} stands there {names.count(name)} times"
+            )
+    return listeners
+
+
+def _parse_listener(key: str, text: str, protocols: Mapping[str, str]) -> Listener:
+    parts = re.fullmatch(_LISTENER, text)
+    if parts is None or int(parts[4]) > HIGHEST_PORT:
+        raise InvalidConfig(
+            key, text, f"name://host:port with a port from 0 to {HIGHEST_PORT}, such as PLAINTEXT://:9092"
+        )
+    name = parts[1].strip().upper()
+    if name not in protocols:
+        raise InvalidConfig(
+            key, text, f"a listener named in listener.security.protocol.map, which knows {', '.join(sorted(protocols))}"
+        )
+    return Listener(name=name, host=parts[2] or parts[3] or "", port=int(parts[4]), security_protocol=protocols[name])
+
+
+def parse_protocol_map(text: str, controller_names: Iterable[str] = ()) -> dict[str, str]:
+    """The security protocol of each listener name.
+
+    A controller listener that the default map does not know speaks PLAINTEXT, as in Kafka.
+
+    Raises:
+        InvalidConfig: An entry is not ``name:protocol``, or there is no such protocol.
+    """
+    key = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for entry in filter(None, (entry.strip() for entry in text.split(","))):
+        name, separator, protocol = (part.strip() for part in entry.partition(":"))
+        if not separator or not name or protocol.upper() not in _SECURITY_PROTOCOLS:
+            raise InvalidConfig(key, entry, f"name:protocol with one of the protocols {', '.join(_SECURITY_PROTOCOLS)}")
+        if name.upper() in protocols:
+            raise InvalidConfig(key, text, f"each listener once, but {name.upper()} stands there twice")
+        protocols[name.upper()] = protocol.upper()
+    if text == DEFAULT_SECURITY_PROTOCOL_MAP:
+        for name in controller_names:
+            protocols.setdefault(name, "PLAINTEXT")
+    return protocols
+
+
+def check_ports_differ(listeners: Sequence[Listener]) -> None:
+    """Refuse two listeners on one port, unless one is IPv4 and the other IPv6, as Kafka does.
+
+    Raises:
+        SettingsError: Two listeners want the same port.
+    """
+    taken: dict[int, Listener] = {}
+    for listener in listeners:
+        other = taken.setdefault(listener.port, listener)
+        if other is listener or listener.port == 0:
+            continue
+        if not other.host or not listener.host or (":" in other.host) == (":" in listener.host):
+            raise SettingsError(
+                f"listeners has both {other} and {listener}, expected a port of its own for each "
+                "(only an IPv4 and an IPv6 address may share one)"
+            )
+
+
+def advertise(
+    listeners: Sequence[Listener], advertised: Sequence[Listener], host_name: Callable[[], str] = socket.getfqdn
+) -> tuple[Listener, ...]:
+    """What clients are told for each listener that is opened.
+
+    Args:
+        listeners: Those that are opened.
+        advertised: What ``advertised.listeners`` says, without controller listeners; empty if it says nothing.
+        host_name: This machine's name, told where a listener binds every interface and nothing is advertised.
+
+    Raises:
+        SettingsError: A listener is advertised that is not opened, or with an address that nobody can connect to.
+    """
+    opened = {listener.name: listener for listener in listeners}
+    for listener in advertised:
+        if listener.name not in opened:
+            raise SettingsError(
+                f"advertised.listeners has {listener}, expected a name that listeners has: {', '.join(sorted(opened))}"
+            )
+        if listener.host in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not bound
+            raise SettingsError(
+                f"advertised.listeners has {listener}, expected an address that clients can connect to: "
+                f"{listener.host} only means every interface of this machine"
+            )
+    told = advertised or tuple(listeners)
+    return tuple(replace(one, host=host_name()) if one.binds_every_interface else one for one in told)
+
+
+def with_bound_ports(listeners: Iterable[Listener], bound_ports: Mapping[str, int]) -> tuple[Listener, ...]:
+    """``listeners`` with the port that the system gave in place of each 0; ``bound_ports`` is by listener name."""
+    return tuple(
+        listener if listener.port else replace(listener, port=bound_ports[listener.name]) for listener in listeners
+    )

@@ -1,0 +1,124 @@
+"""How one topic's log behaves: Kafka's topic settings, with the broker's values where the topic has none of its own."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from config.declared import Declaration, declared_settings, field_name, setting
+from config.errors import InvalidConfig, UnknownConfig
+from config.values import ConfigType
+
+_NO_LIMIT: Final = "9223372036854775807"
+_CODECS: Final = "[uncompressed, zstd, lz4, snappy, gzip, producer]"
+_REPLICA_PAIRS: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """One value for each of the 33 topic settings of Kafka 4.3.1; the defaults are Kafka's.
+
+    Sizes are bytes and times milliseconds where the name says so. -1 in ``retention_ms`` and ``retention_bytes`` means
+    no limit.
+    """
+
+    cleanup_policy: frozenset[str] = setting(ConfigType.LIST, "delete", "[compact, delete]", frozenset)
+    compression_gzip_level: int = setting(ConfigType.INT, "-1", "[1,...,9] or -1")
+    compression_lz4_level: int = setting(ConfigType.INT, "9", "[1,...,17]")
+    compression_type: str = setting(ConfigType.STRING, "producer", _CODECS)
+    compression_zstd_level: int = setting(ConfigType.INT, "3", "[-131072,...,22]")
+    delete_retention_ms: int = setting(ConfigType.LONG, "86400000", "[0,...]")
+    file_delete_delay_ms: int = setting(ConfigType.LONG, "60000", "[0,...]")
+    flush_messages: int = setting(ConfigType.LONG, _NO_LIMIT, "[1,...]")
+    flush_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[0,...]")
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(ConfigType.LIST, "", _REPLICA_PAIRS)
+    index_interval_bytes: int = setting(ConfigType.INT, "4096", "[0,...]")
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(ConfigType.LIST, "", _REPLICA_PAIRS)
+    local_retention_bytes: int = setting(ConfigType.LONG, "-2", "[-2,...]")
+    local_retention_ms: int = setting(ConfigType.LONG, "-2", "[-2,...]")
+    max_compaction_lag_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[1,...]")
+    max_message_bytes: int = setting(ConfigType.INT, "1048588", "[0,...]")
+    message_timestamp_after_max_ms: int = setting(ConfigType.LONG, "3600000", "[0,...]")
+    message_timestamp_before_max_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[0,...]")
+    message_timestamp_type: str = setting(ConfigType.STRING, "CreateTime", "[CreateTime, LogAppendTime]")
+    min_cleanable_dirty_ratio: float = setting(ConfigType.DOUBLE, "0.5", "[0,...,1]")
+    min_compaction_lag_ms: int = setting(ConfigType.LONG, "0", "[0,...]")
+    min_insync_replicas: int = setting(ConfigType.INT, "1", "[1,...]")
+    preallocate: bool = setting(ConfigType.BOOLEAN, "false")
+    remote_log_copy_disable: bool = setting(ConfigType.BOOLEAN, "false")
+    remote_log_delete_on_disable: bool = setting(ConfigType.BOOLEAN, "false")
+    remote_storage_enable: bool = setting(ConfigType.BOOLEAN, "false")
+    retention_bytes: int = setting(ConfigType.LONG, "-1")
+    retention_ms: int = setting(ConfigType.LONG, "604800000", "[-1,...]")
+    segment_bytes: int = setting(ConfigType.INT, "1073741824", "[1048576,...]")
+    segment_index_bytes: int = setting(ConfigType.INT, "10485760", "[4,...]")
+    segment_jitter_ms: int = setting(ConfigType.LONG, "0", "[0,...]")
+    segment_ms: int = setting(ConfigType.LONG, "604800000", "[1,...]")
+    unclean_leader_election_enable: bool = setting(ConfigType.BOOLEAN, "false")
+
+    @property
+    def is_compacted(self) -> bool:
+        """Older values of a key are removed, so every record must have a key."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Old segments are deleted by time and size."""
+        return "delete" in self.cleanup_policy
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> "LogConfig":
+        """These values with a topic's own put over them, as texts under Kafka's names.
+
+        A name that is no topic setting is passed over, since a data directory may come from another version.
+
+        Raises:
+            InvalidConfig: A text is not of its setting's type, or its value is not allowed.
+        """
+        known = {key: text for key, text in overrides.items() if key in TOPIC_SETTINGS}
+        if not known:
+            return self
+        values = {field_name(key): TOPIC_SETTINGS[key].parse(key, text) for key, text in known.items()}
+        return dataclasses.replace(self, **values)
+
+
+TOPIC_SETTINGS: Final[Mapping[str, Declaration]] = declared_settings(LogConfig)
+"""Every topic setting by Kafka's name, in alphabetical order, as DescribeConfigs lists them."""
+
+
+def topic_config_names() -> Iterable[str]:
+    """Kafka's names of the topic settings, in alphabetical order."""
+    return TOPIC_SETTINGS.keys()
+
+
+def validate_topic_overrides(overrides: Mapping[str, str | None], defaults: LogConfig | None = None) -> LogConfig:
+    """Check the settings that somebody wants to give to a topic, alone and together, and return what comes of them.
+
+    Args:
+        overrides: Texts under Kafka's names, as CreateTopics and AlterConfigs carry them.
+        defaults: The broker's values for what the topic does not say; Kafka's defaults if None.
+
+    Raises:
+        InvalidConfig: A name does not exist, a value is null, of the wrong type or not allowed, or two values
+            contradict each other.
+    """
+    texts: dict[str, str] = {}
+    for key, text in overrides.items():
+        if key not in TOPIC_SETTINGS:
+            nearest = get_close_matches(key, TOPIC_SETTINGS, n=1)
+            raise UnknownConfig(key, text, nearest[0] if nearest else None, "topic setting")
+        if text is None:
+            raise InvalidConfig(key, None, "a value: a topic setting cannot be null")
+        texts[key] = text
+    config = (defaults or LogConfig()).with_overrides(texts)
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise InvalidConfig(
+            "min.compaction.lag.ms",
+            str(config.min_compaction_lag_ms),
+            f"at most max.compaction.lag.ms, which is {config.max_compaction_lag_ms}",
+        )
+    if config.remote_storage_enable:
+        raise InvalidConfig(
+            "remote.storage.enable", texts["remote.storage.enable"], "false: there is no tiered storage"
+        )
+    return config

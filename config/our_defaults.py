@@ -1,0 +1,49 @@
+"""The one list of settings whose default is not Kafka's, and why; `docs/configuration.md` prints it."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class OurDefault(NamedTuple):
+    """A default of ours, as text, and the reason for it in one sentence."""
+
+    value: str
+    reason: str
+
+
+OUR_DEFAULTS: Final[Mapping[str, OurDefault]] = {
+    "node.id": OurDefault("1", "Kafka demands one; a single node needs none."),
+    "listeners": OurDefault(
+        "PLAINTEXT://127.0.0.1:9092",
+        "Without authentication, a broker that nobody configured should be reachable only from its own machine.",
+    ),
+    "log.dirs": OurDefault(
+        "./data", "Data stays beside the person who started the broker, and survives a reboot, unlike /tmp."
+    ),
+    "group.initial.rebalance.delay.ms": OurDefault(
+        "0",
+        "Waiting for more members pays where many start at once; elsewhere it only makes the first poll late.",
+    ),
+    "offsets.topic.replication.factor": OurDefault(
+        "1", "There is one node; with Kafka's 3 the topic could not be created."
+    ),
+    "transaction.state.log.replication.factor": OurDefault(
+        "1", "There is one node; with Kafka's 3 the topic could not be created."
+    ),
+    "transaction.state.log.min.isr": OurDefault("1", "There is one node."),
+    "socket.send.buffer.bytes": OurDefault(
+        "-1", "The system's own tuning: Kafka's 100 KiB halves the speed of large transfers."
+    ),
+    "socket.receive.buffer.bytes": OurDefault(
+        "-1", "The system's own tuning: Kafka's 100 KiB halves the speed of large transfers."
+    ),
+    "queued.max.request.bytes": OurDefault(
+        "268435456",
+        "256 MiB: requests that wait must not be able to fill the memory of a small machine; Kafka has no bound.",
+    ),
+}
+
+
+def ours(key: str) -> str:
+    """Our default for a setting, as text."""
+    return OUR_DEFAULTS[key].value

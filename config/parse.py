@@ -1,0 +1,255 @@
+"""Settings from a file and the command line: every name and value checked, and one object made of them.
+
+A later source wins over an earlier one, key by key. Names that stand for the same thing (broker.id and node.id, log.dir
+and log.dirs) are made one before sources are laid over each other.
+"""
+
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple
+
+from config.broker_settings import BROKER_SETTINGS, BrokerSettings
+from config.consistency import check_together
+from config.declared import field_name
+from config.definitions import broker_definition, definitions, nearest_name
+from config.errors import InvalidConfig, SettingsError, UnknownConfig
+from config.listeners import (
+    DEFAULT_SECURITY_PROTOCOL_MAP,
+    Listener,
+    advertise,
+    check_ports_differ,
+    parse_listeners,
+    parse_protocol_map,
+)
+from config.refusals import (
+    is_security_key,
+    refused_sentence,
+    removed_sentence,
+    secure_listener_sentence,
+    security_sentence,
+)
+from config.values import ConfigType, parse_value, read_value, trimmed
+
+_LISTENER_PREFIX: Final = "listener.name."
+_LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
+_PARSED_WITH_OTHERS: Final = ("listeners", "advertised.listeners")
+_ONE_NODE: Final = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+)
+_KNOWN_ELSEWHERE: Final = ("allow.everyone.if.no.acl.found", "super.users")
+"""Settings of Kafka's authorizer, which its broker does not define; they say nothing without authorizer.class.name."""
+_PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.")
+
+
+class LoadedSettings(NamedTuple):
+    """The settings to start with, and what their owner should be told, one log line each."""
+
+    settings: BrokerSettings
+    notices: list[str]
+
+
+def load_settings(
+    path: str | None, overrides: Sequence[tuple[str, str]] = (), host_name: Callable[[], str] = socket.getfqdn
+) -> LoadedSettings:
+    """Read, check and combine the settings of a file and of the command line.
+
+    Args:
+        path: A YAML or Java properties file; None for none.
+        overrides: Names and texts that win over the file; of equal names the last.
+        host_name: This machine's name, advertised where a listener binds every interface and nothing else is said.
+
+    Raises:
+        SettingsError: A file cannot be read, a name does not exist, a value is wrong or is not supported here, or two
+            values contradict each other. Its text is one sentence.
+    """
+    texts: dict[str, str] = {}
+    if path is not None:
+        from config.sources import read_settings_file  # YAML costs 20 ms, and many starts have no file
+
+        texts.update(_with_one_name(read_settings_file(path)))
+    texts.update(_with_one_name(dict(overrides)))
+    return _Loading(texts, host_name).load()
+
+
+def _with_one_name(texts: Mapping[str, str]) -> dict[str, str]:
+    """One source's texts with the old names replaced by the new ones."""
+    texts = {trimmed(key): text for key, text in texts.items()}
+    broker_id = texts.pop("broker.id", None)
+    if broker_id is not None and read_value(ConfigType.INT, broker_id) != -1:
+        node_id = texts.setdefault("node.id", broker_id)
+        if read_value(ConfigType.INT, node_id) != read_value(ConfigType.INT, broker_id):
+            raise SettingsError(
+                f"node.id is '{node_id}' and broker.id is '{broker_id}', expected one of them, or both the same"
+            )
+    log_dir = texts.pop("log.dir", None)
+    if log_dir is not None:
+        texts.setdefault("log.dirs", log_dir)
+    return texts
+
+
+class _Loading:
+    """One pass over the texts: what is known so far of the settings that are being made."""
+
+    def __init__(self, texts: dict[str, str], host_name: Callable[[], str]) -> None:
+        self._texts = texts
+        self._host_name = host_name
+        self._notices: list[str] = []
+        self._without_effect: list[str] = []
+        self._controller_names = tuple(name.upper() for name in self._parsed("controller.listener.names"))
+        self._protocols = parse_protocol_map(
+            trimmed(texts.get("listener.security.protocol.map", DEFAULT_SECURITY_PROTOCOL_MAP)), self._controller_names
+        )
+
+    def load(self) -> LoadedSettings:
+        """Everything, in the order in which a person should be told what is wrong."""
+        listener_keys = [key for key in self._texts if key.startswith(_LISTENER_PREFIX)]
+        for key in self._texts:
+            if key not in BROKER_SETTINGS and key not in listener_keys:
+                self._check_other_key(key)
+        values = {field_name(key): self._parsed(key) for key in BROKER_SETTINGS if key not in _PARSED_WITH_OTHERS}
+        listeners, controller_listeners = self._listeners()
+        listeners = self._with_limits(listeners, listener_keys)
+        settings = BrokerSettings(
+            **values | self._lowered_for_one_node(values),
+            listeners=listeners,
+            advertised_listeners=self._advertised(listeners),
+            controller_listeners=controller_listeners,
+            given=self._texts,
+        )
+        if "queued.max.request.bytes" not in self._texts:
+            at_least = max(settings.queued_max_request_bytes, settings.socket_request_max_bytes)
+            settings = replace(settings, queued_max_request_bytes=at_least)
+        check_together(settings)
+        return LoadedSettings(settings, self._notices + self._last_notices(controller_listeners))
+
+    def _parsed(self, key: str) -> Any:
+        """The value of a setting of ours: what its text says, or the default."""
+        declaration = BROKER_SETTINGS[key]
+        text = self._texts.get(key)
+        if text is None:
+            return BrokerSettings.__dataclass_fields__[field_name(key)].default
+        return declaration.parse(key, text)
+
+    # Names that do nothing here
+
+    def _check_other_key(self, key: str) -> None:
+        """Accept a setting of Kafka's that does nothing here, or refuse it.
+
+        Raises:
+            SettingsError: The name does not exist or not any more, its value is wrong, or it must not be passed over.
+        """
+        text = self._texts[key]
+        if removed := removed_sentence(key):
+            raise SettingsError(removed)
+        if key not in _KNOWN_ELSEWHERE and not key.startswith(_PLUGIN_PREFIXES):
+            definition = broker_definition(key)
+            if definition is None:
+                raise self._unknown(key, key)
+            if is_security_key(key):
+                self._refuse_security(key, definition.default)
+            else:
+                parse_value(key, definition.type, definition.allowed, text)
+            if refused := refused_sentence(key, trimmed(text)):
+                raise SettingsError(refused)
+        self._without_effect.append(key)
+
+    def _refuse_security(self, key: str, default: str | None) -> None:
+        """Let a setting of TLS or SASL pass only if it says nothing, or what it says anyway."""
+        if trimmed(self._texts[key]) not in ("", default):
+            raise SettingsError(security_sentence(key))
+
+    def _unknown(self, key: str, name: str) -> UnknownConfig:
+        """The error for a key that does not exist; ``name`` is the key without a listener's prefix."""
+        prefix = key.removesuffix(name)
+        topic_setting = definitions("topic").get(name)
+        if topic_setting is not None and topic_setting.synonyms:
+            nearest: str | None = topic_setting.synonyms[0]
+        else:
+            nearest = nearest_name(name, BROKER_SETTINGS)
+        meant = broker_definition(nearest) if nearest else None
+        text = "(hidden)" if meant is not None and meant.is_sensitive else self._texts[key]
+        return UnknownConfig(key, text, prefix + nearest if nearest else None)
+
+    # Listeners
+
+    def _listeners(self) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
+        """The listeners to open, and those of the controller."""
+        text = self._texts.get("listeners")
+        if text is None:
+            default: tuple[Listener, ...] = self._parsed("listeners")
+            return default, ()
+        entries = parse_value("listeners", ConfigType.LIST, "", text)
+        listeners = parse_listeners("listeners", entries, self._protocols)
+        check_ports_differ(listeners)
+        opened = tuple(listener for listener in listeners if listener.name not in self._controller_names)
+        if not opened:
+            raise InvalidConfig("listeners", text, "one that is not named in controller.listener.names, for clients")
+        for listener in opened:
+            if listener.security_protocol != "PLAINTEXT":
+                raise SettingsError(secure_listener_sentence(str(listener), listener.security_protocol))
+        return opened, tuple(listener for listener in listeners if listener not in opened)
+
+    def _advertised(self, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
+        entries = parse_value("advertised.listeners", ConfigType.LIST, "", self._texts.get("advertised.listeners", ""))
+        said = parse_listeners("advertised.listeners", entries, self._protocols)
+        said = tuple(listener for listener in said if listener.name not in self._controller_names)
+        advertised = advertise(listeners, said, self._host_name)
+        guessed = [str(told) for told, meant in zip(advertised, said or listeners, strict=True) if told != meant]
+        if guessed:
+            self._notices.append(
+                f"clients are told to connect to {', '.join(guessed)}, this machine's name; "
+                "set advertised.listeners if they reach it by another"
+            )
+        return advertised
+
+    def _with_limits(self, listeners: tuple[Listener, ...], keys: Iterable[str]) -> tuple[Listener, ...]:
+        """The listeners with what ``listener.name.<name>.<setting>`` says about each of them."""
+        limits: dict[str, dict[str, Any]] = {listener.name: {} for listener in listeners}
+        for key in keys:
+            name, _, setting = key.removeprefix(_LISTENER_PREFIX).partition(".")
+            self._check_listener_key(key, name, setting)
+            if name.upper() in limits and setting in _LISTENER_LIMITS:
+                limits[name.upper()][field_name(setting)] = BROKER_SETTINGS[setting].parse(key, self._texts[key])
+            else:
+                self._without_effect.append(key)
+        return tuple(replace(listener, **limits[listener.name]) for listener in listeners)
+
+    def _check_listener_key(self, key: str, name: str, setting: str) -> None:
+        known = {*self._protocols, *self._controller_names}
+        if name.upper() not in known:
+            nearest = get_close_matches(name, [one.lower() for one in known], n=1)
+            hint = f"{_LISTENER_PREFIX}{nearest[0]}.{setting}" if nearest else None
+            raise UnknownConfig(key, "(hidden)" if is_security_key(setting) else self._texts[key], hint)
+        definition = broker_definition(setting)
+        if is_security_key(setting):
+            if name.upper() not in self._controller_names:
+                self._refuse_security(key, definition.default if definition else None)
+        elif definition is None:
+            raise self._unknown(key, setting)
+        else:
+            parse_value(key, definition.type, definition.allowed, self._texts[key])
+
+    # What one node makes of it
+
+    def _lowered_for_one_node(self, values: Mapping[str, Any]) -> dict[str, int]:
+        """Replication that one node cannot have, lowered to what it can."""
+        too_many = [key for key in _ONE_NODE if values[field_name(key)] > 1]
+        if too_many:
+            said = ", ".join(f"{key}={values[field_name(key)]}" for key in too_many)
+            self._notices.append(f"taken as 1, because there is one node: {said}")
+        self._texts |= dict.fromkeys(too_many, "1")
+        return dict.fromkeys(map(field_name, too_many), 1)
+
+    def _last_notices(self, controller_listeners: tuple[Listener, ...]) -> list[str]:
+        notices = []
+        if controller_listeners:
+            kept = ", ".join(map(str, controller_listeners))
+            notices.append(f"kept but not opened, because no other controller will connect: {kept}")
+        if self._without_effect:
+            notices.append(f"accepted without effect here: {', '.join(sorted(self._without_effect))}")
+        return notices

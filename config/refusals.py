@@ -1,0 +1,74 @@
+"""Settings with which the broker does not start, since it would not do what they promise, and the sentence for each."""
+
+from collections.abc import Mapping
+from typing import Final
+
+_NO_TLS_OR_SASL: Final = (
+    "TLS and SASL do not exist here yet, and a listener that was meant to be secured is not opened without them"
+)
+
+_REMOVED: Final[Mapping[str, str]] = {
+    "advertised.host.name": "Kafka 3.0 removed it: use advertised.listeners=PLAINTEXT://host:port",
+    "advertised.port": "Kafka 3.0 removed it: use advertised.listeners=PLAINTEXT://host:port",
+    "auto.include.jmx.reporter": "Kafka 4.0 removed it: leave it out, metrics are served without it",
+    "broker.id.generation.enable": "Kafka 4.0 removed it together with ZooKeeper: set node.id",
+    "control.plane.listener.name": "Kafka 4.0 removed it together with ZooKeeper: leave it out",
+    "delegation.token.master.key": "Kafka 4.0 removed it: leave it out, there are no delegation tokens here",
+    "host.name": "Kafka 3.0 removed it: use listeners=PLAINTEXT://host:port",
+    "inter.broker.protocol.version": "Kafka 4.0 removed it: leave it out, the data directory knows its own version",
+    "leader.imbalance.per.broker.percentage": "Kafka 4.0 removed it: leave it out",
+    "log.message.downconversion.enable": "Kafka 4.0 removed it: leave it out, records are never converted downwards",
+    "log.message.format.version": "Kafka 4.0 removed it: leave it out, records are always in format 2",
+    "log.message.timestamp.difference.max.ms": "Kafka 4.0 removed it: use log.message.timestamp.before.max.ms and "
+    "log.message.timestamp.after.max.ms",
+    "offsets.commit.required.acks": "Kafka 4.0 removed it: leave it out, commits wait for all replicas",
+    "port": "Kafka 3.0 removed it: use listeners=PLAINTEXT://host:port",
+    "quota.consumer.default": "Kafka 3.0 removed it: leave it out, default quotas are set by clients",
+    "quota.producer.default": "Kafka 3.0 removed it: leave it out, default quotas are set by clients",
+    "reserved.broker.max.id": "Kafka 4.0 removed it together with ZooKeeper: leave it out, any node.id may be used",
+}
+_REMOVED_PREFIXES: Final[Mapping[str, str]] = {
+    "password.encoder.": "Kafka 4.0 removed it together with ZooKeeper: leave it out",
+    "zookeeper.": "Kafka 4.0 removed ZooKeeper: leave it out, metadata lives in the data directory",
+}
+
+_REFUSED_UNLESS_EMPTY: Final[Mapping[str, str]] = {
+    "authorizer.class.name": "there is no authorizer here yet, and what it would forbid would be allowed to everybody",
+    "config.providers": "values are not looked up elsewhere: write them into the file or give them with -o",
+}
+
+
+def removed_sentence(key: str) -> str | None:
+    """Why a name of older versions is refused and what to write instead; None if it is no such name."""
+    if key in _REMOVED:
+        return f"{key} no longer exists: {_REMOVED[key]}"
+    for prefix, reason in _REMOVED_PREFIXES.items():
+        if key.startswith(prefix):
+            return f"{key} no longer exists: {reason}"
+    return None
+
+
+def is_security_key(key: str) -> bool:
+    """Whether a setting, without a listener's prefix, belongs to TLS or SASL."""
+    return key.startswith(("ssl.", "sasl.")) or ".sasl." in key or ".ssl." in key
+
+
+def security_sentence(key: str) -> str:
+    """Why a setting of TLS or SASL is refused; its value may be a secret and is not repeated."""
+    return f"{key} is set, but {_NO_TLS_OR_SASL}"
+
+
+def secure_listener_sentence(listener: str, protocol: str) -> str:
+    """Why a listener that is mapped to TLS or SASL is refused."""
+    return f"listeners has {listener}, which speaks {protocol}, but {_NO_TLS_OR_SASL}; expected PLAINTEXT"
+
+
+def refused_sentence(key: str, text: str) -> str | None:
+    """Why a value of a setting that exists is refused; None if it is accepted."""
+    if text and key in _REFUSED_UNLESS_EMPTY:
+        return f"{key} is '{text}', but {_REFUSED_UNLESS_EMPTY[key]}"
+    if key == "remote.log.storage.system.enable" and text.lower() == "true":
+        return f"{key} is 'true', but there is no tiered storage here, and what lies in it could not be read"
+    if key == "process.roles" and "broker" not in [role.strip() for role in text.split(",")]:
+        return f"{key} is '{text}', expected broker among them: this process is always a broker"
+    return None

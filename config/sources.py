@@ -1,0 +1,150 @@
+"""Where settings are written: a YAML file, a Java properties file, or the command line; each gives texts by name.
+
+YAML is read without guessing at types, since YAML's guesses are not Kafka's: it takes 22:22 for the number 1342 and on
+for true. A properties file is read as Java reads it:
+
+    # comment       ! comment
+    key=value       key: value       key value        white space around the separator belongs to neither
+    key=one,\\
+        two                                           a line that ends in an odd number of \\ goes on in the next
+    dir=C:\\\\data    name=\\u00e9                        \\t \\n \\r \\f \\uXXXX; any other \\x is x; it is Latin-1
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import yaml
+
+from config.errors import SettingsError
+
+_YAML_LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_YAML_NULL: Final = ("", "~", "null")
+
+_BLANK: Final = " \t\f"
+_PROPERTY: Final = r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)"
+_ESCAPE: Final = r"\\(u[0-9a-fA-F]{4}|.)"
+_ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read_settings_file(path: str) -> dict[str, str]:
+    """The settings of a file: YAML or Java properties, told by its extension or else by its content.
+
+    Raises:
+        SettingsError: The file cannot be read or understood.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from error
+    is_yaml = path.endswith((".yaml", ".yml")) or not (path.endswith(".properties") or _looks_like_properties(content))
+    return read_yaml(content, path) if is_yaml else read_properties(content.decode("latin-1"), path)
+
+
+def split_override(argument: str) -> tuple[str, str]:
+    """The name and the text of a ``key=value`` from the command line.
+
+    Raises:
+        SettingsError: There is no ``=``, or nothing before it.
+    """
+    key, separator, text = argument.partition("=")
+    if not separator or not key.strip():
+        raise SettingsError(f"-o {argument} is not a setting, expected key=value such as -o node.id=2")
+    return key.strip(), text
+
+
+def read_yaml(content: bytes | str, path: str) -> dict[str, str]:
+    """The settings of a flat YAML mapping; a sequence is a list, and a key without a value is not set.
+
+    Raises:
+        SettingsError: It is no YAML, not flat, or has a key twice.
+    """
+    try:
+        root = yaml.compose(content, Loader=_YAML_LOADER)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the settings file {path} is not YAML: {' '.join(str(error).split())}") from error
+    if root is None:
+        return {}
+    if not isinstance(root, yaml.MappingNode):
+        raise SettingsError(f"the settings file {path} holds no settings, expected lines such as 'node.id: 1'")
+    texts: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    for key_node, value_node in root.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise SettingsError(f"line {line} of {path} begins with no name, expected a line such as 'node.id: 1'")
+        key = key_node.value
+        if key in lines:
+            raise SettingsError(f"{key} stands in lines {lines[key]} and {line} of {path}, expected it once")
+        lines[key] = line
+        text = _yaml_text(key, value_node, f"line {line} of {path}")
+        if text is not None:
+            texts[key] = text
+    return texts
+
+
+def _yaml_text(key: str, node: Any, place: str) -> str | None:
+    """The text of a value; None if it is not set."""
+    if isinstance(node, yaml.ScalarNode):
+        is_null = not node.style and node.value in _YAML_NULL
+        return None if is_null else str(node.value)
+    if isinstance(node, yaml.SequenceNode) and all(isinstance(entry, yaml.ScalarNode) for entry in node.value):
+        return ",".join(entry.value for entry in node.value)
+    raise SettingsError(
+        f"{key} in {place} holds settings of its own, expected a text or a list: names are flat, as in '{key}.…: value'"
+    )
+
+
+def read_properties(content: str, path: str) -> dict[str, str]:
+    """The settings of a Java properties file; of a key that stands there twice, the last one counts.
+
+    Raises:
+        SettingsError: An escape is cut short.
+    """
+    texts: dict[str, str] = {}
+    for line in _logical_lines(content):
+        parts = re.fullmatch(_PROPERTY, line, re.DOTALL)
+        if parts is None:
+            raise SettingsError(f"the settings file {path} has a line that is no setting: '{line}', expected key=value")
+        key, text = (_unescaped(part, path) for part in parts.groups())
+        texts[key] = text
+    return texts
+
+
+def _logical_lines(content: str) -> Iterator[str]:
+    """Lines that are neither empty nor comments, with those joined that a backslash continues."""
+    natural = iter(re.split(r"\r\n|\r|\n", content))
+    for line in natural:
+        line = line.lstrip(_BLANK)
+        if not line or line[0] in "#!":
+            continue
+        while _continues(line):
+            line = line[:-1] + next(natural, "").lstrip(_BLANK)
+        yield line
+
+
+def _continues(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _unescaped(text: str, path: str) -> str:
+    if "\\" not in text:
+        return text
+
+    def character(escape: re.Match[str]) -> str:
+        code = escape[1]
+        if code == "u":
+            raise SettingsError(f"the settings file {path} has '{text}', expected four hexadecimal digits after \\u")
+        return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, code)
+
+    return re.sub(_ESCAPE, character, text, flags=re.DOTALL)
+
+
+def _looks_like_properties(content: bytes) -> bool:
+    """Whether the first setting of a file without a telling name is written as ``key=value``."""
+    for line in content.decode("latin-1").splitlines():
+        line = line.strip()
+        if line and line[0] not in "#!":
+            return re.match(r"[^\s:=]+\s*=", line) is not None
+    return False

@@ -1,0 +1,194 @@
+"""Kafka's types of setting: how the text of a value is read, checked against what is allowed, and written again.
+
+What is allowed is noted as Kafka's own lists note it, and read from that notation:
+
+    [1,...]                      a number of at least 1
+    [0,...,1]                    a number from 0 to 1
+    [1,...,9] or -1              a number from 1 to 9, or -1
+    [gzip, lz4, none]            one of these; in a list, any of these
+    (case insensitive) [A, B]    one of these, in any case
+    non-empty string             something must stand there
+    [partitionId]:[brokerId],…   a list of pairs of numbers, or *
+"""
+
+import re
+from collections.abc import Callable
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from config.errors import InvalidConfig
+
+Value = bool | int | float | str | tuple[str, ...]
+"""What a text becomes: BOOLEAN a bool; INT, SHORT and LONG an int; DOUBLE a float; LIST a tuple; the others a str."""
+
+
+class ConfigType(IntEnum):
+    """The types of a setting, by the codes of DescribeConfigs (KIP-569)."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+_LIMITS: Final = {
+    ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1),
+    ConfigType.INT: (-(1 << 31), (1 << 31) - 1),
+    ConfigType.LONG: (-(1 << 63), (1 << 63) - 1),
+}
+_JAVA_SPACE: Final = "".join(map(chr, range(0x21)))
+# Patterns are compiled at first use: a broker that is told nothing needs none of them to start.
+_DECIMAL: Final = r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?"
+_RANGE: Final = r"\[(-?[0-9]+),\.\.\.(?:,(-?[0-9]+))?\](?: or (-?[0-9]+))?"
+_CHOICES: Final = r"(\(case insensitive\) )?\[([\w., :-]+)\]"
+_THROTTLED_REPLICA: Final = r"[0-9]+:[0-9]+"
+
+
+def trimmed(text: str) -> str:
+    """``text`` without the white space and control characters around it, as Java's ``String.trim`` cuts them."""
+    return text.strip(_JAVA_SPACE)
+
+
+def parse_value(key: str, type_: ConfigType, allowed: str, text: str) -> Any:
+    """Read the text of one setting by its type and check it against what is allowed.
+
+    Args:
+        key: The setting's name, for the error only.
+        type_: Decides how the text is read; a LIST is split at its commas.
+        allowed: Kafka's notation of the values allowed; empty for all.
+        text: What stands in the file, not yet trimmed.
+
+    Raises:
+        InvalidConfig: The text is not of the type, or the value is not allowed.
+    """
+    rule = _rule(type_, allowed)
+    value = read_value(type_, text)
+    if value is None or not rule.accepts(value):
+        raise InvalidConfig(key, text, rule.expected)
+    return value
+
+
+def render_value(value: Value) -> str:
+    """The text that DescribeConfigs shows: lists joined by commas, booleans lower case, doubles as Java prints them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return java_double(value)
+    return str(value)
+
+
+def normalised(type_: ConfigType, text: str) -> str:
+    """The text of a valid value as Kafka prints it: ``08`` is ``8``, ``TRUE`` is ``true``, ``a , b`` is ``a,b``."""
+    value = read_value(type_, text)
+    return text if value is None else render_value(value)
+
+
+def java_double(value: float) -> str:
+    """A double as Java prints it: ``0.5``, ``15.0``, ``1.7976931348623157E308``."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
+    sign, digits, exponent = _significant_digits(value)
+    if digits == "0":
+        return f"{sign}0.0"
+    if -3 <= exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    if 0 <= exponent < 7:
+        whole = digits[: exponent + 1].ljust(exponent + 1, "0")
+        return f"{sign}{whole}.{digits[exponent + 1 :] or '0'}"
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _significant_digits(value: float) -> tuple[str, str, int]:
+    """Sign, digits without zeros around them, and the exponent of the first digit."""
+    mantissa, _, shift = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    exponent = int(shift or 0) + len(whole) - 1 - (len(whole + fraction) - len(digits))
+    return ("-" if str(value).startswith("-") else ""), digits.rstrip("0") or "0", exponent
+
+
+def read_value(type_: ConfigType, text: str) -> Value | None:
+    """The value of a text, None if it is not of the type; what is allowed is not looked at."""
+    text = trimmed(text)
+    if type_ in _LIMITS:
+        digits = text[1:] if text[:1] in ("+", "-") else text
+        if not (digits.isascii() and digits.isdigit()):
+            return None
+        number = int(text)
+        lowest, highest = _LIMITS[type_]
+        return number if lowest <= number <= highest else None
+    if type_ == ConfigType.BOOLEAN:
+        return {"true": True, "false": False}.get(text.lower())
+    if type_ == ConfigType.DOUBLE:
+        decimal = re.fullmatch(_DECIMAL, text)
+        return float(decimal[1]) if decimal else None
+    if type_ == ConfigType.LIST:
+        return tuple(part.strip() for part in text.split(",")) if text else ()
+    return text
+
+
+class _Rule(NamedTuple):
+    """One notation, understood."""
+
+    accepts: Callable[[Any], bool]
+    expected: str
+
+
+@lru_cache(maxsize=256)
+def _rule(type_: ConfigType, allowed: str) -> _Rule:
+    if type_ in _LIMITS or type_ == ConfigType.DOUBLE:
+        return _number_rule(type_, allowed)
+    if type_ == ConfigType.BOOLEAN:
+        return _Rule(lambda value: True, "true or false")
+    if allowed.startswith("[partitionId]"):
+        return _Rule(_is_throttled_replicas, "a list of partition:broker pairs such as 0:1,1:1, or *")
+    if choices := re.fullmatch(_CHOICES, allowed):
+        return _choice_rule(type_, choices[2].split(", "), ignore_case=choices[1] is not None)
+    if type_ == ConfigType.LIST:
+        if allowed == "non-empty list":
+            return _Rule(all, "a comma-separated list without empty entries")
+        return _Rule(lambda value: True, "a comma-separated list")
+    if allowed == "non-empty string":
+        return _Rule(bool, "a text that is not empty")
+    return _Rule(lambda value: True, "a text")
+
+
+def _number_rule(type_: ConfigType, allowed: str) -> _Rule:
+    lowest, highest = _LIMITS.get(type_, (float("-inf"), float("inf")))
+    exception: int | None = None
+    if bounds := re.fullmatch(_RANGE, allowed):
+        lowest = int(bounds[1])
+        highest = int(bounds[2]) if bounds[2] else highest
+        exception = int(bounds[3]) if bounds[3] else None
+    kind = "a number" if type_ == ConfigType.DOUBLE else "a whole number"
+    if lowest == float("-inf"):
+        expected = kind
+    else:
+        expected = f"{kind} of at least {lowest}" if highest == float("inf") else f"{kind} from {lowest} to {highest}"
+    if exception is not None:
+        expected += f", or {exception}"
+    return _Rule(lambda value: lowest <= value <= highest or value == exception, expected)
+
+
+def _choice_rule(type_: ConfigType, choices: list[str], *, ignore_case: bool) -> _Rule:
+    listed = ", ".join(choices)
+    if type_ == ConfigType.LIST:
+        return _Rule(lambda value: set(value) <= set(choices), f"a comma-separated list of any of {listed}")
+    if "by_duration:PnDTnHnMn.nS" in choices:
+        return _Rule(lambda value: value in choices or value.startswith("by_duration:"), f"one of {listed}")
+    if ignore_case:
+        return _Rule(lambda value: value.upper() in choices, f"one of {listed}, in any case")
+    return _Rule(lambda value: value in choices, f"one of {listed}")
+
+
+def _is_throttled_replicas(value: tuple[str, ...]) -> bool:
+    return value == ("*",) or all(re.fullmatch(_THROTTLED_REPLICA, pair) for pair in value)

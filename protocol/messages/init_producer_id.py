@@ -1,0 +1,24 @@
+"""InitProducerId: an identity for an idempotent or transactional producer.
+
+Version 6 is defined in Kafka 4.3.1 and not served by it, nor here.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Int16, Int32, Int64, String, field, message
+
+
+@message(key=22, versions=(0, 5), flexible_since=2)
+class InitProducerIdRequest:
+    transactional_id: String | None
+    transaction_timeout_ms: Int32
+    producer_id: Int64 = field(since=3, default=-1)
+    producer_epoch: Int16 = field(since=3, default=-1)
+
+
+@message(key=22, versions=(0, 5), flexible_since=2)
+class InitProducerIdResponse:
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16

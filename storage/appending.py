@@ -1,0 +1,83 @@
+"""A batch on its way into a log: staged, written, published, or taken back.
+
+stage             offsets given and stamped into the bytes; the producer's state already counts with it
+begin_write       what is staged and goes into one segment becomes one write; one at a time for each log
+perform           the bytes go into the file: the only step that may block, and may run in another thread
+complete_write    published: indexed, below the log's end, visible to readers
+fail_write        or taken back, with everything staged behind it: the partial write is cut off, the offsets are free
+"""
+
+from collections.abc import Sequence
+
+from storage.batch.record_batch import BatchHeader
+from storage.files import Buffer, File
+from storage.producer_state import CompletedTransaction, ProducerEntry
+from storage.segment import Segment
+
+
+class StagedAppend:
+    """One batch with its offsets, from `Log.stage` until its write is completed or has failed."""
+
+    __slots__ = ("completed", "data", "first_offset", "header", "is_duplicate", "last_offset", "leader_epoch",
+                 "log_append_time_ms", "producer_after", "producer_before", "size", "tag")  # fmt: skip
+
+    def __init__(
+        self,
+        header: BatchHeader,
+        data: Buffer,
+        size: int,
+        first_offset: int,
+        last_offset: int,
+        leader_epoch: int,
+        log_append_time_ms: int,
+        producer_before: ProducerEntry | None = None,
+        producer_after: ProducerEntry | None = None,
+        completed: CompletedTransaction | None = None,
+        is_duplicate: bool = False,
+    ) -> None:
+        self.header = header
+        """As the batch came: its base offset and leader epoch are those before stamping."""
+        self.data = data
+        """What is written: exactly the batch. Empty for a duplicate."""
+        self.size = size
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.leader_epoch = leader_epoch
+        self.log_append_time_ms = log_append_time_ms
+        """For the answer: the time of the append on a LogAppendTime topic or of a duplicate's original, else -1."""
+        self.producer_before = producer_before
+        self.producer_after = producer_after
+        """The producer once this batch stands; None where the batch has no producer id."""
+        self.completed = completed
+        """The transaction that this batch, a marker, ends."""
+        self.is_duplicate = is_duplicate
+        """Nothing is written: the offsets are the original's. It is answered when everything before it is."""
+        self.tag: object = None
+        """For the owner of the append: whom to tell. Storage does not look at it."""
+
+    def __repr__(self) -> str:
+        kind = "duplicate of" if self.is_duplicate else "staged at"
+        return f"<StagedAppend {kind} {self.first_offset}..{self.last_offset}, {self.size} bytes>"
+
+
+class LogWrite:
+    """What goes into one segment with one system call."""
+
+    __slots__ = ("buffers", "file", "position", "segment", "size", "staged")
+
+    def __init__(
+        self, segment: Segment, file: File, staged: list[StagedAppend], buffers: Sequence[Buffer], size: int
+    ) -> None:
+        self.segment = segment
+        self.file = file
+        self.position = segment.size
+        self.staged = staged
+        """In the order of their offsets."""
+        self.buffers = buffers
+        self.size = size
+        """Bytes to write; 0 if all are duplicates."""
+
+    def perform(self) -> None:
+        """Write. Touches nothing but the file. Raises DiskFull, LogDirFailed; a part may be in the file then."""
+        if self.size:
+            self.file.append_vector(self.buffers, self.position)

@@ -1,0 +1,124 @@
+"""What can go wrong in the log, in the log's own words; `broker.request.faults` makes Kafka's error codes of it."""
+
+from collections.abc import Sequence
+
+
+class StorageError(Exception):
+    """The base of all errors that `storage` raises on purpose.
+
+    `str(error)` is a sentence for logs. `message_for_client` is the text that belongs into a response's ErrorMessage;
+    it is None where Apache Kafka 4.3.1 sends null.
+    """
+
+    message_for_client: str | None = None
+
+
+# Appending ------------------------------------------------------------------------------------------------------------
+
+
+class CorruptBatch(StorageError):
+    """The bytes are not a whole, undamaged record batch: an impossible size or magic, or a CRC that does not match."""
+
+    def __init__(self, message: str, *, message_for_client: str | None = None) -> None:
+        super().__init__(message)
+        self.message_for_client = message_for_client
+
+
+class BatchTooLarge(StorageError):
+    """The batch exceeds `max.message.bytes`, as it came or recompressed, or opens to more than is worth holding."""
+
+
+class BatchLargerThanSegment(StorageError):
+    """The batch exceeds `segment.bytes`, so that no segment could hold it."""
+
+
+class RejectedRecords(StorageError):
+    """A batch was refused as a whole; `record_errors` names the records at fault as (index in the batch, message)."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        record_errors: Sequence[tuple[int, str]] = (),
+        message_for_client: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.record_errors = tuple(record_errors)
+        self.message_for_client = message_for_client
+
+
+class InvalidRecord(RejectedRecords):
+    """The batch or records in it break a rule other than that of timestamps."""
+
+
+class InvalidTimestamp(RejectedRecords):
+    """Records are older or newer than the topic allows, or claim a LogAppendTime that only a broker may give."""
+
+
+class UnsupportedCompression(StorageError):
+    """The batch uses a codec that this version of the request may not carry (zstd before Produce v7)."""
+
+
+class UndecodableRecords(StorageError):
+    """Records cannot be read: an unknown codec, damaged compressed data, a record that contradicts its own lengths."""
+
+
+class DecompressionTooLarge(UndecodableRecords):
+    """Compressed data would open to more bytes than the caller is willing to hold."""
+
+
+# Producers ------------------------------------------------------------------------------------------------------------
+
+
+class OutOfOrderSequence(StorageError):
+    """The batch's first sequence number does not follow the producer's last one."""
+
+
+class InvalidProducerEpoch(StorageError):
+    """The batch carries an older epoch than the producer's current one: the producer has been fenced."""
+
+
+class InvalidTransactionState(StorageError):
+    """The batch does not fit the state of the producer's transaction."""
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+class OffsetOutOfRange(StorageError):
+    """The offset lies before the log's start or behind its end."""
+
+
+# Disk -----------------------------------------------------------------------------------------------------------------
+
+
+class DiskFull(StorageError):
+    """There is no room for the write (ENOSPC, EDQUOT). The log stays online: room may come back."""
+
+
+class LogDirFailed(StorageError):
+    """The data directory can no longer be trusted (EIO, a failed fsync): it is offline until the process restarts."""
+
+
+class TooManyOpenFiles(StorageError):
+    """The process has no file descriptor left (EMFILE, ENFILE). Nothing has changed; the log stays online."""
+
+
+class CorruptIndex(StorageError):
+    """An index file contradicts itself or its segment; it is rebuilt from the segment."""
+
+
+class CorruptSnapshot(StorageError):
+    """A producer snapshot cannot be read; it is removed and the state rebuilt from the segments."""
+
+
+class CorruptCheckpoint(StorageError):
+    """A checkpoint file or `meta.properties` cannot be read."""
+
+
+class DirectoryLocked(StorageError):
+    """Another process, Apache Kafka included, works in the data directory."""
+
+
+class WrongDirectory(StorageError):
+    """The directory belongs to another cluster or node, or holds what is not a data directory of this broker."""

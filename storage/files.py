@@ -1,0 +1,368 @@
+"""Files and directories: the only module of the storage room that asks the operating system for anything.
+
+Every failure leaves here as an error of `storage.errors`, so nobody above looks at an errno:
+
+    ENOSPC, EDQUOT     DiskFull: nothing is broken; cut what was written in part and go on
+    EMFILE, ENFILE     TooManyOpenFiles: likewise
+    a failed fsync     LogDirFailed, whatever the errno: the kernel may have dropped the pages it could not write
+    everything else    LogDirFailed
+    a missing file     FileNotFoundError, as it is: callers expect it
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from storage.errors import DirectoryLocked, DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
+
+Buffer = bytes | bytearray | memoryview
+
+_MOST_BUFFERS: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
+_DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def storage_error(error: OSError, doing: str, path: str) -> StorageError:
+    """What ``error``, met while ``doing`` something to ``path``, means to this room."""
+    sentence = f"{doing} {path}: {error.strerror or error}"
+    if error.errno in _DISK_FULL:
+        return DiskFull(sentence)
+    if error.errno in _NO_DESCRIPTORS:
+        return TooManyOpenFiles(sentence)
+    return LogDirFailed(sentence)
+
+
+if sys.platform == "darwin":
+
+    def _sync(fd: int) -> None:
+        # fsync on macOS leaves the data in the drive's cache.
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+
+else:
+
+    def _sync(fd: int) -> None:
+        # The data and whatever is needed to read it back (the size, not the times).
+        os.fdatasync(fd)
+
+
+class File:
+    """An open file. It closes when the last holder lets go of it: whoever reads or syncs it needs only to hold it.
+
+    So a segment that retention has unlinked stays readable for the answer that is being sent from it, and a
+    descriptor never changes hands below a flush in another thread.
+    """
+
+    __slots__ = ("__weakref__", "_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        """Where it was opened; it may have been renamed or removed since."""
+        self._fd = fd
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}>"
+
+    def fileno(self) -> int:
+        """The descriptor; use it only while holding the file."""
+        return self._fd
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file, asked of the system."""
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError as error:
+            raise storage_error(error, "asking the size of", self.path) from error
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to ``size`` bytes at ``position``; fewer only at the end of the file."""
+        try:
+            return os.pread(self._fd, size, position)
+        except OSError as error:
+            raise storage_error(error, "reading", self.path) from error
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of ``data`` at ``position``. Raises DiskFull, LogDirFailed; a part may be written then."""
+        try:
+            written = os.pwrite(self._fd, data, position)
+            if written < len(data):
+                rest = memoryview(data)
+                while written < len(rest):
+                    written += os.pwrite(self._fd, rest[written:], position + written)
+        except OSError as error:
+            raise storage_error(error, "writing to", self.path) from error
+
+    def append_vector(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Write ``buffers``, one behind the other, at ``position``; how many bytes that was.
+
+        Raises DiskFull, LogDirFailed; a part may be written then.
+        """
+        if len(buffers) == 1:
+            self.pwrite(buffers[0], position)
+            return len(buffers[0])
+        start = position
+        try:
+            for first in range(0, len(buffers), _MOST_BUFFERS):
+                group = buffers[first : first + _MOST_BUFFERS]
+                wanted = sum(map(len, group))
+                written = os.pwritev(self._fd, group, position)
+                if written < wanted:
+                    # A short write is rare: a full disk, or a signal in the middle of gigabytes.
+                    rest = memoryview(b"".join(group))
+                    while written < wanted:
+                        written += os.pwrite(self._fd, rest[written:], position + written)
+                position += wanted
+        except OSError as error:
+            raise storage_error(error, "writing to", self.path) from error
+        return position - start
+
+    def truncate(self, size: int) -> None:
+        """Make the file ``size`` bytes long; what is beyond is gone, what is missing is a hole that reads as zeros."""
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise storage_error(error, "changing the size of", self.path) from error
+
+    def fsync(self) -> None:
+        """Wait until the disk has everything written so far. Any failure is LogDirFailed."""
+        try:
+            _sync(self._fd)
+        except OSError as error:
+            raise LogDirFailed(f"flushing {self.path}: {error.strerror or error}") from error
+
+    def map_read_only(self) -> mmap.mmap | None:
+        """The file's bytes as they are and will be, up to today's size; None for an empty file.
+
+        Replace the map before the file is cut: touching a page beyond the end kills the process.
+        """
+        size = self.size
+        if size == 0:
+            return None
+        try:
+            return mmap.mmap(self._fd, size, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise storage_error(error, "mapping", self.path) from error
+
+
+class FileRegion:
+    """A stretch of a file on its way to a socket (``os.sendfile``). It holds the file: see `File`."""
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"FileRegion({self.file.path}, position={self.position}, size={self.size})"
+
+    def read(self) -> bytes:
+        """The bytes themselves, for whoever cannot send a file: TLS, tests, tools."""
+        return self.file.pread(self.size, self.position)
+
+
+class DirectoryEntry(NamedTuple):
+    """A name in a directory, with what is known of it without another question."""
+
+    name: str
+    is_directory: bool
+    size: int
+    mtime_ms: int
+
+
+class Lock:
+    """The right to be the only process in a data directory, until it is released or the process dies."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def release(self) -> None:
+        """Give the directory back. The file goes too: it says that somebody is there."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            try:
+                os.unlink(self.path)
+            except OSError as error:
+                raise storage_error(error, "removing", self.path) from error
+            finally:
+                os.close(fd)
+
+
+class FileSystem:
+    """The machine's own file system. Paths are absolute or relative to the process; text, never bytes."""
+
+    def open_log(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing. With ``create`` the file must not exist yet."""
+        return self._open(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0))
+
+    def open_read(self, path: str) -> File:
+        """Open for reading only."""
+        return self._open(path, os.O_RDONLY)
+
+    def _open(self, path: str, flags: int, mode: int = 0o644) -> File:
+        try:
+            fd = os.open(path, flags | os.O_CLOEXEC, mode)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise storage_error(error, "opening", path) from error
+        return self._file(path, fd)
+
+    def _file(self, path: str, fd: int) -> File:
+        return File(path, fd)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is anything of this name."""
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        """Bytes in the file of this name."""
+        return self._stat(path).st_size
+
+    def mtime_ms(self, path: str) -> int:
+        """When the file was last written to, in milliseconds since 1970."""
+        return self._stat(path).st_mtime_ns // 1_000_000
+
+    def _stat(self, path: str) -> os.stat_result:
+        try:
+            return os.stat(path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise storage_error(error, "looking at", path) from error
+
+    def list_directory(self, path: str) -> list[DirectoryEntry]:
+        """What is in a directory, by name."""
+        try:
+            with os.scandir(path) as entries:
+                listed = [
+                    DirectoryEntry(e.name, e.is_dir(), status.st_size, status.st_mtime_ns // 1_000_000)
+                    for e in entries
+                    for status in (e.stat(),)
+                ]
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise storage_error(error, "listing", path) from error
+        listed.sort()
+        return listed
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it, where they are missing."""
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, "making", path) from error
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Rename; what was called ``new_path`` is replaced. On disk once the directory is synced."""
+        try:
+            os.replace(path, new_path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise storage_error(error, f"renaming to {os.path.basename(new_path)}", path) from error
+
+    def read_file(self, path: str) -> bytes:
+        """All of a small file."""
+        file = self.open_read(path)
+        return file.pread(file.size, 0)
+
+    def replace_atomically(self, path: str, data: bytes, *, fsync: bool, mode: int = 0o644) -> None:
+        """Give ``path`` the content ``data``, whole or not at all, by way of ``<path>.tmp``.
+
+        Without ``fsync`` the process may die at any point, but after a power cut the file may be the old one,
+        the new one or empty.
+        """
+        temporary = path + ".tmp"
+        self.remove(temporary)
+        file = self._open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+        file.pwrite(data, 0)
+        if fsync:
+            file.fsync()
+        self.rename(temporary, path)
+        if fsync:
+            self.fsync_directory(os.path.dirname(path))
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise storage_error(error, "removing", path) from error
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with everything in it, if it is there."""
+        try:
+            entries = self.list_directory(path)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry.is_directory:
+                self.remove_tree(os.path.join(path, entry.name))
+            else:
+                self.remove(os.path.join(path, entry.name))
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            raise storage_error(error, "removing", path) from error
+
+    def fsync_directory(self, path: str) -> None:
+        """Wait until the disk has the names in a directory. Any failure is LogDirFailed."""
+        directory = self._open(path or ".", os.O_RDONLY)
+        try:
+            os.fsync(directory.fileno())
+        except OSError as error:
+            raise LogDirFailed(f"flushing {path}: {error.strerror or error}") from error
+
+    def free_bytes(self, path: str) -> int:
+        """What an ordinary user can still write to the file system of ``path``."""
+        try:
+            status = os.statvfs(path)
+        except OSError as error:
+            raise storage_error(error, "asking for free space of", path) from error
+        return status.f_bavail * status.f_frsize
+
+    def lock(self, path: str) -> Lock:
+        """Take the lock file ``path``. Raises DirectoryLocked if another broker, of whatever make, has it.
+
+        Apache Kafka takes a POSIX record lock, so we take one; it does not exclude a second broker in our own
+        process, so flock comes first.
+        """
+        while True:
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise storage_error(error, "opening", path) from error
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Whoever had the lock may have removed the file just now; then we hold a lock on nothing.
+                is_current = os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path))
+            except (BlockingIOError, PermissionError) as error:
+                os.close(fd)
+                raise DirectoryLocked(
+                    f"{os.path.dirname(path)} is in use by another broker: the lock on {path} is held"
+                ) from error
+            except OSError as error:
+                os.close(fd)
+                raise storage_error(error, "locking", path) from error
+            if is_current:
+                return Lock(path, fd)
+            os.close(fd)

@@ -1,0 +1,129 @@
+"""Getting a log onto the disk: what is synced up to which offset.
+
+The recovery point is the offset below which everything is on disk: batches, indexes, leader epochs, producer snapshots
+and the names of the files in their directory. It moves only when all of these have been synced, so that after a power
+cut nothing below it need be looked at again.
+"""
+
+from collections.abc import Sequence
+
+from config.log_config import LogConfig
+from storage.files import File, FileSystem
+from storage.leader_epochs import LeaderEpochs
+from storage.producer_snapshots import ProducerSnapshots
+from storage.segments import Segments
+
+
+class FlushTarget:
+    """One flush: files that it holds open, and the offset that the log is on disk up to once they are synced."""
+
+    __slots__ = ("_directories", "_files", "_opened", "_paths", "history", "offset")
+
+    def __init__(
+        self,
+        files: FileSystem,
+        *,
+        offset: int,
+        opened: Sequence[File],
+        paths: Sequence[str],
+        directories: Sequence[str],
+        history: int,
+    ) -> None:
+        self._files = files
+        self._opened = opened
+        self._paths = paths
+        self._directories = directories
+        self.offset = offset
+        """The recovery point once this is done."""
+        self.history = history
+        """How often the log had been truncated: a flush of what was cut off since says nothing."""
+
+    def perform(self) -> None:
+        """Sync. May run in another thread. Raises LogDirFailed: the directory is lost then."""
+        for file in self._opened:
+            file.fsync()
+        for path in self._paths:
+            try:
+                self._files.open_read(path).fsync()
+            except FileNotFoundError:
+                # Retention was faster; what is gone need not be safe.
+                continue
+        for directory in self._directories:
+            self._files.fsync_directory(directory)
+
+
+class Flushing:
+    """How far one log is on disk, and how far it will be once the flushes under way are done."""
+
+    __slots__ = ("_directory", "_files", "_history", "_last_ms", "_names_to_flush", "recovery_point",
+                 "under_way_to")  # fmt: skip
+
+    def __init__(
+        self, files: FileSystem, directory: str, *, recovery_point: int, now_ms: int, names_are_flushed: bool
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._names_to_flush: tuple[str, ...] = ()
+        if not names_are_flushed:
+            # The log's directory may be new: its own name stands in the one above.
+            self._names_to_flush = (directory, directory.rpartition("/")[0] or ".")
+        self._history = 0
+        self._last_ms = now_ms
+        self.recovery_point = recovery_point
+        self.under_way_to = recovery_point
+
+    def directory_changed(self) -> None:
+        """Files have been made or renamed: the next flush syncs their names too."""
+        if not self._names_to_flush:
+            self._names_to_flush = (self._directory,)
+
+    def covers_active_segment(self, log_end_offset: int, config: LogConfig, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush to the log's very end."""
+        unflushed = log_end_offset - self.under_way_to
+        return unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self._last_ms >= config.flush_ms)
+
+    def is_due(self, segments: Segments, log_end_offset: int, config: LogConfig, now_ms: int) -> bool:
+        """Whether a segment behind the active one is not on disk, or the active one must be."""
+        return self.under_way_to < segments.active.base_offset or self.covers_active_segment(
+            log_end_offset, config, now_ms
+        )
+
+    def begin(
+        self, segments: Segments, leader_epochs: LeaderEpochs, snapshots: ProducerSnapshots, offset: int, now_ms: int
+    ) -> FlushTarget | None:
+        """A flush of everything below ``offset``; None if there is nothing left to sync."""
+        if offset <= self.under_way_to and leader_epochs.is_flushed and not self._names_to_flush:
+            return None
+        opened = [
+            file
+            for segment in segments.from_offset(self.under_way_to)
+            if segment.base_offset < offset
+            for file in segment.open_for_flush()
+        ]
+        leader_epochs.save()
+        paths = [snapshots.path(taken) for taken in snapshots.offsets if self.under_way_to < taken <= offset]
+        if not leader_epochs.is_flushed:
+            paths.append(leader_epochs.path)
+        target = FlushTarget(
+            self._files, offset=offset, opened=opened, paths=paths, history=self._history,
+            directories=self._names_to_flush,
+        )  # fmt: skip
+        self.under_way_to = max(self.under_way_to, offset)
+        self._last_ms = now_ms
+        self._names_to_flush = ()
+        leader_epochs.is_flushed = True
+        return target
+
+    def complete(self, target: FlushTarget) -> bool:
+        """``target`` is on disk. False if the log has been cut since, so that it means nothing."""
+        if target.history != self._history:
+            return False
+        self.recovery_point = max(self.recovery_point, target.offset)
+        return True
+
+    def truncated_to(self, end_offset: int) -> None:
+        """The log ends at ``end_offset`` now; flushes under way no longer count."""
+        self._history += 1
+        self.directory_changed()
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.under_way_to = self.recovery_point

@@ -1,0 +1,131 @@
+"""What the two sparse indexes have in common: a file of equal entries, preallocated, appended to, searched in a map.
+
+    entry 0 | entry 1 | ... | entry n-1 | zeros up to the preallocated length (active segment only)
+
+How many entries are valid is known in memory, not in the file: Apache Kafka takes a trimmed file's length for it and
+rebuilds the indexes of whatever may not have been trimmed, and so do we. Entries are written with `pwrite`: storing
+them through the map would kill the process when the disk is full (a page fault in a hole has no errno to give). The
+map is for searching only, and is dropped before its file is cut.
+"""
+
+from mmap import mmap
+from typing import ClassVar, Final
+
+from storage.files import File, FileSystem
+from storage.open_files import OpenFiles
+
+WARM_BYTES: Final = 8192
+"""Searches begin in the last 8 KiB: consumers read near the end, so these pages stay in memory (KAFKA-6432)."""
+
+
+class IndexFile:
+    """A file of entries of one size. Its file is opened when it is needed and let go when others need theirs more."""
+
+    __slots__ = (
+        "__weakref__",
+        "_file",
+        "_files",
+        "_map",
+        "_mapped",
+        "_open_files",
+        "base_offset",
+        "entries",
+        "is_allocated",
+        "is_whole",
+        "max_entries",
+        "path",
+    )  # fmt: skip
+
+    ENTRY_SIZE: ClassVar[int]
+
+    def __init__(
+        self, files: FileSystem, open_files: OpenFiles, path: str, *, base_offset: int, max_bytes: int, file_bytes: int
+    ) -> None:
+        self._files = files
+        self._open_files = open_files
+        self.path = path
+        self.base_offset = base_offset
+        """What the entries' offsets are relative to."""
+        self.max_entries = max_bytes // self.ENTRY_SIZE
+        self.is_whole = file_bytes >= 0 and file_bytes % self.ENTRY_SIZE == 0
+        """Whether the file, as it was found, was there and held whole entries."""
+        self.entries = max(file_bytes, 0) // self.ENTRY_SIZE
+        """How many entries are valid."""
+        self.is_allocated = False
+        """Whether the file has its full length, with zeros behind the entries."""
+        self._file: File | None = None
+        self._map: mmap | None = None
+        self._mapped = 0
+
+    def create(self) -> None:
+        """Make the file, at its full length."""
+        self._file = self._files.open_log(self.path, create=True)
+        self._open_files.used(self)
+        self._allocate(self._file)
+
+    def _allocate(self, file: File) -> None:
+        file.truncate(max(self.max_entries, self.entries) * self.ENTRY_SIZE)
+        self.is_allocated = True
+
+    def file(self) -> File:
+        """The file, for whoever wants to hold it."""
+        file = self._file
+        if file is None:
+            try:
+                file = self._files.open_log(self.path)
+            except FileNotFoundError:
+                file = self._files.open_log(self.path, create=True)
+            self._file = file
+        self._open_files.used(self)
+        return file
+
+    def let_go(self) -> None:
+        """Drop the file, and the map of it."""
+        self._file = None
+        self._map = None
+        self._mapped = 0
+
+    def close(self) -> None:
+        """Drop the file for good."""
+        self.let_go()
+        self._open_files.forget(self)
+
+    def mapped(self) -> mmap:
+        """The valid entries, for searching; there must be some. Good until the file is cut."""
+        if self._map is None or self._mapped < self.entries:
+            mapped = self.file().map_read_only()
+            assert mapped is not None, f"{self.path} is empty, but has {self.entries} entries"
+            self._map = mapped
+            self._mapped = len(mapped) // self.ENTRY_SIZE
+        else:
+            self._open_files.used(self)
+            mapped = self._map
+        return mapped
+
+    def append_entry(self, entry: bytes) -> None:
+        """Add an entry's bytes. Raises DiskFull, LogDirFailed; then it is not there."""
+        file = self.file()
+        if not self.is_allocated:
+            self._allocate(file)
+        file.pwrite(entry, self.entries * self.ENTRY_SIZE)
+        self.entries += 1
+
+    def cut(self, entries: int) -> None:
+        """Keep the first ``entries`` entries. The file keeps its length."""
+        self.entries = min(self.entries, entries)
+
+    def trim(self) -> None:
+        """Give back what is preallocated: the file is as long as its valid entries."""
+        self._map = None
+        self._mapped = 0
+        self.file().truncate(self.entries * self.ENTRY_SIZE)
+        self.is_allocated = False
+
+    def reset(self) -> None:
+        """Forget all entries; the file is empty."""
+        self.cut(0)
+        self.trim()
+
+    def last_entry_bytes(self) -> bytes:
+        """The last valid entry; there must be one."""
+        return self.file().pread(self.ENTRY_SIZE, (self.entries - 1) * self.ENTRY_SIZE)

@@ -1,0 +1,109 @@
+"""`<base offset>.txnindex`: the transactions that were aborted by a marker in this segment.
+
+    i16 version (0)
+    i64 producer id
+    i64 first offset          of the transaction
+    i64 last offset           of the ABORT marker
+    i64 last stable offset    of the log right after the marker
+
+Markers are appended in order, so last offsets rise. Most segments have none, and then there is no file.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from storage.errors import CorruptIndex
+from storage.files import File, FileSystem
+from storage.open_files import OpenFiles
+
+ENTRY: Final = Struct(">hqqqq")
+_VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records nobody must see under read_committed."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The aborted transactions of one segment. The file comes with the first of them."""
+
+    __slots__ = ("__weakref__", "_file", "_files", "_open_files", "base_offset", "path", "size")
+
+    def __init__(
+        self, files: FileSystem, open_files: OpenFiles, path: str, *, base_offset: int, file_bytes: int
+    ) -> None:
+        self._files = files
+        self._open_files = open_files
+        self.path = path
+        self.base_offset = base_offset
+        self.size = max(file_bytes, 0)
+        """Bytes of valid entries; 0 where there is no file."""
+        self._file: File | None = None
+
+    def file(self) -> File | None:
+        """The file, for whoever wants to hold it; None where there is none."""
+        if self._file is None and self.size:
+            self._file = self._files.open_log(self.path)
+            self._open_files.used(self)
+        return self._file
+
+    def let_go(self) -> None:
+        """Drop the file."""
+        self._file = None
+
+    def close(self) -> None:
+        """Drop the file for good."""
+        self.let_go()
+        self._open_files.forget(self)
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Note an aborted transaction."""
+        file = self.file()
+        if file is None:
+            try:
+                file = self._files.open_log(self.path, create=not self._files.exists(self.path))
+            finally:
+                self._open_files.used(self)
+            self._file = file
+        file.pwrite(ENTRY.pack(_VERSION, *transaction), self.size)
+        self.size += ENTRY.size
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        file = self.file()
+        if file is None:
+            return
+        for version, *fields in ENTRY.iter_unpack(file.pread(self.size, 0)):
+            if version != _VERSION:
+                raise CorruptIndex(f"{self.path} has an entry of version {version}, expected {_VERSION}")
+            yield AbortedTransaction(*fields)
+
+    def check(self) -> None:
+        """Raises CorruptIndex unless entries are whole, of this segment and in order."""
+        if self.size % ENTRY.size:
+            raise CorruptIndex(f"{self.path} has {self.size} bytes, expected a multiple of {ENTRY.size}")
+        previous = self.base_offset - 1
+        for transaction in self:
+            if transaction.last_offset <= previous:
+                raise CorruptIndex(
+                    f"{self.path} has an entry for the marker at offset {transaction.last_offset} behind {previous}"
+                )
+            previous = transaction.last_offset
+
+    def cut_from(self, offset: int) -> None:
+        """Forget the transactions whose marker is at or above ``offset``."""
+        kept = sum(1 for transaction in self if transaction.last_offset < offset) * ENTRY.size
+        if kept < self.size and (file := self.file()) is not None:
+            file.truncate(kept)
+            self.size = kept
+
+    def reset(self) -> None:
+        """Forget all of them."""
+        if (file := self.file()) is not None:
+            file.truncate(0)
+        self.size = 0

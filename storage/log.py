@@ -1,0 +1,611 @@
+"""One partition's log: batches are appended at its end, read anywhere, and removed at its beginning.
+
+    log start offset      the oldest record anybody may read; inside the first segment after DeleteRecords
+    recovery point        everything below is on disk
+    last stable offset    no transaction below it is undecided; what read_committed sees
+    high watermark        everything below is on all in-sync replicas; what consumers see
+    log end offset        the next record's
+
+An append takes the steps of `storage.appending`. A log belongs to one thread; only `perform` of a write, a flush and a
+removal, which touch nothing here, may run elsewhere.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from config.log_config import LogConfig
+from storage.appending import LogWrite, StagedAppend
+from storage.batch.record_batch import BatchHeader, read_header, stamp
+from storage.batch.validation import AppendRules, ValidatedBatch
+from storage.errors import BatchLargerThanSegment, OffsetOutOfRange, StorageError
+from storage.files import FileSystem
+from storage.flushing import Flushing, FlushTarget
+from storage.index.transaction_index import AbortedTransaction
+from storage.leader_epochs import EpochEndOffset, LeaderEpochs
+from storage.open_files import OpenFiles
+from storage.producer_snapshots import ProducerSnapshots
+from storage.producer_state import ProducerEntry, Producers, after_batch, after_marker, check_sequence, read_marker
+from storage.reading import NOTHING_READ, LogRead, aborted_in, bytes_before, read_region
+from storage.recovery import NEVER_EXPIRES, load_producers
+from storage.removal import PendingRemoval
+from storage.retention import segments_to_remove
+from storage.segment import Segment
+from storage.segments import Segments, is_roll_due, roll_after_ms
+from storage.timestamp_search import RecordPlace, first_record_at, record_of_largest_timestamp
+from storage.topic_partition import TopicPartition
+
+
+@dataclass(slots=True)
+class LogStats:
+    """Counters since the log was opened."""
+
+    batches_appended: int = 0
+    records_appended: int = 0
+    bytes_appended: int = 0
+    duplicates: int = 0
+    writes_failed: int = 0
+    rolls: int = 0
+    flushes: int = 0
+    segments_removed: int = 0
+
+
+class Log:
+    """A log. Made by `storage.loading`; offsets are absolute, sizes bytes, times milliseconds."""
+
+    __slots__ = (
+        "_chance", "_config", "_files", "_flushing", "_next_offset", "_open_files", "_roll_after_ms", "_segment_bytes",
+        "_snapshots", "_staged", "_walk_all_records", "_write", "directory", "high_watermark", "leader_epochs",
+        "log_end_offset", "log_start_offset", "producers", "rules", "segments", "stats", "topic_id", "topic_partition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        files: FileSystem,
+        open_files: OpenFiles,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        segments: Segments,
+        producers: Producers,
+        snapshots: ProducerSnapshots,
+        leader_epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        high_watermark: int,
+        now_ms: int,
+        chance: Callable[[], int],
+        walk_all_records: bool,
+        was_clean: bool,
+    ) -> None:
+        self._files = files
+        self._open_files = open_files
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        """16 bytes; None for the metadata log."""
+        self.segments = segments
+        self.producers = producers
+        self.leader_epochs = leader_epochs
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = high_watermark
+        self.stats = LogStats()
+        self._snapshots = snapshots
+        self._chance = chance
+        self._walk_all_records = walk_all_records
+        self._next_offset = log_end_offset
+        self._staged: list[StagedAppend] = []
+        self._write: LogWrite | None = None
+        self._flushing = Flushing(
+            files, directory, recovery_point=recovery_point, now_ms=now_ms, names_are_flushed=was_clean
+        )
+        self.config = config
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic_partition} {self.log_start_offset}..{self.log_end_offset} in {self.directory}>"
+
+    @property
+    def config(self) -> LogConfig:
+        """How it behaves. A new one counts from the next append on; segments keep the index size they began with."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._segment_bytes = config.segment_bytes
+        self._roll_after_ms = roll_after_ms(config, self.segments.active.jitter)
+        self.rules = AppendRules.of(config, walk_all=self._walk_all_records)
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches, those before the log start offset in the first segment included."""
+        return self.segments.size
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what read_committed sees."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    # Appending --------------------------------------------------------------------------------------------------------
+
+    def stage(self, batch: ValidatedBatch, *, leader_epoch: int, now_ms: int) -> StagedAppend:
+        """Give a client's batch its offsets, behind everything staged before it.
+
+        Raises InvalidProducerEpoch, OutOfOrderSequence, InvalidTransactionState, BatchLargerThanSegment; nothing has
+        changed then. A repetition of one of the producer's last five batches is staged as a duplicate: nothing will be
+        written, the offsets are the original's.
+        """
+        header = batch.header
+        data = batch.data
+        size = len(data)
+        if size > self._segment_bytes:
+            raise self._too_large(size)
+        first_offset = self._next_offset
+        before: ProducerEntry | None = None
+        after: ProducerEntry | None = None
+        producer_id = header[9]
+        if producer_id >= 0:
+            entries = self.producers.entries
+            before = entries.get(producer_id)
+            original = check_sequence(before, header)
+            if original is not None:
+                staged = StagedAppend(
+                    header, b"", 0, original.last_offset - original.offset_delta, original.last_offset, leader_epoch,
+                    original.timestamp, is_duplicate=True,
+                )  # fmt: skip
+                self._staged.append(staged)
+                return staged
+            entries[producer_id] = after = after_batch(before, header, first_offset)
+        last_offset = first_offset + header[6]
+        stamp(data, first_offset, leader_epoch)
+        staged = StagedAppend(
+            header, data, size, first_offset, last_offset, leader_epoch, batch.log_append_time_ms, before, after
+        )
+        self._next_offset = last_offset + 1
+        self._staged.append(staged)
+        return staged
+
+    def stage_trusted(
+        self, data: bytearray | memoryview, *, now_ms: int, leader_epoch: int = -1, keep_offsets: bool = False
+    ) -> StagedAppend:
+        """Stage a batch that the broker itself made, or with ``keep_offsets`` one that a leader has numbered already.
+
+        ``data`` is exactly one batch, writable unless it keeps its offsets. Nothing is asked of its producer; markers
+        end transactions. Raises BatchLargerThanSegment; ValueError for an offset that the log has already.
+        """
+        header = read_header(data)
+        size = header.size
+        assert size == len(data), f"a batch of {size} bytes came in {len(data)}"
+        if size > self._segment_bytes:
+            raise self._too_large(size)
+        first_offset = self._next_offset
+        if keep_offsets:
+            if header.base_offset < first_offset:
+                raise ValueError(f"{self.topic_partition} ends at {first_offset}; cannot append {header.base_offset}")
+            first_offset = header.base_offset
+            leader_epoch = header.partition_leader_epoch
+        else:
+            stamp(data, first_offset, leader_epoch)
+        before = after = completed = None
+        if header.has_producer_id:
+            before = self.producers.entries.get(header.producer_id)
+            if not header.is_control:
+                after = after_batch(before, header, first_offset)
+            elif (marker := read_marker(read_header(data), data)) is not None:
+                after, completed = after_marker(before, marker)
+            if after is not None:
+                self.producers.entries[header.producer_id] = after
+        last_offset = first_offset + header.last_offset_delta
+        staged = StagedAppend(header, data, size, first_offset, last_offset, leader_epoch, -1, before, after, completed)
+        self._next_offset = last_offset + 1
+        self._staged.append(staged)
+        return staged
+
+    def _too_large(self, size: int) -> BatchLargerThanSegment:
+        return BatchLargerThanSegment(
+            f"{self.topic_partition}: a batch of {size} bytes does not fit into segment.bytes {self._segment_bytes}"
+        )
+
+    @property
+    def staged(self) -> Sequence[StagedAppend]:
+        """What has been staged and is neither published nor taken back, in order; a write under way included."""
+        return self._staged
+
+    def begin_write(self, now_ms: int) -> LogWrite | None:
+        """The next write: what is staged and goes into one segment. None if nothing is, or a write is under way.
+
+        Begins a new segment first if one is due. If that fails (DiskFull, TooManyOpenFiles, LogDirFailed), hand the
+        error to `fail_write` with no write.
+        """
+        staged = self._staged
+        if not staged or self._write is not None:
+            return None
+        segment = self.segments.active
+        if self._needs_roll(segment, segment.size, segment.first_timestamp, staged[0], now_ms):
+            segment = self._roll(staged[0].first_offset, now_ms)
+        size = staged[0].size
+        if len(staged) == 1:
+            write = LogWrite(segment, segment.file(), staged[:], (staged[0].data,), size)
+        else:
+            first_timestamp = segment.first_timestamp if segment.size else staged[0].header.max_timestamp
+            count = 1
+            for following in staged[1:]:
+                if self._needs_roll(segment, segment.size + size, first_timestamp, following, now_ms):
+                    break
+                size += following.size
+                count += 1
+            taken = staged[:count]
+            write = LogWrite(segment, segment.file(), taken, [s.data for s in taken if s.size], size)
+        self._write = write
+        return write
+
+    def _needs_roll(
+        self, segment: Segment, written: int, first_timestamp: int, staged: StagedAppend, now_ms: int
+    ) -> bool:
+        return not staged.is_duplicate and is_roll_due(
+            segment, self._config, self._roll_after_ms, written=written, first_timestamp=first_timestamp,
+            size=staged.size, last_offset=staged.last_offset, max_timestamp=staged.header.max_timestamp, now_ms=now_ms,
+        )  # fmt: skip
+
+    def complete_write(self, write: LogWrite) -> None:
+        """Publish: what was written is in the log from now on.
+
+        Raises LogDirFailed if an index cannot be written; the batches are published all the same.
+        """
+        assert write is self._write, "a log has one write under way"
+        self._write = None
+        segment = write.segment
+        position = write.position
+        stats = self.stats
+        end_offset = self.log_end_offset
+        try:
+            for staged in write.staged:
+                if staged.is_duplicate:
+                    stats.duplicates += 1
+                    continue
+                header = staged.header
+                first_offset = staged.first_offset
+                if first_offset != end_offset:
+                    segment.forget_recent_batches()
+                end_offset = staged.last_offset + 1
+                size = staged.size
+                segment.appended(position, size, first_offset, end_offset - 1, header[8])
+                position += size
+                stats.batches_appended += 1
+                stats.records_appended += header[12]
+                if staged.leader_epoch > self.leader_epochs.latest:
+                    self.leader_epochs.assign(staged.leader_epoch, first_offset)
+                if staged.producer_after is not None:
+                    self._publish_producer(segment, staged)
+        finally:
+            self.log_end_offset = end_offset
+            stats.bytes_appended += write.size
+            del self._staged[: len(write.staged)]
+
+    def _publish_producer(self, segment: Segment, staged: StagedAppend) -> None:
+        assert staged.producer_after is not None
+        if staged.completed is not None:
+            aborted = self.producers.transaction_ended(staged.completed)
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+        elif staged.producer_after.transaction_first_offset >= 0:
+            self.producers.transaction_may_begin(staged.producer_before, staged.producer_after)
+
+    def fail_write(self, write: LogWrite | None, error: StorageError) -> list[StagedAppend]:
+        """Take back a write that failed with ``error`` (None: it could not even begin) and all that is staged.
+
+        Everything behind it is built on its offsets and sequences, so it fails too: all of it is returned, in order.
+        """
+        assert write is self._write, "a log has one write under way"
+        self._write = None
+        failed, self._staged = self._staged, []
+        for staged in reversed(failed):
+            if staged.producer_after is not None:
+                self.producers.restore(staged.producer_after.producer_id, staged.producer_before)
+        self._next_offset = self.log_end_offset
+        self.stats.writes_failed += 1
+        if write is not None and write.size:
+            try:
+                write.file.truncate(write.position)
+            except StorageError:
+                # Harmless: the next write goes to the same place, closing the segment cuts it, recovery would.
+                return failed
+        return failed
+
+    def append_all(self, now_ms: int) -> None:
+        """Write and publish everything that is staged, here and now. On an error all of it is taken back."""
+        while self._staged:
+            write = None
+            try:
+                write = self.begin_write(now_ms)
+                assert write is not None, "append_all cannot wait for another write"
+                write.perform()
+            except StorageError as error:
+                self.fail_write(write, error)
+                raise
+            self.complete_write(write)
+
+    def assign_epoch_start(self, epoch: int) -> None:
+        """A leader takes office: ``epoch`` begins at the log's end, unless it is known already."""
+        self.leader_epochs.assign(epoch, self.log_end_offset)
+
+    # Rolling ----------------------------------------------------------------------------------------------------------
+
+    def roll(self, now_ms: int) -> Segment:
+        """Begin a new segment at the log's end. The active one, if it is empty, stays instead.
+
+        Raises DiskFull, TooManyOpenFiles, LogDirFailed; the log is as it was then.
+        """
+        active = self.segments.active
+        if active.base_offset == self.log_end_offset:
+            return active
+        assert self._write is None, "a log does not roll below a write"
+        return self._roll(self.log_end_offset, now_ms)
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        old = self.segments.active
+        if base_offset == old.base_offset:
+            return old
+        self._snapshots.take(base_offset, self._published_producers())
+        new = self._new_segment(base_offset, now_ms)
+        try:
+            old.deactivate()
+        except StorageError:
+            new.discard()
+            old.activate()
+            raise
+        self.segments.add(new)
+        self._roll_after_ms = roll_after_ms(self._config, new.jitter)
+        self._flushing.directory_changed()
+        self.stats.rolls += 1
+        return new
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        segment = Segment(
+            self._files, self._open_files, self.directory, base_offset,
+            config=self._config, created_ms=now_ms, jitter=self._chance(),
+        )  # fmt: skip
+        segment.create(preallocated_bytes=self._config.segment_bytes if self._config.preallocate else 0)
+        return segment
+
+    def _published_producers(self) -> dict[int, ProducerEntry]:
+        """The producers' state without what is only staged."""
+        if not self._staged:
+            return self.producers.entries
+        published = Producers()
+        published.entries = self.producers.entries.copy()
+        for staged in reversed(self._staged):
+            if staged.producer_after is not None:
+                published.restore(staged.producer_after.producer_id, staged.producer_before)
+        return published.entries
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """The replicas have everything below ``offset``. False if that is nothing new."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.replicated_to(offset)
+        return True
+
+    def read(self, fetch_offset: int, *, max_bytes: int, upper_bound_offset: int, at_least_one_batch: bool) -> LogRead:
+        """A stretch that begins with the batch that holds ``fetch_offset`` and ends before ``upper_bound_offset``.
+
+        It stays in one segment and within ``max_bytes``; its last batch may be cut short there. The first is whole:
+        where it is too large it comes all the same with ``at_least_one_batch``, and without that there is nothing.
+        Reads headers only, of an index interval at most. Raises OffsetOutOfRange.
+        """
+        if not self.log_start_offset <= fetch_offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, "
+                f"and {fetch_offset} was asked for"
+            )
+        if fetch_offset >= upper_bound_offset:
+            return NOTHING_READ
+        return read_region(
+            self.segments, self.log_end_offset, fetch_offset, max_bytes, upper_bound_offset, at_least_one_batch
+        )
+
+    def readable_bytes(self, fetch_offset: int, upper_bound_offset: int, most: int) -> int:
+        """Roughly what a read up to ``most`` bytes would give, for a fetch that waits for enough; never too little.
+
+        0 for an offset that is not in the log.
+        """
+        if not self.log_start_offset <= fetch_offset < upper_bound_offset:
+            return 0
+        return bytes_before(self.segments, self.log_end_offset, fetch_offset, upper_bound_offset, most)
+
+    def batches(
+        self, from_offset: int = 0, *, end_offset: int | None = None
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch that ends at or behind ``from_offset``, in order, up to the log's end; for replaying it."""
+        end = self.log_end_offset if end_offset is None else end_offset
+        for segment in self.segments.from_offset(max(from_offset, self.log_start_offset)):
+            place = segment.locate(max(from_offset, self.log_start_offset))
+            if place is None:
+                continue
+            for batch in segment.batches_from(place.position):
+                if batch.header.base_offset >= end:
+                    return
+                yield batch.header, batch.data
+
+    def aborted_transactions(self, fetch_offset: int, read: LogRead) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in what a read at ``fetch_offset`` gave, or a few more."""
+        if read.region is None:
+            return []
+        return aborted_in(self.segments, fetch_offset, read.region, self.log_end_offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int, upper_bound_offset: int) -> RecordPlace | None:
+        """The first record below ``upper_bound_offset`` with this timestamp or a larger one; None if there is none."""
+        found = first_record_at(self.segments, timestamp_ms, self.log_start_offset)
+        return found if found is not None and found.offset < upper_bound_offset else None
+
+    def offset_of_max_timestamp(self) -> RecordPlace | None:
+        """The first record with the largest timestamp in the log; None if the log is empty."""
+        return record_of_largest_timestamp(self.segments)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """Where a leader epoch ends; (-1, -1) if that is not known."""
+        return self.leader_epochs.end_offset(epoch, self.log_end_offset)
+
+    # Flushing ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on disk."""
+        return self._flushing.recovery_point
+
+    @property
+    def unflushed_records(self) -> int:
+        """Offsets that no flush has reached or is about to reach."""
+        return self.log_end_offset - self._flushing.under_way_to
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether a flush is due: a segment has been rolled, or `flush.messages` or `flush.ms` says so."""
+        return self._flushing.is_due(self.segments, self.log_end_offset, self._config, now_ms)
+
+    def begin_flush(self, now_ms: int, *, everything: bool = False) -> FlushTarget | None:
+        """What is to be synced now; None if nothing is. The active segment takes part only if it must.
+
+        Perform it, in any thread, then `complete_flush`. Several may be under way.
+        """
+        offset = self.segments.active.base_offset
+        if everything or self._flushing.covers_active_segment(self.log_end_offset, self._config, now_ms):
+            offset = self.log_end_offset
+        return self._flushing.begin(self.segments, self.leader_epochs, self._snapshots, offset, now_ms)
+
+    def complete_flush(self, target: FlushTarget) -> None:
+        """``target`` has been performed: everything below its offset is on disk."""
+        if self._flushing.complete(target):
+            self.stats.flushes += 1
+
+    def flush(self, now_ms: int) -> None:
+        """Flush everything, here and now. Raises LogDirFailed."""
+        target = self.begin_flush(now_ms, everything=True)
+        if target is not None:
+            target.perform()
+            self.complete_flush(target)
+
+    # Removing ---------------------------------------------------------------------------------------------------------
+
+    def start_offset_to(self, offset: int) -> bool:
+        """The log begins at ``offset`` from now on (DeleteRecords). False if it begins there or later already.
+
+        Raises OffsetOutOfRange beyond the high watermark. Whole segments below go with the next retention pass.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(
+                f"{self.topic_partition} can be deleted up to its high watermark {self.high_watermark}, not to {offset}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epochs.cut_before(offset)
+        return True
+
+    def apply_retention(self, now_ms: int) -> list[PendingRemoval]:
+        """Take the segments out that have had their time; their files are renamed. To be performed later: the removals.
+
+        Raises DiskFull, LogDirFailed. Does nothing below a write.
+        """
+        if self._write is not None or self._staged:
+            return []
+        count = segments_to_remove(
+            self.segments, self._config, log_start_offset=self.log_start_offset, high_watermark=self.high_watermark,
+            log_end_offset=self.log_end_offset, now_ms=now_ms, mtime_ms=self._files.mtime_ms,
+        )  # fmt: skip
+        if count == 0:
+            return []
+        if count == len(self.segments):
+            self.roll(now_ms)
+        first_kept = self.segments[count].base_offset
+        if first_kept > self.log_start_offset:
+            self.log_start_offset = first_kept
+            self.leader_epochs.cut_before(first_kept)
+        return self._remove(self.segments.remove_first(count))
+
+    def _remove(self, segments: list[Segment]) -> list[PendingRemoval]:
+        removals = []
+        for segment in segments:
+            paths = segment.rename_as_removed()
+            paths += self._snapshots.rename_as_removed(segment.base_offset)
+            removals.append(PendingRemoval(self._files, paths, self._config.file_delete_delay_ms))
+            self.stats.segments_removed += 1
+        return removals
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Remove everything at and above ``offset``, and the rest of the batch that holds it.
+
+        For a follower whose leader's history differs. Segments above are removed at once. Raises LogDirFailed.
+        """
+        assert not self._staged, f"{self} is truncated below {len(self._staged)} appends"
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.log_start_offset:
+            self.truncate_fully_to(offset, now_ms)
+            return
+        kept = self.segments.number_at(offset)
+        for segment in self.segments.replace_last(len(self.segments) - kept - 1, None):
+            segment.discard()
+        active = self.segments.active
+        place = active.locate(offset)
+        if place is not None:
+            active.cut_to(place.position, offset)
+        active.activate()
+        end_offset = active.find_next_offset()
+        self._end_at(offset if end_offset is None else end_offset)
+        self.leader_epochs.cut_from(self.log_end_offset)
+        steps = load_producers(
+            self.producers, self._snapshots, list(self.segments), log_start_offset=self.log_start_offset,
+            end_offset=self.log_end_offset, now_ms=now_ms, expiration_ms=NEVER_EXPIRES,
+        )  # fmt: skip
+        for _ in steps:
+            pass
+
+    def truncate_fully_to(self, offset: int, now_ms: int) -> None:
+        """Remove everything; the log begins and ends at ``offset``. Raises DiskFull, LogDirFailed."""
+        assert not self._staged, f"{self} is truncated below {len(self._staged)} appends"
+        for segment in self.segments:
+            segment.discard()
+        first = self._new_segment(offset, now_ms)
+        self.segments = Segments([first])
+        self.log_start_offset = offset
+        self._end_at(offset)
+        self.leader_epochs.clear()
+        self._snapshots.remove_above(-1)
+        self.producers.replace(())
+
+    def _end_at(self, end_offset: int) -> None:
+        self.log_end_offset = self._next_offset = end_offset
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self._flushing.truncated_to(end_offset)
+
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have been silent for ``expiration_ms``; how many. Does nothing below a write."""
+        return 0 if self._staged else self.producers.remove_expired(now_ms, expiration_ms)
+
+    # The end ----------------------------------------------------------------------------------------------------------
+
+    def close(self, now_ms: int) -> None:
+        """Clean end: everything on disk, indexes trimmed, a producer snapshot at the log's end. Raises LogDirFailed."""
+        assert not self._staged, f"{self} is closed below {len(self._staged)} appends"
+        active = self.segments.active
+        if active.is_preallocated or self.recovery_point < self.log_end_offset:
+            active.deactivate()
+            self._snapshots.take(self.log_end_offset, self.producers.entries)
+            self._flushing.directory_changed()
+        self.flush(now_ms)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let all files go as they are: the directory has failed, or goes away."""
+        for segment in self.segments:
+            segment.close()

@@ -1,0 +1,330 @@
+"""What a log remembers of its idempotent and transactional producers, and the snapshots of it.
+
+`<offset>.snapshot` holds the state after all batches below the offset in its name, so that start-up need not read them
+again:
+
+    i16 version (1)
+    u32 crc                        CRC-32C of everything behind it
+    i32 count
+    count times:
+        i64 producer id
+        i16 producer epoch
+        i32 last sequence          of the producer's last batch; -1 if only markers are known
+        i64 last offset            of that batch; -1 likewise
+        i32 offset delta           last offset - first offset
+        i64 timestamp              of the last batch or marker, ms
+        i32 coordinator epoch      of the last marker; -1
+        i64 first offset           of the open transaction; -1
+
+(KIP-98, KIP-360)
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from storage.batch.record_batch import MAX_SEQUENCE, BatchHeader, increment_sequence
+from storage.batch.records import iterate_records
+from storage.errors import (
+    CorruptSnapshot,
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    UndecodableRecords,
+)
+from storage.files import Buffer
+from storage.index.transaction_index import AbortedTransaction
+
+BATCHES_REMEMBERED: Final = 5
+"""How many batches back a retry is recognised; an idempotent producer has at most this many under way."""
+
+_SNAPSHOT_VERSION: Final = 1
+_HEADER: Final = Struct(">hI")
+_COUNT: Final = Struct(">i")
+_ENTRY: Final = Struct(">qhiqiqiq")
+
+NO_SEQUENCE: Final = -1
+NO_OFFSET: Final = -1
+
+
+class ProducedBatch(NamedTuple):
+    """A batch that a retry may repeat."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+
+class ProducerEntry(NamedTuple):
+    """One producer in one partition. Never changed, always replaced: who must undo an append puts the old one back."""
+
+    producer_id: int
+    producer_epoch: int
+    batches: tuple[ProducedBatch, ...]
+    """The last five, oldest first; none if only markers are known, or after a new epoch."""
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+    """Where the open transaction begins; -1 if none is open."""
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; -1 if no batch of this epoch is known."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class Marker(NamedTuple):
+    """The end of a transaction, as its coordinator wrote it into the log."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    offset: int
+    timestamp: int
+
+
+_MARKER_KEY: Final = Struct(">hh")
+_MARKER_VALUE: Final = Struct(">hi")
+_ABORT, _COMMIT = 0, 1
+
+
+def read_marker(header: BatchHeader, batch: Buffer) -> Marker | None:
+    """The transaction marker in a control batch; None if it controls something else."""
+    if not header.is_control or not header.has_producer_id:
+        return None
+    for record in iterate_records(batch):
+        if record.key is None or record.value is None or len(record.key) < 4 or len(record.value) < 6:
+            raise UndecodableRecords(f"the control record at offset {record.offset} is too short for a marker")
+        _, kind = _MARKER_KEY.unpack_from(record.key)
+        if kind not in (_ABORT, _COMMIT):
+            return None
+        _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value)
+        return Marker(
+            header.producer_id, header.producer_epoch, coordinator_epoch, kind == _COMMIT, header.last_offset,
+            header.max_timestamp,
+        )  # fmt: skip
+    return None
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker has ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """The marker's."""
+    is_aborted: bool
+
+
+def check_sequence(entry: ProducerEntry | None, header: BatchHeader) -> ProducedBatch | None:
+    """Whether a client's batch may follow what is known of its producer: the batch it repeats, or None if it is new.
+
+    Raises InvalidProducerEpoch, OutOfOrderSequence, InvalidTransactionState. Of an unknown producer any first sequence
+    is taken: its state may have expired, or been deleted with the records.
+    """
+    if entry is None:
+        return None
+    epoch, sequence = header.producer_epoch, header.base_sequence
+    if epoch == entry.producer_epoch:
+        batches = entry.batches
+        # An ordinary next batch follows the last one; only what does not may be a repetition.
+        if batches:
+            expected = (batches[-1].last_sequence + 1) & MAX_SEQUENCE
+            if sequence != expected:
+                last_sequence = increment_sequence(sequence, header.last_offset_delta)
+                for batch in batches:
+                    if batch.last_sequence == last_sequence and batch.offset_delta == header.last_offset_delta:
+                        return batch
+        else:
+            expected = 0
+        if sequence != expected and epoch >= 0:
+            raise OutOfOrderSequence(
+                f"producer {entry.producer_id} of epoch {epoch} sent sequence {sequence}, expected {expected}"
+            )
+    elif epoch < entry.producer_epoch:
+        raise InvalidProducerEpoch(
+            f"producer {entry.producer_id} sent epoch {epoch}, and epoch {entry.producer_epoch} has been seen"
+        )
+    elif sequence != 0 and entry.producer_epoch >= 0:
+        raise OutOfOrderSequence(
+            f"producer {entry.producer_id} begins its new epoch {epoch} with sequence {sequence}, expected 0"
+        )
+    if entry.transaction_first_offset >= 0 and not header.is_transactional:
+        raise InvalidTransactionState(
+            f"producer {entry.producer_id} sent a batch outside the transaction that it has open "
+            f"since offset {entry.transaction_first_offset}"
+        )
+    return None
+
+
+def after_batch(entry: ProducerEntry | None, header: BatchHeader, base_offset: int) -> ProducerEntry:
+    """What is known of a producer once its batch stands at ``base_offset``."""
+    _, _, _, _, _, _, delta, _, timestamp, producer_id, epoch, base_sequence, _ = header
+    last_sequence = NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) & MAX_SEQUENCE
+    batch = ProducedBatch(last_sequence, base_offset + delta, delta, timestamp)
+    if entry is None:
+        return ProducerEntry(
+            producer_id, epoch, (batch,), timestamp, -1, base_offset if header.is_transactional else NO_OFFSET
+        )
+    first_offset = entry.transaction_first_offset
+    if first_offset < 0 and header.is_transactional:
+        first_offset = base_offset
+    if epoch == entry.producer_epoch:
+        batches = (*entry.batches[1 - BATCHES_REMEMBERED :], batch)
+    else:
+        batches = (batch,)
+    return ProducerEntry(producer_id, epoch, batches, timestamp, entry.coordinator_epoch, first_offset)
+
+
+def after_marker(entry: ProducerEntry | None, marker: Marker) -> tuple[ProducerEntry, CompletedTransaction | None]:
+    """What is known of a producer once a marker has ended its transaction, and the transaction, if one was open."""
+    batches = entry.batches if entry is not None and entry.producer_epoch == marker.producer_epoch else ()
+    completed = None
+    if entry is not None and entry.transaction_first_offset >= 0:
+        completed = CompletedTransaction(
+            marker.producer_id, entry.transaction_first_offset, marker.offset, not marker.is_commit
+        )
+    updated = ProducerEntry(
+        marker.producer_id, marker.producer_epoch, batches, marker.timestamp, marker.coordinator_epoch, NO_OFFSET
+    )
+    return updated, completed
+
+
+class Producers:
+    """The producers of one log, and its transactions that are not yet stable."""
+
+    __slots__ = ("_open", "_unreplicated", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[int, ProducerEntry] = {}
+        """By producer id; what is staged for the log is in it already."""
+        self._open: dict[int, int] = {}
+        """First offset of each open transaction -> producer id, by rising offsets."""
+        self._unreplicated: dict[int, CompletedTransaction] = {}
+        """Those ended above the high watermark, by first offset."""
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(self.entries.values())
+
+    def restore(self, producer_id: int, entry: ProducerEntry | None) -> None:
+        """Put back what was known before an append that did not come about."""
+        if entry is None:
+            self.entries.pop(producer_id, None)
+        else:
+            self.entries[producer_id] = entry
+
+    def replace(self, entries: Iterable[ProducerEntry]) -> None:
+        """Forget everything and begin with ``entries``, from a snapshot."""
+        self.entries = {entry.producer_id: entry for entry in entries}
+        self._unreplicated.clear()
+        self._open = dict(
+            sorted((e.transaction_first_offset, e.producer_id) for e in self if e.transaction_first_offset >= 0)
+        )
+
+    def apply(self, header: BatchHeader, batch: Buffer) -> AbortedTransaction | None:
+        """Replay a batch that stands in the log, unchecked; the transaction that it, a marker, aborted."""
+        if not header.has_producer_id:
+            return None
+        entry = self.entries.get(header.producer_id)
+        if header.is_control:
+            marker = read_marker(header, batch)
+            if marker is None:
+                return None
+            self.entries[header.producer_id], completed = after_marker(entry, marker)
+            return None if completed is None else self.transaction_ended(completed)
+        updated = after_batch(entry, header, header.base_offset)
+        self.entries[header.producer_id] = updated
+        self.transaction_may_begin(entry, updated)
+        return None
+
+    def transaction_may_begin(self, before: ProducerEntry | None, after: ProducerEntry) -> None:
+        """A batch has been published: if it was the first of a transaction, that one is open now."""
+        first_offset = after.transaction_first_offset
+        if first_offset >= 0 and (before is None or before.transaction_first_offset < 0):
+            self._open[first_offset] = after.producer_id
+
+    def transaction_ended(self, completed: CompletedTransaction) -> AbortedTransaction | None:
+        """A marker has been published: the entry for the transaction index, if it aborted the transaction."""
+        self._open.pop(completed.first_offset, None)
+        self._unreplicated[completed.first_offset] = completed
+        if not completed.is_aborted:
+            return None
+        last_stable_offset = next(iter(self._open), completed.last_offset + 1)
+        return AbortedTransaction(
+            completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset
+        )
+
+    def replicated_to(self, high_watermark: int) -> None:
+        """Transactions whose marker lies below the high watermark are stable."""
+        if self._unreplicated:
+            stable = [t.first_offset for t in self._unreplicated.values() if t.last_offset < high_watermark]
+            for first_offset in stable:
+                del self._unreplicated[first_offset]
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is open, or ended above the high watermark; None without any."""
+        if not self._open and not self._unreplicated:
+            return None
+        return min((*self._unreplicated, *self._open))
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers without an open transaction that have been silent for long; how many they were."""
+        expired = [entry.producer_id for entry in self if is_expired(entry, now_ms, expiration_ms)]
+        for producer_id in expired:
+            del self.entries[producer_id]
+        return len(expired)
+
+
+def is_expired(entry: ProducerEntry, now_ms: int, expiration_ms: int) -> bool:
+    """Whether a producer without an open transaction has been silent for ``expiration_ms``."""
+    return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms
+
+
+def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:
+    """The content of a `.snapshot` file."""
+    body = bytearray(_COUNT.pack(len(entries)))
+    nothing = ProducedBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)
+    for entry in entries.values():
+        last = entry.batches[-1] if entry.batches else nothing
+        body += _ENTRY.pack(
+            entry.producer_id, entry.producer_epoch, last.last_sequence, last.last_offset, last.offset_delta,
+            entry.last_timestamp, entry.coordinator_epoch, entry.transaction_first_offset,
+        )  # fmt: skip
+    return _HEADER.pack(_SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(content: bytes, path: str) -> list[ProducerEntry]:
+    """The producers in a `.snapshot` file. Raises CorruptSnapshot."""
+    body = memoryview(content)[_HEADER.size :]
+    if len(body) < _COUNT.size:
+        raise CorruptSnapshot(f"{path} has {len(content)} bytes, expected at least {_HEADER.size + _COUNT.size}")
+    version, crc = _HEADER.unpack_from(content)
+    if version != _SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"{path} has version {version}, expected {_SNAPSHOT_VERSION}")
+    if crc32c(body) != crc:
+        raise CorruptSnapshot(f"{path} has the CRC {crc:08x}, and its content {crc32c(body):08x}")
+    (count,) = _COUNT.unpack_from(body)
+    if count * _ENTRY.size != len(body) - _COUNT.size:
+        raise CorruptSnapshot(f"{path} has {len(body) - _COUNT.size} bytes of producers and says that it has {count}")
+    entries = []
+    for (
+        producer_id,
+        epoch,
+        last_sequence,
+        last_offset,
+        delta,
+        timestamp,
+        coordinator_epoch,
+        first_offset,
+    ) in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        batches = (ProducedBatch(last_sequence, last_offset, delta, timestamp),) if last_offset >= 0 else ()
+        entries.append(ProducerEntry(producer_id, epoch, batches, timestamp, coordinator_epoch, first_offset))
+    return entries

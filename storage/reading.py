@@ -1,0 +1,90 @@
+"""Finding what a fetch gets: a stretch of one segment's file, and the aborted transactions in it."""
+
+from typing import Final, NamedTuple
+
+from storage.files import FileRegion
+from storage.index.transaction_index import AbortedTransaction
+from storage.segment import Segment
+from storage.segments import Segments
+
+
+class LogRead(NamedTuple):
+    """What a read gives: a stretch of one segment's file that begins with a batch."""
+
+    region: FileRegion | None
+    size: int
+
+
+NOTHING_READ: Final = LogRead(None, 0)
+
+
+def read_region(
+    segments: Segments,
+    log_end_offset: int,
+    fetch_offset: int,
+    max_bytes: int,
+    upper_bound_offset: int,
+    at_least_one_batch: bool,
+) -> LogRead:
+    """What `storage.log.Log.read` says, for an offset that is in the log."""
+    segment: Segment | None = segments.at(fetch_offset)
+    while segment is not None:
+        place = segment.locate(fetch_offset)
+        if place is not None:
+            position, first_size = place
+            available = _end_position(segments, log_end_offset, segment, upper_bound_offset) - position
+            if available <= 0:
+                return NOTHING_READ
+            if available <= max_bytes:
+                size = available
+            elif first_size <= max_bytes:
+                size = max_bytes
+            elif at_least_one_batch:
+                size = first_size
+            else:
+                return NOTHING_READ
+            return LogRead(FileRegion(segment.file(), position, size), size)
+        # Compaction has left nothing at the segment's end.
+        segment = segments.after(segment)
+    return NOTHING_READ
+
+
+def bytes_before(segments: Segments, log_end_offset: int, fetch_offset: int, upper_bound_offset: int, most: int) -> int:
+    """What `storage.log.Log.readable_bytes` says, for an offset that is in the log."""
+    segment = segments.at(fetch_offset)
+    place = segment.locate(fetch_offset)
+    if place is None:
+        return most if segments.after(segment) is not None else 0
+    if segment is not segments.active and upper_bound_offset > segments.active.base_offset:
+        # The read would end with its segment; whoever waits there has more than that before him.
+        return most
+    return max(min(_end_position(segments, log_end_offset, segment, upper_bound_offset) - place.position, most), 0)
+
+
+def _end_position(segments: Segments, log_end_offset: int, segment: Segment, upper_bound_offset: int) -> int:
+    if upper_bound_offset >= log_end_offset or upper_bound_offset >= segments.end_of(segment, log_end_offset):
+        return segment.size
+    return segment.position_of(upper_bound_offset)
+
+
+def aborted_in(
+    segments: Segments, fetch_offset: int, region: FileRegion, log_end_offset: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions that have records in ``region``, which a read at ``fetch_offset`` gave, or a few more.
+
+    A marker stands behind its transaction's records, at times in a later segment. So segments are walked until a
+    marker is met behind which nothing undecided reaches back into the region.
+    """
+    segment = segments.at(fetch_offset)
+    while (following := segments.after(segment)) is not None and segment.locate(fetch_offset) is None:
+        segment = following
+    beyond = segment.offset_index.first_entry_from_position(region.position + region.size)
+    end_offset = segments.end_of(segment, log_end_offset) if beyond is None else beyond.offset
+    found: list[AbortedTransaction] = []
+    for walked in segments.from_offset(segment.base_offset):
+        for transaction in walked.transaction_index:
+            if transaction.last_offset >= fetch_offset and transaction.first_offset < end_offset:
+                found.append(transaction)
+            if transaction.last_stable_offset >= end_offset:
+                return found
+    return found

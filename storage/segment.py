@@ -1,0 +1,383 @@
+"""One segment: a file of batches, its indexes, and what is known of it in memory.
+
+    00000000000000000123.log          batches, one behind the other; 123 is the offset of the first
+    00000000000000000123.index        offsets to positions        storage.index.offset_index
+    00000000000000000123.timeindex    timestamps to offsets       storage.index.time_index
+    00000000000000000123.txnindex     aborted transactions        storage.index.transaction_index
+
+Only a log's last segment, the active one, is appended to; its file stays open. All others open when they are read and
+are let go when others are read more.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from config.log_config import LogConfig
+from storage.batch.record_batch import HEADER_SIZE, LOG_OVERHEAD, read_header
+from storage.batch_reader import CHUNK_BYTES, StoredBatch, read_batches
+from storage.errors import CorruptIndex, DiskFull, TooManyOpenFiles
+from storage.files import File, FileSystem
+from storage.index.offset_index import OffsetIndex
+from storage.index.time_index import TimeIndex, TimestampOffset
+from storage.index.transaction_index import TransactionIndex
+from storage.open_files import OpenFiles
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+MOST_RELATIVE_OFFSET: Final = 2**31 - 1
+
+_RECENT_BATCHES: Final = 128
+_MOST_SCAN_BYTES: Final = 1 << 16
+
+# Base offset, batch length and last offset delta: what a search for an offset needs of a header.
+_SPAN: Final = Struct(">qi11xi")
+_unpack_span = _SPAN.unpack_from
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """The name of a segment's or a snapshot's file: twenty digits and a suffix."""
+    return f"{offset:020d}{suffix}"
+
+
+class BatchPlace(NamedTuple):
+    """Where in a segment's file a batch stands."""
+
+    position: int
+    size: int
+
+
+class SegmentFiles(NamedTuple):
+    """What the directory listing says of a segment: bytes of each file, -1 where there is none."""
+
+    log: int
+    offset_index: int
+    time_index: int
+    transaction_index: int
+
+
+NO_FILES: Final = SegmentFiles(0, 0, 0, -1)
+
+
+class Segment:
+    """One segment of a log."""
+
+    __slots__ = (
+        "__weakref__", "_bytes_since_index_entry", "_file", "_files", "_first_timestamp", "_index_interval_bytes",
+        "_largest", "_open_files", "_recent_offsets", "_recent_positions", "base_offset", "created_ms", "directory",
+        "index_entries_skipped", "is_active", "jitter", "log_path", "offset_index", "size", "time_index",
+        "transaction_index",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        files: FileSystem,
+        open_files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        *,
+        config: LogConfig,
+        created_ms: int,
+        jitter: int = 0,
+        found: SegmentFiles = NO_FILES,
+    ) -> None:
+        self._files = files
+        self._open_files = open_files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        """When it was made, or for one that was found, last written to; wall clock, ms."""
+        self.jitter = jitter
+        """A number drawn for this segment; what it takes off `segment.ms` is found by `Segments`."""
+        self.size = found.log
+        """Bytes of whole batches. A write under way, or a failed one, may have made the file longer."""
+        self.log_path = self.path(LOG_SUFFIX)
+        self.offset_index = OffsetIndex(
+            files, open_files, self.path(OFFSET_INDEX_SUFFIX), base_offset=base_offset,
+            max_bytes=config.segment_index_bytes, file_bytes=found.offset_index,
+        )  # fmt: skip
+        self.time_index = TimeIndex(
+            files, open_files, self.path(TIME_INDEX_SUFFIX), base_offset=base_offset,
+            max_bytes=config.segment_index_bytes, file_bytes=found.time_index,
+        )  # fmt: skip
+        self.transaction_index = TransactionIndex(
+            files, open_files, self.path(TRANSACTION_INDEX_SUFFIX), base_offset=base_offset,
+            file_bytes=found.transaction_index,
+        )  # fmt: skip
+        self.is_active = False
+        self.index_entries_skipped = 0
+        """How often a full disk had no room for an index entry; the log was longer to search, nothing else."""
+        self._index_interval_bytes = config.index_interval_bytes
+        self._bytes_since_index_entry = 0
+        self._file: File | None = None
+        self._largest: TimestampOffset | None = None
+        self._first_timestamp: int | None = None
+        # The last batches appended: where each begins. All that comes behind the first of them is here, so whoever
+        # follows the log's end finds his place without index and file.
+        self._recent_offsets = array("q")
+        self._recent_positions = array("q")
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.log_path} of {self.size} bytes>"
+
+    def path(self, suffix: str) -> str:
+        """The path of one of its files."""
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}"
+
+    # Opening and closing ----------------------------------------------------------------------------------------------
+
+    def create(self, *, preallocated_bytes: int = 0) -> None:
+        """Make its files. Raises DiskFull, LogDirFailed, TooManyOpenFiles; then none is left behind."""
+        try:
+            self._file = self._files.open_log(self.log_path, create=True)
+            if preallocated_bytes:
+                self._file.truncate(preallocated_bytes)
+            self.offset_index.create()
+            self.time_index.create()
+        except Exception:
+            self.discard()
+            raise
+        self._largest = TimestampOffset(-1, self.base_offset)
+        self.is_active = True
+
+    def activate(self) -> None:
+        """From now on it is appended to; its file stays open."""
+        self.is_active = True
+        self._open_files.forget(self)
+
+    @property
+    def is_preallocated(self) -> bool:
+        """Whether its indexes are longer than what is in them, as those of an active segment are."""
+        return self.offset_index.is_allocated or self.time_index.is_allocated
+
+    def deactivate(self) -> None:
+        """No batch will be appended any more: give back what is preallocated, add the last time-index entry."""
+        file = self.file()
+        largest = self.largest
+        self.time_index.append(largest.timestamp, largest.offset, is_last=True)
+        self.offset_index.trim()
+        self.time_index.trim()
+        if file.size > self.size:
+            file.truncate(self.size)
+        self.forget_recent_batches()
+        self.is_active = False
+        self._open_files.used(self)
+
+    def file(self) -> File:
+        """The file of batches, for whoever wants to hold it."""
+        file = self._file
+        if file is None:
+            self._file = file = self._files.open_log(self.log_path)
+        if not self.is_active:
+            self._open_files.used(self)
+        return file
+
+    def let_go(self) -> None:
+        """Drop the file, unless it is being appended to."""
+        if not self.is_active:
+            self._file = None
+
+    def close(self) -> None:
+        """Drop all files for good."""
+        self.is_active = False
+        self._file = None
+        self._open_files.forget(self)
+        self.offset_index.close()
+        self.time_index.close()
+        self.transaction_index.close()
+
+    def discard(self) -> None:
+        """Remove its files: it never came into use."""
+        self.close()
+        for suffix in SEGMENT_SUFFIXES:
+            self._files.remove(self.path(suffix))
+
+    def open_for_flush(self) -> list[File]:
+        """Its files, in the order in which they are to be synced.
+
+        The active segment's indexes need not be: after an unclean stop they are rebuilt in any case, since the
+        recovery point lies in it or before it.
+        """
+        if self.is_active:
+            return [self.file()]
+        opened = [self.file(), self.offset_index.file(), self.time_index.file()]
+        if (transactions := self.transaction_index.file()) is not None:
+            opened.append(transactions)
+        return opened
+
+    def rename_as_removed(self) -> list[str]:
+        """Take its files out of use, as `<name>.deleted`; their new paths. Regions of it stay readable."""
+        self.close()
+        removed = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            try:
+                self._files.rename(path, path + DELETED_SUFFIX)
+            except FileNotFoundError:
+                continue
+            removed.append(path + DELETED_SUFFIX)
+        return removed
+
+    # Appending --------------------------------------------------------------------------------------------------------
+
+    def appended(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """A batch has been written at ``position``, the end so far: index it.
+
+        A full disk costs an index entry, never an append that has been written.
+        """
+        largest = self._largest
+        if largest is None:
+            largest = self.largest
+        if max_timestamp > largest.timestamp:
+            self._largest = TimestampOffset(max_timestamp, last_offset)
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            self._append_index_entries(last_offset, position)
+        self._bytes_since_index_entry += size
+        self.size = position + size
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        offsets = self._recent_offsets
+        offsets.append(base_offset)
+        self._recent_positions.append(position)
+        if len(offsets) >= 2 * _RECENT_BATCHES:
+            del offsets[:_RECENT_BATCHES], self._recent_positions[:_RECENT_BATCHES]
+
+    def _append_index_entries(self, last_offset: int, position: int) -> None:
+        largest = self.largest
+        try:
+            if not self.offset_index.is_full:
+                self.offset_index.append(last_offset, position)
+                self.time_index.append(largest.timestamp, largest.offset)
+        except (DiskFull, TooManyOpenFiles):
+            self.index_entries_skipped += 1
+            return
+        self._bytes_since_index_entry = 0
+
+    def begin_rebuild(self) -> None:
+        """Forget indexes and size: all batches will be announced by `appended` again."""
+        self.size = 0
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.transaction_index.reset()
+        self.forget_recent_batches()
+        self._bytes_since_index_entry = 0
+        self._largest = TimestampOffset(-1, self.base_offset)
+        self._first_timestamp = None
+
+    def cut_to(self, position: int, next_offset: int) -> None:
+        """Remove the batches from ``position`` on, where the first one at or above ``next_offset`` begins."""
+        self.offset_index.cut_from(next_offset)
+        self.time_index.cut_from(next_offset)
+        self.transaction_index.cut_from(next_offset)
+        self.offset_index.trim()
+        self.time_index.trim()
+        self.file().truncate(position)
+        self.size = position
+        self.forget_recent_batches()
+        self._bytes_since_index_entry = 0
+        self._largest = None
+        self._first_timestamp = None
+
+    def forget_recent_batches(self) -> None:
+        """The next batch leaves a gap in offsets behind it, or the last ones are gone."""
+        del self._recent_offsets[:], self._recent_positions[:]
+
+    @property
+    def is_index_full(self) -> bool:
+        """Whether one of its indexes takes no further entry."""
+        return self.offset_index.is_full or self.time_index.is_full
+
+    @property
+    def largest(self) -> TimestampOffset:
+        """The largest timestamp, with the last offset of the first batch having it; (-1, base offset) if empty."""
+        largest = self._largest
+        if largest is None:
+            self._largest = largest = self.time_index.last
+        return largest
+
+    @property
+    def first_timestamp(self) -> int:
+        """The max timestamp of its first batch; -1 if that has none, or there is none."""
+        timestamp = self._first_timestamp
+        if timestamp is None:
+            if self.size < HEADER_SIZE:
+                return -1
+            timestamp = read_header(self.file().pread(HEADER_SIZE, 0)).max_timestamp
+            self._first_timestamp = timestamp
+        return timestamp
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def locate(self, offset: int) -> BatchPlace | None:
+        """The batch that holds ``offset``, or the first one behind it; None if all of them lie before it."""
+        offsets = self._recent_offsets
+        if offsets and offset >= offsets[0]:
+            number = bisect_right(offsets, offset)
+            positions = self._recent_positions
+            position = positions[number - 1]
+            return BatchPlace(position, (positions[number] if number < len(positions) else self.size) - position)
+        position = self.offset_index.lookup(offset).position
+        if position >= self.size:
+            if position:
+                raise CorruptIndex(
+                    f"{self.offset_index.path} points to {position}, and the segment ends at {self.size}"
+                )
+            return None
+        return self._scan(offset, position)
+
+    def _scan(self, offset: int, position: int) -> BatchPlace | None:
+        """Go on by headers from ``position``: an index interval at most, and one batch."""
+        file, end = self.file(), self.size
+        chunk_bytes = min(self._index_interval_bytes, _MOST_SCAN_BYTES) + HEADER_SIZE
+        while position < end:
+            chunk = file.pread(min(chunk_bytes, end - position), position)
+            at, last = 0, len(chunk) - _SPAN.size
+            while at <= last:
+                base_offset, length, last_offset_delta = _unpack_span(chunk, at)
+                if base_offset + last_offset_delta >= offset:
+                    return BatchPlace(position + at, length + LOG_OVERHEAD)
+                if length < HEADER_SIZE - LOG_OVERHEAD:
+                    raise CorruptIndex(f"{self.log_path} has no batch at {position + at}, where its index points to")
+                at += length + LOG_OVERHEAD
+            if at == 0:
+                return None
+            position += at
+        return None
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch begins that holds ``offset``; the end if all of them lie before it."""
+        place = self.locate(offset)
+        return self.size if place is None else place.position
+
+    def batches_from(
+        self, position: int, *, end: int | None = None, chunk_bytes: int = CHUNK_BYTES
+    ) -> Iterator[StoredBatch]:
+        """Its batches from ``position``, where one must begin, to ``end``, or its own; read by ``chunk_bytes``."""
+        return read_batches(self.file(), position, self.size if end is None else end, chunk_bytes)
+
+    def find_next_offset(self) -> int | None:
+        """The offset behind its last batch, by headers from the last index entry on; None if that ends in rubbish."""
+        position = 0
+        next_offset = self.base_offset
+        if self.offset_index.entries:
+            offset, position = self.offset_index.last_entry()
+            if position >= self.size or offset < self.base_offset:
+                return None
+        while position < self.size:
+            chunk = self.file().pread(HEADER_SIZE, position)
+            if len(chunk) < HEADER_SIZE:
+                return None
+            header = read_header(chunk)
+            if header.base_offset < next_offset or header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
+                return None
+            position += header.size
+            next_offset = header.next_offset
+        return next_offset if position == self.size else None

@@ -1,0 +1,57 @@
+"""The name of a partition, and the names that its directory has on disk."""
+
+import re
+from typing import Final, NamedTuple
+
+from storage.errors import WrongDirectory
+
+MOST_NAME_BYTES: Final = 255
+
+_SUFFIXED = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-(?P<fate>delete|future|stray)\Z")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def dir_name(self) -> str:
+        """The directory of the partition's files: ``<topic>-<partition>``."""
+        return f"{self.topic}-{self.partition}"
+
+    def suffixed_dir_name(self, unique_id: str, fate: str) -> str:
+        """The directory's name once it is on its way out: ``<topic>-<partition>.<unique id>-<fate>``.
+
+        ``unique_id`` is 32 hex digits; ``fate`` is delete, future or stray. A long topic is cut so that the name
+        stays within what file systems take.
+        """
+        suffix = f"-{self.partition}.{unique_id}-{fate}"
+        return self.topic[: MOST_NAME_BYTES - len(suffix)] + suffix
+
+
+class PartitionDirectory(NamedTuple):
+    """What the name of a directory among the logs says."""
+
+    topic_partition: TopicPartition
+    fate: str
+    """delete, future or stray; empty for a partition in use."""
+
+
+def parse_dir_name(name: str) -> PartitionDirectory:
+    """Read a partition directory's name. Raises WrongDirectory for any other name."""
+    fate = ""
+    partition_name = name
+    if (match := _SUFFIXED.match(name)) is not None:
+        partition_name, fate = match["name"], match["fate"]
+    topic, dash, partition = partition_name.rpartition("-")
+    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+        raise WrongDirectory(
+            f"found directory {name!r} among the logs; expected <topic>-<partition>, "
+            "or the same with .<id>-delete, -future or -stray"
+        )
+    return PartitionDirectory(TopicPartition(topic, int(partition)), fate)

@@ -1,0 +1,85 @@
+"""One running broker for all tests that do not stop it, and each of the three stock clients for every promise."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.clients import CLIENTS, Client, connect
+from tests.support.server import BrokerProcess, RunningBroker, broker_for_tests
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # What the clients themselves do on this Python is not ours to mend; our own warnings stay errors.
+    config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka")
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A failed test shows what the brokers it used had to say."""
+    report: Any = yield
+    if report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            if isinstance(value, BrokerProcess):
+                report.sections.append((f"log of the broker in '{name}'", value.log_text()))
+    return report
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with its defaults that tests share; each keeps to topics of its own."""
+    directory = tmp_path_factory.mktemp("broker")
+    if bootstrap := os.environ.get("OTTLA_TEST_BOOTSTRAP"):
+        yield RunningBroker(bootstrap, directory)
+        return
+    process = broker_for_tests(directory)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that a test may kill, stop and start; it runs already."""
+    process = broker_for_tests(tmp_path)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+@pytest.fixture(params=CLIENTS)
+def client_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def client(client_name: str, broker: BrokerProcess) -> Client:
+    return connect(client_name, broker.bootstrap)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses; nothing is created."""
+    name = request.node.originalname.removeprefix("test_")[:60]
+    return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def new_topic(client: Client, topic: str) -> Callable[..., str]:
+    """Create the test's topic with the given partitions and configs."""
+
+    def create(**options: Any) -> str:
+        client.create_topic(topic, **options)
+        return topic
+
+    return create

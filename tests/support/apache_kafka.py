@@ -1,0 +1,92 @@
+"""Apache Kafka as the broker under test, so that what the tests promise can be held against the real thing."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.server import BrokerDidNotStart, BrokerProcess, port_below_client_ports
+
+
+class ApacheKafka(BrokerProcess):
+    """One combined node (broker and controller) out of a directory with Kafka's jars; Java must be on the path."""
+
+    def __init__(self, directory: Path, *, settings: Mapping[str, str] | None, port: int, libraries: str) -> None:
+        super().__init__(directory, settings=settings, port=port or port_below_client_ports())
+        self.libraries = libraries
+
+    def _java(self, *words: str) -> list[str]:
+        return [
+            "java",
+            "-Xms256M",
+            "-Xmx1G",
+            "-XX:+UseG1GC",
+            "-Dlog4j2.level=WARN",
+            "-cp",
+            f"{self.libraries}/*",
+            *words,
+        ]
+
+    def command(self) -> list[str]:
+        return self._java("kafka.Kafka", str(self.directory / "server.properties"))
+
+    def _write_properties(self) -> None:
+        controller = f"127.0.0.1:{self.port + 1}"
+        listener = f"PLAINTEXT://127.0.0.1:{self.port}"
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "advertised.listeners": listener,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.quorum.bootstrap.servers": controller,
+            "log.dirs": str(self.data_directory),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            **self.settings,
+            "listeners": f"{listener},CONTROLLER://{controller}",
+        }
+        text = "".join(f"{key}={value}\n" for key, value in properties.items())
+        (self.directory / "server.properties").write_text(text)
+
+    def start(self, *, timeout_s: float = 60.0) -> BrokerProcess:
+        assert not self.is_running, f"the broker on port {self.port} runs already"
+        self._write_properties()
+        with self.log_path.open("ab") as log:
+            if not (self.data_directory / "meta.properties").exists():
+                format_directory = self._java(
+                    "kafka.tools.StorageTool",
+                    *("format", "--standalone", "-t", "b3R0bGEtdGVzdC1jbHVzdA"),
+                    *("-c", str(self.directory / "server.properties")),
+                )
+                subprocess.run(format_directory, check=True, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return self
+            try:
+                code = self.process.wait(0.05)
+            except subprocess.TimeoutExpired:
+                continue
+            raise BrokerDidNotStart(f"Apache Kafka ended with exit code {code}\n{self.log_text()}")
+        self.kill()
+        raise BrokerDidNotStart(f"port {self.port} did not open within {timeout_s} s\n{self.log_text()}")
+
+    def stop(self, signal_number: int = signal.SIGTERM, *, timeout_s: float = 60.0) -> str:
+        """As Kafka stops; the JVM ends with 128 + the signal, not with 0."""
+        self.process.send_signal(signal_number)
+        code = self.process.wait(timeout_s)
+        rest, _ = self._finish()
+        assert code in (0, 128 + signal_number), f"exit code {code} after signal {signal_number}\n{self.log_text()}"
+        return rest

@@ -1,0 +1,68 @@
+"""Record batches for tests: what a producer sends, what a log holds, and the same with one thing made wrong."""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from storage.batch.record_batch import Codec, read_header, seal, stamp, write_header
+from storage.batch.records import Record, encode_batch
+
+T = 1_700_000_000_000
+"""The moment (ms) at which most tests take place."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+def record(
+    value: bytes | None = b"value", *, key: bytes | None = b"key", timestamp: int = T, headers: Headers = ()
+) -> Record:
+    """One record that has no place in a log yet."""
+    return Record(timestamp=timestamp, key=key, value=value, headers=list(headers))
+
+
+def records(count: int, *, timestamp: int = T, value_bytes: int = 20) -> list[Record]:
+    """`count` records with keys k0, k1 ..., a millisecond apart, values of `value_bytes`."""
+    return [
+        Record(timestamp=timestamp + index, key=b"k%d" % index, value=(b"%d " % index * value_bytes)[:value_bytes])
+        for index in range(count)
+    ]
+
+
+def produced(content: int | Sequence[Record] = 1, **fields: Any) -> memoryview:
+    """A writable batch as a producer sends it: so many records, or these; `fields` are those of `encode_batch`."""
+    return memoryview(encode_batch(records(content) if isinstance(content, int) else content, **fields))
+
+
+def stored(content: int | Sequence[Record] = 1, *, offset: int = 0, leader_epoch: int = 0, **fields: Any) -> bytes:
+    """A batch as it lies in a log, its first record at `offset`."""
+    batch = encode_batch(records(content) if isinstance(content, int) else content, **fields)
+    stamp(batch, offset, leader_epoch)
+    return bytes(batch)
+
+
+def changed(batch: bytes | bytearray | memoryview, **fields: int) -> memoryview:
+    """A copy with other header fields and, unless `crc` is one of them, the right CRC."""
+    copy = bytearray(batch)
+    write_header(copy, read_header(copy)._replace(**fields))
+    if "crc" not in fields:
+        seal(copy)
+    return memoryview(copy)
+
+
+def end_marker(
+    *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0, timestamp: int = T
+) -> bytearray:
+    """The control batch that ends a transaction in a partition (WriteTxnMarkers)."""
+    key = struct.pack(">hh", 0, 1 if commit else 0)
+    value = struct.pack(">hi", 0, coordinator_epoch)
+    return encode_batch(
+        [Record(timestamp=timestamp, key=key, value=value)],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+EVERY_CODEC = tuple(Codec)
+COMPRESSING = tuple(codec for codec in Codec if codec is not Codec.NONE)

@@ -1,0 +1,314 @@
+"""A whole broker inside the test: real files, real connections over a socket pair, time that the test moves."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from broker.daemon import Daemon
+from broker.network.connection import Connection
+from broker.request.response import Peer
+from config.parse import load_settings
+from protocol.errors import ErrorCode
+from protocol.headers import decode_response, encode_request
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.schema import describe
+from tests.support.batches import produced, record
+from tests.support.clock import ManualClock
+
+T = TypeVar("T")
+
+TURNS_TO_SETTLE = 30
+"""Loop turns after which whatever needs no time and no thread has happened."""
+
+PATIENCE_S = 30.0
+
+
+class ConnectionClosed(Exception):
+    """The broker closed the connection instead of answering."""
+
+
+class Client:
+    """One connection to the broker in the test."""
+
+    def __init__(self, broker: "InProcessBroker", ours: socket.socket, connection: Connection) -> None:
+        self._broker = broker
+        self._socket = ours
+        self.connection = connection
+        self._correlation_id = 0
+        self._awaited: list[tuple[int, type[Any], int]] = []
+
+    def ask(self, request: object, version: int, client_id: str | None = "test") -> Any:
+        """Send a request and return its answer. Raises `ConnectionClosed`."""
+        self.send(request, version, client_id)
+        return self.receive()
+
+    def send(self, request: object, version: int, client_id: str | None = "test") -> None:
+        """Send a request whose answer is fetched later."""
+        self._correlation_id += 1
+        self._awaited.append((self._correlation_id, self._broker.response_class(type(request)), version))
+        self.send_bytes(encode_request(self._correlation_id, client_id, request, version))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send whatever it is."""
+        self._broker.run(self._send(data))
+
+    def receive(self) -> Any:
+        """The next answer, in the order of the requests."""
+        correlation_id, response_class, version = self._awaited.pop(0)
+        payload = self.receive_payload()
+        found, answer = decode_response(response_class, version, payload)
+        assert found == correlation_id, f"answer {found} came where {correlation_id} was due"
+        self._broker.saw(response_class, version, answer)
+        return answer
+
+    def receive_payload(self) -> bytes:
+        """The bytes of the next answer, without their size."""
+        size = int.from_bytes(self._broker.run(self._receive(4)), "big")
+        return self._broker.run(self._receive(size))
+
+    def has_no_answer(self) -> bool:
+        """Whether nothing has come, though the broker had every chance."""
+        self._broker.settle()
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+
+    def is_closed(self) -> bool:
+        """Whether the broker has closed the connection and sent nothing before."""
+        try:
+            return self._broker.run(self._receive(1)) == b""
+        except ConnectionClosed:
+            return True
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+        self._broker.settle()
+
+    async def _send(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._socket, data)
+
+    async def _receive(self, size: int) -> bytes:
+        received = b""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(received) < size:
+                try:
+                    more = await asyncio.get_running_loop().sock_recv(self._socket, size - len(received))
+                except ConnectionResetError:
+                    more = b""
+                if not more:
+                    raise ConnectionClosed(f"after {len(received)} of {size} bytes")
+                received += more
+        return received
+
+
+class InProcessBroker:
+    """Starts at once, asks and answers while a test waits, and remembers which answers it has seen."""
+
+    def __init__(self, directory: Path, **settings: object) -> None:
+        self._directory = directory
+        self._settings = {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(directory),
+            **{key.replace("_", "."): str(value) for key, value in settings.items()},
+        }
+        self._runner = asyncio.Runner()
+        self.clock = ManualClock()
+        self.answered: set[tuple[int, int, int]] = set()
+        """(API key, version, error code) of every answer."""
+        self._clients: list[Client] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start a daemon on the directory."""
+        settings = load_settings(None, list(self._settings.items())).settings
+
+        async def start() -> Daemon:
+            daemon = Daemon(settings, clock=self.clock)
+            await daemon.start()
+            return daemon
+
+        self.daemon = self.run(start())
+        self._client: Client | None = None
+
+    def stop(self) -> None:
+        """Stop it cleanly."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+        self.run(self.daemon.stop())
+
+    def restart(self) -> None:
+        """Stop it cleanly and start again on the same files."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop it, and the loop."""
+        self.stop()
+        self._runner.close()
+
+    def connect(self) -> Client:
+        """A new connection."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        peer = Peer(host="127.0.0.1", port=len(self._clients) + 1, listener="PLAINTEXT")
+
+        async def adopt() -> Connection:
+            return self.daemon.processors[0].adopt(theirs, peer)
+
+        client = Client(self, ours, self.run(adopt()))
+        self._clients.append(client)
+        return client
+
+    def ask(self, request: object, version: int, client_id: str | None = "test") -> Any:
+        """Ask on a connection that stays open between questions."""
+        if self._client is None:
+            self._client = self.connect()
+        try:
+            return self._client.ask(request, version, client_id)
+        except ConnectionClosed:
+            self._client = None
+            raise
+
+    def settle(self) -> None:
+        """Let the loop turn until whatever needs no time has happened."""
+
+        async def turn() -> None:
+            for _ in range(TURNS_TO_SETTLE):
+                await asyncio.sleep(0)
+
+        self.run(turn())
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Let the loop turn until ``condition`` holds; threads may take their time."""
+
+        async def turn() -> None:
+            async with asyncio.timeout(PATIENCE_S):
+                while not condition():
+                    await asyncio.sleep(0.001)
+
+        self.run(turn())
+
+    def run(self, awaitable: Any) -> Any:
+        """Run something on the broker's loop."""
+        return self._runner.run(awaitable)
+
+    def advance(self, by_ms: int) -> None:
+        """Let time pass."""
+
+        async def advance() -> None:
+            self.clock.advance(by_ms)
+
+        self.run(advance())
+        self.settle()
+
+    # What most tests need
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: object) -> bytes:
+        """Create a topic and return its id."""
+        request = CreateTopicsRequest(
+            topics=[
+                CreateTopicsRequest.Topic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=1,
+                    assignments=[],
+                    configs=[
+                        CreateTopicsRequest.Topic.Config(name=key.replace("_", "."), value=str(value))
+                        for key, value in configs.items()
+                    ],
+                )
+            ]
+        )
+        answer: CreateTopicsResponse = self.ask(request, 7)
+        assert answer.topics[0].error_code == ErrorCode.NONE, answer.topics[0]
+        return answer.topics[0].topic_id
+
+    def produce(self, topic: str, *values: bytes, partition: int = 0) -> int:
+        """Append one batch and return its base offset."""
+        answer = self.ask(
+            produce_request(topic, produced([record(value) for value in values]), partition=partition), 12
+        )
+        of_partition: ProduceResponse.Response.PartitionResponse = answer.responses[0].partition_responses[0]
+        assert of_partition.error_code == ErrorCode.NONE, of_partition
+        return of_partition.base_offset
+
+    def topics(self) -> set[str]:
+        """The names of all topics."""
+        answer = self.ask(MetadataRequest(topics=None), 12)
+        return {topic.name for topic in answer.topics}
+
+    def log(self, topic: str, partition: int = 0) -> Any:
+        """The log of a partition."""
+        return self.daemon.replicas.partition(topic, partition).log
+
+    def response_class(self, request_class: type[Any]) -> type[Any]:
+        """What answers a request."""
+        name = request_class.__name__.removesuffix("Request") + "Response"
+        return getattr(sys.modules[request_class.__module__], name)
+
+    def saw(self, response_class: type[Any], version: int, answer: object) -> None:
+        """Remember which error codes an answer carried."""
+        key = describe(response_class).key
+        for code in {*error_codes(answer)} or {ErrorCode.NONE}:
+            self.answered.add((key, version, code))
+
+
+def produce_request(
+    topic: str,
+    records: bytes | bytearray | memoryview | None,
+    *,
+    partition: int = 0,
+    acks: int = -1,
+    topic_id: bytes = bytes(16),
+    transactional_id: str | None = None,
+) -> ProduceRequest:
+    """A produce request for one partition."""
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=30_000,
+        topic_data=[
+            ProduceRequest.TopicData(
+                name=topic,
+                topic_id=topic_id,
+                partition_data=[
+                    ProduceRequest.TopicData.PartitionData(
+                        index=partition, records=None if records is None else memoryview(records)
+                    )
+                ],
+            )
+        ],
+    )
+
+
+def error_codes(answer: object) -> Iterator[int]:
+    """Every error code in an answer, however deep."""
+    for name in getattr(type(answer), "__slots__", ()):
+        value = getattr(answer, name)
+        if name == "error_code":
+            yield value
+        elif isinstance(value, list):
+            for item in value:
+                yield from error_codes(item)
+        elif not isinstance(value, str | bytes | int | memoryview | None):
+            yield from error_codes(value)
+
+
+@contextmanager
+def running_broker(directory: Path, **settings: object) -> Iterator[InProcessBroker]:
+    """A broker for the length of a block."""
+    broker = InProcessBroker(directory, **settings)
+    try:
+        yield broker
+    finally:
+        broker.close()

@@ -1,0 +1,227 @@
+"""aiokafka behind the tests' facade: every call runs an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import BrokerResponseError, for_code
+
+from tests.support.clients import TIMEOUT_S, Cluster, Produced, Received, Record, RequestFailed
+
+T = TypeVar("T")
+
+
+class StockClient:
+    name = "aiokafka"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._address = {"bootstrap_servers": bootstrap}
+
+    def create_topic(
+        self, topic: str, *, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        new = NewTopic(topic, partitions, replication, topic_configs=dict(configs or {}))
+
+        async def run() -> None:
+            async with self._admin() as admin:
+                _check((await admin.create_topics([new])).topic_errors)
+                deadline = time.monotonic() + TIMEOUT_S
+                while not _has_leaders(await admin.describe_topics([topic]), partitions):
+                    assert time.monotonic() < deadline, f"no leader for all of {topic} within {TIMEOUT_S} s"
+
+        _run(run())
+
+    def delete_topic(self, topic: str) -> None:
+        async def run() -> None:
+            async with self._admin() as admin:
+                _check((await admin.delete_topics([topic])).topic_error_codes)
+
+        _run(run())
+
+    def topics(self) -> set[str]:
+        async def run() -> set[str]:
+            async with self._admin() as admin:
+                return set(await admin.list_topics())
+
+        return _run(run())
+
+    def topic_configs(self, topic: str) -> dict[str, str]:
+        async def run() -> dict[str, str]:
+            async with self._admin() as admin:
+                (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+                (resource,) = answer.resources
+                _check([(topic, resource[0])])
+                return {entry[0]: entry[1] for entry in resource[4]}
+
+        return _run(run())
+
+    def cluster(self) -> Cluster:
+        async def run() -> Cluster:
+            async with self._admin() as admin:
+                answer = await admin.describe_cluster()
+                return Cluster(
+                    cluster_id=answer["cluster_id"],
+                    controller_id=answer["controller_id"],
+                    brokers=tuple((b["node_id"], b["host"], b["port"]) for b in answer["brokers"]),
+                )
+
+        return _run(run())
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: str = "none",
+        idempotent: bool | None = None,
+        most_bytes: int | None = None,
+    ) -> list[Produced]:
+        options: dict[str, Any] = dict(self._address)
+        if codec != "none":
+            options["compression_type"] = codec
+        if idempotent is not None:
+            options["enable_idempotence"] = idempotent
+        if most_bytes is not None:
+            options["max_request_size"] = most_bytes
+
+        async def run() -> list[Produced]:
+            async with AIOKafkaProducer(**options) as producer:
+                futures = [
+                    await producer.send(
+                        topic,
+                        value=record.value,
+                        key=record.key,
+                        partition=record.partition,
+                        timestamp_ms=record.timestamp_ms,
+                        headers=list(record.headers),
+                    )
+                    for record in records
+                ]
+                answers = await asyncio.wait_for(asyncio.gather(*futures), TIMEOUT_S)
+                return [Produced(partition=a.partition, offset=a.offset, timestamp_ms=a.timestamp) for a in answers]
+
+        return _run(run())
+
+    def partitions(self, topic: str) -> list[int]:
+        async def run() -> list[int]:
+            async with self._consumer() as consumer:
+                return await _partitions(consumer, topic)
+
+        return _run(run())
+
+    def offsets(self, topic: str) -> dict[int, tuple[int, int]]:
+        async def run() -> dict[int, tuple[int, int]]:
+            async with self._consumer() as consumer:
+                return {place.partition: pair for place, pair in (await _offsets(consumer, topic)).items()}
+
+        return _run(run())
+
+    def offset_for_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        place = TopicPartition(topic, partition)
+
+        async def run() -> int | None:
+            async with self._consumer() as consumer:
+                found = (await consumer.offsets_for_times({place: timestamp_ms}))[place]
+                return None if found is None else int(found.offset)
+
+        return _run(run())
+
+    def consume(self, topic: str, *, partition: int, offset: int, count: int) -> list[Received]:
+        place = TopicPartition(topic, partition)
+
+        async def run() -> list[Received]:
+            async with self._consumer() as consumer:
+                consumer.assign([place])
+                consumer.seek(place, offset)
+                return (await _poll(consumer, lambda received: len(received) < count))[:count]
+
+        return _run(run())
+
+    def consume_all(self, topic: str) -> list[Received]:
+        async def run() -> list[Received]:
+            async with self._consumer() as consumer:
+                bounds = await _offsets(consumer, topic)
+                consumer.assign(list(bounds))
+                for place, (first, _) in bounds.items():
+                    consumer.seek(place, first)
+                expected = sum(following - first for first, following in bounds.values())
+                return await _poll(consumer, lambda received: len(received) < expected)
+
+        return _run(run())
+
+    @contextlib.asynccontextmanager
+    async def _admin(self) -> AsyncIterator[Any]:
+        admin = AIOKafkaAdminClient(**self._address)
+        await admin.start()
+        try:
+            yield admin
+        finally:
+            await admin.close()
+
+    @contextlib.asynccontextmanager
+    async def _consumer(self) -> AsyncIterator[Any]:
+        consumer = AIOKafkaConsumer(**self._address)
+        await consumer.start()
+        try:
+            yield consumer
+        finally:
+            await consumer.stop()
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return asyncio.run(work)
+    except BrokerResponseError as error:
+        raise RequestFailed(error.errno, str(error)) from error
+
+
+def _check(entries: Sequence[Sequence[Any]]) -> None:
+    """Raise for the first entry (name, error code, perhaps a message …) that is not a success."""
+    for name, code, *rest in entries:
+        if code:
+            raise RequestFailed(code, f"{for_code(code).__name__} for {name} {rest}")
+
+
+def _has_leaders(topics: Any, partitions: int) -> bool:
+    (topic,) = topics
+    return len(topic["partitions"]) == partitions and all(p["leader"] >= 0 for p in topic["partitions"])
+
+
+async def _partitions(consumer: Any, topic: str) -> list[int]:
+    # Without a subscription aiokafka knows no topic until its metadata has been asked for it.
+    await consumer._client.add_topic(topic)
+    return sorted(consumer.partitions_for_topic(topic) or ())
+
+
+async def _offsets(consumer: Any, topic: str) -> dict[Any, tuple[int, int]]:
+    places = [TopicPartition(topic, number) for number in await _partitions(consumer, topic)]
+    first, following = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+    return {place: (first[place], following[place]) for place in places}
+
+
+async def _poll(consumer: Any, wants_more: Callable[[list[Received]], bool]) -> list[Received]:
+    received: list[Received] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while wants_more(received):
+        assert time.monotonic() < deadline, f"{len(received)} records within {TIMEOUT_S} s, more were expected"
+        for records in (await consumer.getmany(timeout_ms=500)).values():
+            received.extend(
+                Received(
+                    partition=record.partition,
+                    offset=record.offset,
+                    key=record.key,
+                    value=record.value,
+                    headers=tuple(record.headers),
+                    timestamp_ms=record.timestamp,
+                    is_log_append_time=record.timestamp_type == 1,
+                )
+                for record in records
+            )
+    return received

@@ -1,0 +1,155 @@
+"""kafka-python behind the tests' facade."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource
+from kafka.errors import BrokerResponseError
+
+from tests.support.clients import TIMEOUT_S, Cluster, Produced, Received, Record, RequestFailed
+
+
+class StockClient:
+    name = "kafka-python"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._address = {"bootstrap_servers": bootstrap}
+
+    @contextlib.contextmanager
+    def _admin(self) -> Iterator[Any]:
+        with contextlib.closing(KafkaAdminClient(**self._address)) as admin, _refusals():
+            yield admin
+
+    def create_topic(
+        self, topic: str, *, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        wanted = {"num_partitions": partitions, "replication_factor": replication, "configs": dict(configs or {})}
+        with self._admin() as admin:
+            admin.create_topics({topic: wanted})
+            admin.wait_for_topics([topic])
+
+    def delete_topic(self, topic: str) -> None:
+        with self._admin() as admin:
+            admin.delete_topics([topic])
+
+    def topics(self) -> set[str]:
+        with self._admin() as admin:
+            return set(admin.list_topics())
+
+    def topic_configs(self, topic: str) -> dict[str, str]:
+        with self._admin() as admin:
+            answer = admin.describe_configs([ConfigResource("TOPIC", topic)], config_filter="all")
+            return {key: entry["value"] for key, entry in answer["topic"][topic].items()}
+
+    def cluster(self) -> Cluster:
+        with self._admin() as admin:
+            answer = admin.describe_cluster()
+            return Cluster(
+                cluster_id=answer["cluster_id"],
+                controller_id=answer["controller_id"],
+                brokers=tuple((b.get("broker_id", b.get("node_id")), b["host"], b["port"]) for b in answer["brokers"]),
+            )
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: str = "none",
+        idempotent: bool | None = None,
+        most_bytes: int | None = None,
+    ) -> list[Produced]:
+        options: dict[str, Any] = {}
+        if codec != "none":
+            options["compression_type"] = codec
+        if idempotent is not None:
+            options["enable_idempotence"] = idempotent
+        if most_bytes is not None:
+            options["max_request_size"] = most_bytes
+        with contextlib.closing(KafkaProducer(**self._address, **options)) as producer, _refusals():
+            futures = [
+                producer.send(
+                    topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    partition=record.partition,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                for record in records
+            ]
+            answers = [future.get(TIMEOUT_S) for future in futures]
+        return [Produced(partition=a.partition, offset=a.offset, timestamp_ms=a.timestamp) for a in answers]
+
+    @contextlib.contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        with contextlib.closing(KafkaConsumer(**self._address)) as consumer, _refusals():
+            yield consumer
+
+    def partitions(self, topic: str) -> list[int]:
+        with self._consumer() as consumer:
+            return sorted(consumer.partitions_for_topic(topic) or ())
+
+    def _offsets(self, consumer: Any, topic: str) -> dict[Any, tuple[int, int]]:
+        partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+        first, following = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+        return {partition: (first[partition], following[partition]) for partition in partitions}
+
+    def offsets(self, topic: str) -> dict[int, tuple[int, int]]:
+        with self._consumer() as consumer:
+            return {partition.partition: pair for partition, pair in self._offsets(consumer, topic).items()}
+
+    def offset_for_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        place = TopicPartition(topic, partition)
+        with self._consumer() as consumer:
+            found = consumer.offsets_for_times({place: timestamp_ms})[place]
+            return None if found is None else int(found.offset)
+
+    def consume(self, topic: str, *, partition: int, offset: int, count: int) -> list[Received]:
+        place = TopicPartition(topic, partition)
+        with self._consumer() as consumer:
+            consumer.assign([place])
+            consumer.seek(place, offset)
+            return _poll(consumer, lambda received: len(received) >= count)[:count]
+
+    def consume_all(self, topic: str) -> list[Received]:
+        with self._consumer() as consumer:
+            bounds = self._offsets(consumer, topic)
+            consumer.assign(list(bounds))
+            for place, (first, _) in bounds.items():
+                consumer.seek(place, first)
+            return _poll(consumer, lambda _: all(consumer.position(p) >= bounds[p][1] for p in bounds))
+
+
+def _poll(consumer: Any, is_enough: Any) -> list[Received]:
+    received: list[Received] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_enough(received):
+        assert time.monotonic() < deadline, f"{len(received)} records within {TIMEOUT_S} s, more were expected"
+        for records in consumer.poll(timeout_ms=500).values():
+            received.extend(
+                Received(
+                    partition=record.partition,
+                    offset=record.offset,
+                    key=record.key,
+                    value=record.value,
+                    headers=tuple(record.headers),
+                    timestamp_ms=record.timestamp,
+                    is_log_append_time=record.timestamp_type == 1,
+                )
+                for record in records
+            )
+    return received
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except BrokerResponseError as error:
+        raise RequestFailed(error.errno, str(error)) from error

@@ -1,0 +1,62 @@
+"""A clock that a test moves by hand."""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+
+
+class ManualAlarm:
+    """A callback that rings when the test has moved the clock that far."""
+
+    def __init__(self, clock: "ManualClock", deadline_ms: int, callback: Callable[[], None]) -> None:
+        self.clock = clock
+        self.deadline_ms = deadline_ms
+        self.callback = callback
+        self.is_armed = True
+
+    def cancel(self) -> None:
+        self.is_armed = False
+
+
+class ManualClock:
+    """A `broker.clock.Clock` whose time passes in `advance` only."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
+        self._order = count()
+        self._alarms: list[tuple[int, int, ManualAlarm]] = []
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ms
+
+    def monotonic_us(self) -> int:
+        return self._monotonic_ms * 1000
+
+    def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> ManualAlarm:
+        alarm = ManualAlarm(self, deadline_ms, callback)
+        heappush(self._alarms, (deadline_ms, next(self._order), alarm))
+        return alarm
+
+    @property
+    def alarms(self) -> int:
+        """How many alarms are armed."""
+        return sum(alarm.is_armed for _, _, alarm in self._alarms)
+
+    def advance(self, by_ms: int) -> None:
+        """Let time pass. Every alarm on the way rings at its own time, those that others set included."""
+        until_ms = self._monotonic_ms + by_ms
+        while self._alarms and self._alarms[0][0] <= until_ms:
+            deadline_ms, _, alarm = heappop(self._alarms)
+            if alarm.is_armed:
+                alarm.is_armed = False
+                self._move_to(max(deadline_ms, self._monotonic_ms))
+                alarm.callback()
+        self._move_to(until_ms)
+
+    def _move_to(self, monotonic_ms: int) -> None:
+        self._now_ms += monotonic_ms - self._monotonic_ms
+        self._monotonic_ms = monotonic_ms

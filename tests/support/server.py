@@ -1,0 +1,188 @@
+"""A broker process under test, started as its user would: command line, `ready` line, signals, log."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+READY = re.compile(r"^ready listeners=(?P<listeners>\S+) node\.id=(?P<node_id>\d+) cluster\.id=(?P<cluster_id>\S+)$")
+ADDRESS = re.compile(r"//(?P<host>[^:/,]+|\[[^\]]+\]):(?P<port>\d+)")
+
+
+class BrokerDidNotStart(AssertionError):
+    """The process ended, or stayed silent, before it said `ready`."""
+
+
+class BrokerProcess:
+    """One data directory and the broker process that serves it, which may be killed, stopped and started again.
+
+    The first start takes any free port (or `port`), every later one the same port, so that clients find it again.
+    Everything the broker writes to stderr, over all its lives, is in `log_path`.
+    """
+
+    def __init__(self, directory: Path, *, settings: Mapping[str, str] | None = None, port: int = 0) -> None:
+        self.directory = directory
+        self.data_directory = directory / "data"
+        self.log_path = directory / "broker.log"
+        self.settings = dict(settings or {})
+        self.port = port
+        self.cluster_id = ""
+        self.node_id = -1
+        self.ready_line = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the broker was not started"
+        return self._process
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def command(self) -> list[str]:
+        settings = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": str(self.data_directory),
+            **self.settings,
+        }
+        options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+        return [sys.executable, "-m", "broker", *options]
+
+    def start(self, *, timeout_s: float = 60.0) -> BrokerProcess:
+        """Start the broker and wait for its one line on stdout."""
+        assert not self.is_running, f"the broker on port {self.port} runs already"
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+        line = self._first_line(timeout_s)
+        found = READY.match(line)
+        if found is None:
+            self.kill()
+            raise BrokerDidNotStart(f"expected 'ready listeners=… node.id=… cluster.id=…' on stdout, got {line!r}")
+        self.ready_line = line
+        self.node_id = int(found["node_id"])
+        self.cluster_id = found["cluster_id"]
+        address = ADDRESS.search(found["listeners"])
+        assert address is not None, f"no address in {line!r}"
+        self.port = int(address["port"])
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL: what the operating system has is kept, what only the process knew is gone."""
+        self.process.kill()
+        self._finish()
+
+    def stop(self, signal_number: int = signal.SIGTERM, *, timeout_s: float = 60.0) -> str:
+        """Stop in order; the exit code must be 0. Returns what stood on stdout after the `ready` line."""
+        self.process.send_signal(signal_number)
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(
+                f"the broker did not stop within {timeout_s} s of signal {signal_number}\n{self.log_text()}"
+            ) from None
+        rest, code = self._finish()
+        assert code == 0, f"exit code {code} after signal {signal_number}, expected 0\n{self.log_text()}"
+        return rest
+
+    def close(self) -> None:
+        """End the process if it still runs, however a test left it."""
+        if self.is_running:
+            self.kill()
+
+    def log_text(self, *, last_lines: int = 200) -> str:
+        if not self.log_path.exists():
+            return ""
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-last_lines:])
+
+    def _stdout(self) -> IO[bytes]:
+        stdout = self.process.stdout
+        assert stdout is not None
+        return stdout
+
+    def _first_line(self, timeout_s: float) -> str:
+        deadline = time.monotonic() + timeout_s
+        descriptor = self._stdout().fileno()
+        received = b""
+        while b"\n" not in received:
+            readable, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            if not readable:
+                self.kill()
+                raise BrokerDidNotStart(f"no line on stdout within {timeout_s} s\n{self.log_text()}")
+            piece = os.read(descriptor, 4096)
+            if not piece:
+                _, code = self._finish()
+                raise BrokerDidNotStart(f"exit code {code} before `ready`\n{self.log_text()}")
+            received += piece
+        line, _, self._after_ready = received.partition(b"\n")
+        return line.decode()
+
+    _after_ready = b""
+
+    def _finish(self) -> tuple[str, int]:
+        rest = self._after_ready + self._stdout().read()
+        self._after_ready = b""
+        self._stdout().close()
+        return rest.decode(errors="replace"), self.process.wait()
+
+
+class RunningBroker(BrokerProcess):
+    """A broker that somebody else started (`OTTLA_TEST_BOOTSTRAP=host:port`): it is used and left alone."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        super().__init__(directory, port=int(port))
+        self._host = host
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self._host}:{self.port}"
+
+    def start(self, *, timeout_s: float = 60.0) -> BrokerProcess:
+        return self
+
+
+def port_below_client_ports() -> int:
+    """A free port that no client socket can be given meanwhile, for a broker that must come back on it.
+
+    The system hands ports from 32768 upwards to clients (49152 on macOS); a lingering one would hold the number.
+    """
+    for port in range(20_000 + os.getpid() % 6_000, 32_000):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("every port from 20000 to 31999 is taken")
+
+
+def broker_for_tests(
+    directory: Path, *, settings: Mapping[str, str] | None = None, port: int | None = None
+) -> BrokerProcess:
+    """Ours, or Apache Kafka where `OTTLA_TEST_KAFKA_LIBS` names the directory of its jars."""
+    chosen = port_below_client_ports() if port is None else port
+    if libraries := os.environ.get("OTTLA_TEST_KAFKA_LIBS"):
+        from tests.support.apache_kafka import ApacheKafka
+
+        return ApacheKafka(directory, settings=settings, port=chosen, libraries=libraries)
+    return BrokerProcess(directory, settings=settings, port=chosen)

@@ -1,0 +1,50 @@
+"""Which API, versions and error codes a test reaches: marked on the test, and held against what the broker answered."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.schema import describe
+
+
+def every_version(
+    request_class: type[Any], *, since: int | None = None, until: int | None = None
+) -> pytest.MarkDecorator:
+    """Run the test in each version of the API as ``version``."""
+    first, last = describe(request_class).versions
+    return pytest.mark.parametrize(
+        "version", range(first if since is None else since, (last if until is None else until) + 1)
+    )
+
+
+def serves(request_class: type[Any], *errors: ErrorCode, versions: Iterable[int] = ()) -> pytest.MarkDecorator:
+    """Mark a test: it gets an answer to ``request_class`` with each of ``errors`` (NONE if none is named).
+
+    The version is the test's ``version`` parameter, or ``versions``. `broker` in the handlers' conftest fails the test
+    if the broker never gave such an answer.
+    """
+    return pytest.mark.serves(
+        api=describe(request_class).key, versions=tuple(versions), errors=errors or (ErrorCode.NONE,)
+    )
+
+
+class Served(NamedTuple):
+    """One claim of one test."""
+
+    api_key: int
+    version: int
+    error: ErrorCode
+    test: str
+
+
+def claims(item: pytest.Item) -> Iterator[Served]:
+    """What a test is marked to reach."""
+    callspec = getattr(item, "callspec", None)
+    for mark in item.iter_markers("serves"):
+        versions = mark.kwargs["versions"] or (callspec.params["version"],)
+        test = item.nodeid.partition("[")[0]
+        for version in versions:
+            for error in mark.kwargs["errors"]:
+                yield Served(mark.kwargs["api"], version, error, test)

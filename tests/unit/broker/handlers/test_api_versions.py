@@ -1,0 +1,84 @@
+"""ApiVersions through the codec."""
+
+import pytest
+
+from protocol.codec import decode
+from protocol.errors import ErrorCode as E
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.support.broker import InProcessBroker
+from tests.support.serving import every_version, serves
+
+NAMED = ApiVersionsRequest(client_software_name="test-client", client_software_version="1.0")
+
+SERVED = {
+    0: (0, 13),
+    1: (4, 18),
+    2: (1, 11),
+    3: (0, 13),
+    18: (0, 4),
+    19: (2, 7),
+    20: (1, 6),
+    22: (0, 5),
+    32: (1, 4),
+    60: (0, 2),
+}
+"""What a running Apache Kafka 4.3.1 advertises of the APIs that are served here."""
+
+
+@serves(ApiVersionsRequest)
+@every_version(ApiVersionsRequest)
+def test_the_versions_are_those_of_apache_kafka(broker: InProcessBroker, version: int) -> None:
+    answer = broker.ask(NAMED, version)
+    assert answer.error_code == E.NONE
+    assert {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys} == SERVED
+    assert [api.api_key for api in answer.api_keys] == sorted(SERVED)
+
+
+@pytest.mark.parametrize(
+    ("version", "supported"), [(3, {"metadata.version"}), (4, {"metadata.version", "kraft.version"})]
+)
+def test_features_from_level_0_are_for_those_who_can_read_them(
+    broker: InProcessBroker, version: int, supported: set[str]
+) -> None:
+    answer = broker.ask(NAMED, version)
+    assert {feature.name for feature in answer.supported_features} == supported
+    assert {feature.name: feature.max_version_level for feature in answer.finalized_features}["metadata.version"] == 25
+    assert answer.finalized_features_epoch >= 0
+
+
+@serves(ApiVersionsRequest, E.INVALID_REQUEST, versions=[3, 4])
+@pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "ä"])
+def test_a_software_name_has_its_rules(broker: InProcessBroker, name: str) -> None:
+    for version in (3, 4):
+        answer = broker.ask(ApiVersionsRequest(client_software_name=name, client_software_version="1"), version)
+        assert (answer.error_code, answer.api_keys) == (E.INVALID_REQUEST, [])
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_an_unknown_version_is_answered_in_version_0_with_our_range(broker: InProcessBroker, version: int) -> None:
+    client = broker.connect()
+    header = (18).to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + (1).to_bytes(4, "big") + b"\xff\xff\0"
+    client.send_bytes(len(header).to_bytes(4, "big") + header)
+
+    payload = client.receive_payload()
+
+    assert payload == bytes.fromhex("00000001 0023 00000001 0012 0000 0004")
+    answer = decode(ApiVersionsResponse, 0, payload, 4)
+    assert answer.error_code == E.UNSUPPORTED_VERSION
+    assert client.ask(NAMED, 4).error_code == E.NONE, "the connection goes on"
+
+
+def test_an_unknown_version_without_header_tags_closes_the_connection(broker: InProcessBroker) -> None:
+    client = broker.connect()
+    client.send_bytes(bytes.fromhex("0000000a 0012 0005 00000001 ffff"))
+    assert client.is_closed()
+
+
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (-5, 0), (4, 0), (52, 0), (1, 3), (1, 19), (22, 6), (3, 14)])
+def test_any_other_unknown_api_or_version_closes_the_connection(
+    broker: InProcessBroker, key: int, version: int
+) -> None:
+    client = broker.connect()
+    header = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\xff\xff\0"
+    client.send_bytes(len(header).to_bytes(4, "big") + header)
+    assert client.is_closed()

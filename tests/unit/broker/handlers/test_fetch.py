@@ -1,0 +1,279 @@
+"""Fetch through the codec: what is read, how long it waits, what is refused."""
+
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode as E
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from storage.batch.record_batch import read_header
+from tests.support.batches import produced, record
+from tests.support.broker import InProcessBroker, produce_request
+from tests.support.serving import every_version, serves
+
+Answer = FetchResponse.Response.Partition
+
+
+def fetch_request(
+    *topics: str,
+    offset: int = 0,
+    partition: int = 0,
+    topic_id: bytes = bytes(16),
+    partition_max_bytes: int = 1 << 20,
+    partition_fields: dict[str, Any] | None = None,
+    **fields: Any,
+) -> FetchRequest:
+    """A fetch of one partition of each topic."""
+    return FetchRequest(
+        **{"max_wait_ms": 0, "min_bytes": 1, **fields},
+        topics=[
+            FetchRequest.Topic(
+                topic=topic,
+                topic_id=topic_id,
+                partitions=[
+                    FetchRequest.Topic.Partition(
+                        partition=partition,
+                        fetch_offset=offset,
+                        partition_max_bytes=partition_max_bytes,
+                        **(partition_fields or {}),
+                    )
+                ],
+            )
+            for topic in topics or ("orders",)
+        ],
+    )
+
+
+def fetch(broker: InProcessBroker, version: int = 12, **fields: Any) -> Answer:
+    """Fetch partition 0 of `orders` and return what it answers."""
+    of_partition: Answer = broker.ask(fetch_request(**fields), version).responses[0].partitions[0]
+    return of_partition
+
+
+@pytest.fixture
+def orders(broker: InProcessBroker) -> bytes:
+    """A topic with three batches of one record, at the offsets 0, 1 and 2."""
+    topic_id = broker.create_topic("orders")
+    for value in (b"a", b"b", b"c"):
+        broker.produce("orders", value)
+    return topic_id
+
+
+@serves(FetchRequest)
+@every_version(FetchRequest)
+def test_a_fetch_gives_the_batches_from_its_offset_on(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    answer = fetch(broker, version, offset=1, topic_id=orders)
+
+    assert answer.error_code == E.NONE
+    assert (answer.high_watermark, answer.last_stable_offset) == (3, 3)
+    assert answer.log_start_offset == (0 if version >= 5 else -1)
+    assert answer.aborted_transactions is None
+    assert read_header(answer.records).base_offset == 1
+    assert bytes(answer.records) == (
+        broker.log("orders").read(1, max_bytes=1 << 20, upper_bound_offset=3, at_least_one_batch=True).region.read()
+    )
+
+
+@serves(FetchRequest)
+@every_version(FetchRequest)
+def test_at_the_end_there_is_nothing_and_no_error(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    answer = fetch(broker, version, offset=3, topic_id=orders)
+    assert (answer.error_code, bytes(answer.records)) == (E.NONE, b"")
+
+
+@serves(FetchRequest, E.OFFSET_OUT_OF_RANGE)
+@every_version(FetchRequest)
+def test_an_offset_beyond_the_end_is_out_of_range(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    answer = fetch(broker, version, offset=4, topic_id=orders)
+    assert answer.error_code == E.OFFSET_OUT_OF_RANGE
+    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (-1, -1, -1)
+    assert (bytes(answer.records), answer.aborted_transactions) == (b"", None)
+
+
+@serves(FetchRequest, E.UNKNOWN_TOPIC_OR_PARTITION)
+@every_version(FetchRequest, until=12)
+def test_an_unknown_partition_is_named_so(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    answer = broker.ask(fetch_request("orders", "nowhere", partition=1), version)
+    for topic in answer.responses:
+        assert topic.partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+        assert topic.partitions[0].aborted_transactions == []
+
+
+@serves(FetchRequest, E.UNKNOWN_TOPIC_ID)
+@every_version(FetchRequest, since=13)
+def test_an_unknown_topic_id_is_named_so(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    for topic_id in (bytes(16), b"0123456789abcdef"):
+        assert fetch(broker, version, topic_id=topic_id).error_code == E.UNKNOWN_TOPIC_ID
+
+
+def test_a_topic_without_a_name_is_left_out(broker: InProcessBroker, orders: bytes) -> None:
+    assert broker.ask(fetch_request(""), 12).responses == []
+
+
+@serves(FetchRequest, E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH, versions=[12, 16])
+@pytest.mark.parametrize("wire_version", [12, 16])
+def test_another_leader_epoch_is_refused(broker: InProcessBroker, orders: bytes, wire_version: int) -> None:
+    broker.daemon.replicas.partition("orders", 0).leader_epoch = 5
+    # Both versions are asked in each run, so that the marks of one test hold in both.
+    for version in (12, 16):
+        fenced = broker.ask(fetch_request(topic_id=orders, partition_fields={"current_leader_epoch": 4}), version)
+        of_partition = fenced.responses[0].partitions[0]
+        assert of_partition.error_code == E.FENCED_LEADER_EPOCH
+        assert (of_partition.current_leader.leader_id, of_partition.current_leader.leader_epoch) == (1, 5)
+        assert [endpoint.node_id for endpoint in fenced.node_endpoints] == ([1] if version >= 16 else [])
+        unknown = fetch(broker, version, topic_id=orders, partition_fields={"current_leader_epoch": 6})
+        assert unknown.error_code == E.UNKNOWN_LEADER_EPOCH
+
+
+@serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[12])
+def test_nobody_is_a_follower(broker: InProcessBroker, orders: bytes) -> None:
+    assert fetch(broker, 12, replica_id=2).error_code == E.NOT_LEADER_OR_FOLLOWER
+
+
+def test_debugging_consumers_read_like_others(broker: InProcessBroker, orders: bytes) -> None:
+    assert fetch(broker, 12, replica_id=-2).error_code == E.NONE
+
+
+def test_where_the_logs_part_is_told_instead_of_records(broker: InProcessBroker, orders: bytes) -> None:
+    broker.log("orders").leader_epochs.assign(4, 3)
+    parted = fetch(broker, 12, offset=3, partition_fields={"last_fetched_epoch": 2})
+    assert (parted.error_code, bytes(parted.records)) == (E.NONE, b"")
+    assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (0, 3)
+    assert parted.high_watermark == 3
+
+
+@serves(FetchRequest, E.OFFSET_OUT_OF_RANGE, versions=[12])
+def test_an_epoch_above_ours_can_not_be_placed(broker: InProcessBroker, orders: bytes) -> None:
+    assert fetch(broker, 12, partition_fields={"last_fetched_epoch": 9}).error_code == E.OFFSET_OUT_OF_RANGE
+
+
+@serves(FetchRequest, E.UNSUPPORTED_COMPRESSION_TYPE, versions=[9])
+def test_a_zstd_topic_needs_version_10(broker: InProcessBroker) -> None:
+    broker.create_topic("orders", compression_type="zstd")
+    assert fetch(broker, 9).error_code == E.UNSUPPORTED_COMPRESSION_TYPE
+    assert fetch(broker, 10).error_code == E.NONE
+
+
+@serves(FetchRequest, E.UNKNOWN_SERVER_ERROR, versions=[12])
+def test_negative_limits_and_strange_isolation_are_refused_as_kafka_does(
+    broker: InProcessBroker, orders: bytes
+) -> None:
+    assert fetch(broker, 12, partition_max_bytes=-1).error_code == E.UNKNOWN_SERVER_ERROR
+    assert fetch(broker, 12, max_bytes=-1).error_code == E.UNKNOWN_SERVER_ERROR
+    assert broker.ask(fetch_request(isolation_level=2), 12).error_code == E.UNKNOWN_SERVER_ERROR
+
+
+@serves(FetchRequest, E.FETCH_SESSION_ID_NOT_FOUND)
+@every_version(FetchRequest, since=7)
+def test_a_session_that_was_never_granted_can_not_go_on(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    for session_id in (0, 77):
+        request = fetch_request(topic_id=orders, session_id=session_id, session_epoch=5)
+        assert broker.ask(request, version).error_code == E.FETCH_SESSION_ID_NOT_FOUND
+    full = broker.ask(fetch_request(topic_id=orders, session_id=77, session_epoch=0), version)
+    assert (full.error_code, full.session_id) == (E.NONE, 0)
+    assert full.responses[0].partitions[0].records
+
+
+def test_read_committed_lists_aborted_transactions(broker: InProcessBroker, orders: bytes) -> None:
+    assert fetch(broker, 12, isolation_level=1).aborted_transactions == []
+    assert fetch(broker, 12, isolation_level=1, offset=99).aborted_transactions == []
+
+
+# Limits ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_batch_comes_whole_however_small_the_limits(broker: InProcessBroker, orders: bytes) -> None:
+    batch_size = read_header(fetch(broker).records).size
+    for limits in ({"max_bytes": 0}, {"partition_max_bytes": 1}, {"max_bytes": 5, "partition_max_bytes": 0}):
+        assert len(fetch(broker, **limits).records) == batch_size
+
+
+def test_records_are_cut_at_the_limit_even_inside_a_batch(broker: InProcessBroker, orders: bytes) -> None:
+    batch_size = read_header(fetch(broker).records).size
+    assert len(fetch(broker, partition_max_bytes=batch_size + 10).records) == batch_size + 10
+
+
+def test_only_the_first_partition_with_data_may_exceed_the_limit(broker: InProcessBroker) -> None:
+    broker.create_topic("orders", partitions=3)
+    for partition in (1, 2):
+        broker.produce("orders", b"v" * 100, partition=partition)
+    request = fetch_request("orders", max_bytes=10)
+    request.topics[0].partitions = [
+        FetchRequest.Topic.Partition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(3)
+    ]
+    sizes = [len(partition.records) for partition in broker.ask(request, 12).responses[0].partitions]
+    assert sizes[0] == 0
+    assert sizes[1] > 100
+    assert sizes[2] == 0
+
+
+# Waiting --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fetch_waits_for_data_and_is_answered_by_the_append(broker: InProcessBroker, orders: bytes) -> None:
+    consumer = broker.connect()
+    consumer.send(fetch_request(offset=3, max_wait_ms=10_000), 12)
+    assert consumer.has_no_answer()
+
+    broker.produce("orders", b"d")
+
+    answer = consumer.receive().responses[0].partitions[0]
+    assert (read_header(answer.records).base_offset, answer.high_watermark) == (3, 4)
+
+
+def test_a_fetch_is_answered_with_what_there_is_when_its_time_is_up(broker: InProcessBroker, orders: bytes) -> None:
+    consumer = broker.connect()
+    consumer.send(fetch_request(offset=0, max_wait_ms=500, min_bytes=1 << 20), 12)
+    broker.advance(499)
+    assert consumer.has_no_answer()
+    broker.advance(1)
+    assert consumer.receive().responses[0].partitions[0].records
+
+
+def test_a_fetch_waits_until_its_partitions_together_have_enough(broker: InProcessBroker) -> None:
+    broker.create_topic("a")
+    broker.create_topic("b")
+    consumer = broker.connect()
+    consumer.send(fetch_request("a", "b", max_wait_ms=10_000, min_bytes=200), 12)
+    broker.produce("a", b"v" * 60)
+    assert consumer.has_no_answer()
+    broker.produce("b", b"v" * 60)
+    answer = consumer.receive()
+    assert all(topic.partitions[0].records for topic in answer.responses)
+
+
+def test_an_error_is_told_at_once(broker: InProcessBroker, orders: bytes) -> None:
+    consumer = broker.connect()
+    consumer.send(fetch_request("orders", "nowhere", offset=3, max_wait_ms=10_000), 12)
+    codes = [topic.partitions[0].error_code for topic in consumer.receive().responses]
+    assert codes == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_fetch_of_nothing_is_answered_at_once(broker: InProcessBroker) -> None:
+    request = FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=[])
+    assert broker.ask(request, 12).responses == []
+
+
+def test_a_parked_fetch_holds_back_what_its_connection_asks_behind_it(broker: InProcessBroker, orders: bytes) -> None:
+    client = broker.connect()
+    client.send(fetch_request(offset=3, max_wait_ms=10_000), 12)
+    client.send(produce_request("orders", produced([record(b"d")])), 12)
+    fetched = client.receive().responses[0].partitions[0]
+    assert read_header(fetched.records).base_offset == 3, "the produce was worked on, and woke the fetch before it"
+    assert client.receive().responses[0].partition_responses[0].base_offset == 3
+
+
+def test_a_deleted_topic_ends_the_wait(broker: InProcessBroker, orders: bytes) -> None:
+    from protocol.messages.topics import DeleteTopicsRequest
+
+    consumer = broker.connect()
+    consumer.send(fetch_request(offset=3, max_wait_ms=10_000), 12)
+    broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5)
+    assert consumer.receive().responses[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_client_that_hangs_up_while_it_waits_harms_nobody(broker: InProcessBroker, orders: bytes) -> None:
+    consumer = broker.connect()
+    consumer.send(fetch_request(offset=3, max_wait_ms=10_000), 12)
+    consumer.close()
+    assert broker.produce("orders", b"d") == 3

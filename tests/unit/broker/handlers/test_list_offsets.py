@@ -1,0 +1,140 @@
+"""ListOffsets through the codec."""
+
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode as E
+from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from tests.support.batches import T, produced, record
+from tests.support.broker import InProcessBroker, produce_request
+from tests.support.serving import every_version, serves
+
+Answer = ListOffsetsResponse.Topic.Partition
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+
+
+def request(timestamp: int, *, topic: str = "orders", partitions: tuple[int, ...] = (0,), **fields: Any) -> Any:
+    """Ask for the offset of a time."""
+    epoch = fields.pop("current_leader_epoch", -1)
+    return ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsRequest.Topic(
+                name=topic,
+                partitions=[
+                    ListOffsetsRequest.Topic.Partition(
+                        partition_index=index, timestamp=timestamp, current_leader_epoch=epoch
+                    )
+                    for index in partitions
+                ],
+            )
+        ],
+        **fields,
+    )
+
+
+def offset_of(broker: InProcessBroker, timestamp: int, version: int = 11, **fields: Any) -> Answer:
+    """Ask for partition 0 of `orders`."""
+    of_partition: Answer = broker.ask(request(timestamp, **fields), version).topics[0].partitions[0]
+    return of_partition
+
+
+@pytest.fixture(autouse=True)
+def orders(broker: InProcessBroker) -> None:
+    """Offsets 0, 1 | 2, 3 | 4, with the times T, T+10 | T+50, T+30 | T+40."""
+    broker.create_topic("orders")
+    for times in ((0, 10), (50, 30), (40,)):
+        batch = produced([record(timestamp=T + time) for time in times])
+        assert broker.ask(produce_request("orders", batch), 12).responses[0].partition_responses[0].error_code == 0
+
+
+@serves(ListOffsetsRequest)
+@every_version(ListOffsetsRequest)
+def test_latest_is_one_past_the_last_record_and_earliest_the_first(broker: InProcessBroker, version: int) -> None:
+    latest, earliest = offset_of(broker, LATEST, version), offset_of(broker, EARLIEST, version)
+    assert (latest.error_code, latest.timestamp, latest.offset) == (E.NONE, -1, 5)
+    assert (earliest.error_code, earliest.timestamp, earliest.offset) == (E.NONE, -1, 0)
+    assert latest.leader_epoch == earliest.leader_epoch == (0 if version >= 4 else -1)
+
+
+@serves(ListOffsetsRequest)
+@every_version(ListOffsetsRequest)
+@pytest.mark.parametrize(
+    ("asked", "offset", "timestamp"),
+    [(0, 0, T), (T, 0, T), (T + 1, 1, T + 10), (T + 11, 2, T + 50), (T + 50, 2, T + 50)],
+)
+def test_a_time_finds_the_first_record_that_is_not_older(
+    broker: InProcessBroker, version: int, asked: int, offset: int, timestamp: int
+) -> None:
+    found = offset_of(broker, asked, version)
+    assert (found.error_code, found.offset, found.timestamp) == (E.NONE, offset, timestamp)
+
+
+def test_a_time_after_the_last_record_finds_nothing(broker: InProcessBroker) -> None:
+    found = offset_of(broker, T + 51)
+    assert (found.error_code, found.offset, found.timestamp, found.leader_epoch) == (E.NONE, -1, -1, -1)
+
+
+@serves(ListOffsetsRequest)
+@every_version(ListOffsetsRequest, since=7)
+def test_the_largest_timestamp_is_found_with_its_record(broker: InProcessBroker, version: int) -> None:
+    found = offset_of(broker, MAX_TIMESTAMP, version)
+    assert (found.offset, found.timestamp) == (2, T + 50)
+
+
+def test_an_empty_partition_has_no_largest_timestamp(broker: InProcessBroker) -> None:
+    broker.create_topic("empty")
+    found = offset_of(broker, MAX_TIMESTAMP, topic="empty")
+    assert (found.error_code, found.offset, found.timestamp) == (E.NONE, -1, -1)
+
+
+def test_nothing_is_tiered(broker: InProcessBroker) -> None:
+    assert offset_of(broker, EARLIEST_LOCAL).offset == 0
+    for named in (LATEST_TIERED, EARLIEST_PENDING):
+        found = offset_of(broker, named)
+        assert (found.error_code, found.offset, found.leader_epoch) == (E.NONE, -1, -1)
+
+
+@serves(ListOffsetsRequest, E.UNSUPPORTED_VERSION, versions=[6, 7, 8, 10, 11])
+def test_names_that_a_version_does_not_know_are_refused(broker: InProcessBroker) -> None:
+    for named, version in (
+        (MAX_TIMESTAMP, 6),
+        (EARLIEST_LOCAL, 7),
+        (LATEST_TIERED, 8),
+        (EARLIEST_PENDING, 10),
+        (-7, 11),
+    ):
+        refused = offset_of(broker, named, version)
+        assert (refused.error_code, refused.offset, refused.timestamp) == (E.UNSUPPORTED_VERSION, -1, -1)
+
+
+@serves(ListOffsetsRequest, E.UNKNOWN_TOPIC_OR_PARTITION, versions=[11])
+def test_an_unknown_partition_is_named_so(broker: InProcessBroker) -> None:
+    assert offset_of(broker, LATEST, topic="nowhere").error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert offset_of(broker, LATEST, partitions=(1,)).error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert offset_of(broker, LATEST, topic="a/b").error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@serves(ListOffsetsRequest, E.INVALID_REQUEST, versions=[11])
+def test_a_partition_listed_twice_is_refused_by_itself(broker: InProcessBroker) -> None:
+    answers = broker.ask(request(LATEST, partitions=(0, 0)), 11).topics[0].partitions
+    assert [answer.error_code for answer in answers] == [E.INVALID_REQUEST] * 2
+
+
+@serves(ListOffsetsRequest, E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH, versions=[4])
+def test_another_leader_epoch_is_refused(broker: InProcessBroker) -> None:
+    broker.daemon.replicas.partition("orders", 0).leader_epoch = 5
+    assert offset_of(broker, LATEST, 4, current_leader_epoch=4).error_code == E.FENCED_LEADER_EPOCH
+    assert offset_of(broker, LATEST, 4, current_leader_epoch=6).error_code == E.UNKNOWN_LEADER_EPOCH
+    assert offset_of(broker, LATEST, 4, current_leader_epoch=5).leader_epoch == 5
+
+
+@serves(ListOffsetsRequest, E.UNKNOWN_SERVER_ERROR, versions=[11])
+def test_a_strange_isolation_level_is_refused_as_kafka_does(broker: InProcessBroker) -> None:
+    assert offset_of(broker, LATEST, isolation_level=7).error_code == E.UNKNOWN_SERVER_ERROR
+
+
+def test_read_committed_ends_at_the_last_stable_offset(broker: InProcessBroker) -> None:
+    assert offset_of(broker, LATEST, isolation_level=1).offset == 5

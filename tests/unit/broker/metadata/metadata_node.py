@@ -1,0 +1,126 @@
+"""A node's metadata room in a temporary directory: the disk's thread works when it is told to."""
+
+from collections import deque
+
+from broker.metadata.controller import Controller
+from broker.metadata.formatting import format_directories, read_bootstrap
+from broker.metadata.log import open_metadata_log
+from broker.metadata.registration import Registration
+from broker.offload import Flusher
+from config.broker_settings import BrokerSettings
+from config.listeners import Listener
+from storage.checkpoints import read_meta_properties
+from storage.errors import StorageError
+from storage.files import FileSystem
+from tests.support.clock import ManualClock
+
+CLIENTS = Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)
+CONTROLLERS = Listener(name="CONTROLLER", host="127.0.0.1", port=9093)
+
+
+class CountedIds:
+    def __init__(self):
+        self.count = 0
+
+    def uuid(self):
+        self.count += 1
+        return self.count.to_bytes(16, "big")
+
+
+class HeldWorker:
+    """A worker thread whose jobs wait for `work`."""
+
+    def __init__(self):
+        self.jobs = deque()
+
+    def submit(self, job, done, failed):
+        self.jobs.append((job, done, failed))
+
+    def work(self):
+        while self.jobs:
+            self.work_once()
+
+    def work_once(self):
+        job, done, failed = self.jobs.popleft()
+        try:
+            result = job()
+        except StorageError as error:
+            failed(error)
+        else:
+            done(result)
+
+
+class MetadataNode:
+    """One run of a node on a directory; `stop` it before the next one."""
+
+    def __init__(self, directory, *, was_clean=False, files=None, takes_office=True, **settings):
+        self.files = files or FileSystem()
+        self.directory = str(directory)
+        self.settings = BrokerSettings(log_dirs=(self.directory,), listeners=(CLIENTS,), **settings)
+        self.ids = CountedIds()
+        self.clock = ManualClock()
+        self.worker = HeldWorker()
+        self.fatal = []
+        properties = read_meta_properties(self.files, f"{self.directory}/meta.properties")
+        if properties is None:
+            properties = format_directories(
+                self.files,
+                [self.directory],
+                metadata_directory=self.directory,
+                node_id=self.settings.node_id,
+                cluster_id=None,
+                controller_endpoint=CONTROLLERS,
+                ids=self.ids,
+                now_ms=self.clock.now_ms(),
+                date="today",
+            )[self.directory]
+        self.directory_id = properties.directory_id
+        self.log = open_metadata_log(
+            self.files,
+            self.settings,
+            was_clean=was_clean,
+            clock=self.clock,
+            flusher=Flusher(self.worker),
+            worker=self.worker,
+            on_fatal=self.fatal.append,
+        )
+        self.publisher = self.log.publisher
+        self.image = self.publisher.image
+        self.deltas = []
+        self.publisher.subscribe(lambda delta, image: self.deltas.append(delta))
+        self.controller = Controller(self.log, ids=self.ids, settings=self.settings, directories=[self.directory_id])
+        if takes_office:
+            self.take_office(was_clean=was_clean)
+
+    def take_office(self, *, was_clean):
+        self.controller.take_office(
+            Registration(
+                node_id=self.settings.node_id,
+                incarnation_id=self.ids.uuid(),
+                endpoints=[CLIENTS],
+                controller_endpoint=CONTROLLERS,
+                rack=None,
+                directories=[self.directory_id],
+            ),
+            bootstrap=read_bootstrap(self.files, self.directory),
+            was_clean=was_clean,
+            then=lambda: None,
+        )
+        self.worker.work()
+        self.deltas.clear()
+
+    def create(self, *topics, validate_only=False, timeout_ms=1000):
+        """Ask for topics; the list of results is empty until they are answered."""
+        answers = []
+        self.controller.create_topics(topics, timeout_ms=timeout_ms, validate_only=validate_only, then=answers.extend)
+        return answers
+
+    def delete(self, *topics, timeout_ms=1000):
+        answers = []
+        self.controller.delete_topics(topics, timeout_ms=timeout_ms, then=answers.extend)
+        return answers
+
+    def stop(self):
+        self.controller.leave_office(lambda: None)
+        self.worker.work()
+        self.log.close()

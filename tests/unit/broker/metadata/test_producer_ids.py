@@ -1,0 +1,72 @@
+"""Producer ids: none twice, none before its block is durable, the next block in time."""
+
+from broker.metadata.producer_ids import BLOCK_SIZE, ProducerIds
+
+
+class Blocks:
+    """Gives blocks when it is told to, as the metadata log does when they are durable."""
+
+    def __init__(self):
+        self.asked = []
+        self.given = 0
+
+    def __call__(self, then):
+        self.asked.append(then)
+
+    def give(self):
+        first = self.given * BLOCK_SIZE
+        self.given += 1
+        self.asked.pop(0)(range(first, first + BLOCK_SIZE))
+
+
+def test_nobody_gets_an_id_before_the_first_block_is_durable():
+    blocks, got = Blocks(), []
+    producer_ids = ProducerIds(blocks)
+
+    producer_ids.assign(got.append)
+    producer_ids.assign(got.append)
+    assert got == []
+    assert len(blocks.asked) == 1
+
+    blocks.give()
+    producer_ids.assign(got.append)
+
+    assert got == [0, 1, 2]
+
+
+def test_the_next_block_is_asked_for_when_nine_tenths_are_used():
+    blocks, got = Blocks(), []
+    producer_ids = ProducerIds(blocks)
+    producer_ids.assign(got.append)
+    blocks.give()
+
+    while len(got) < 899:
+        producer_ids.assign(got.append)
+    assert blocks.asked == []
+    producer_ids.assign(got.append)
+
+    assert len(blocks.asked) == 1
+
+
+def test_ids_go_on_without_a_gap_into_the_next_block():
+    blocks, got = Blocks(), []
+    producer_ids = ProducerIds(blocks)
+    for _ in range(2500):
+        producer_ids.assign(got.append)
+        while blocks.asked:
+            blocks.give()
+
+    assert got == list(range(2500))
+
+
+def test_those_who_wait_are_served_in_their_order_when_the_block_comes():
+    blocks, got = Blocks(), []
+    producer_ids = ProducerIds(blocks)
+    for number in range(BLOCK_SIZE + 5):
+        producer_ids.assign(lambda producer_id, number=number: got.append((number, producer_id)))
+
+    blocks.give()
+    assert len(got) == BLOCK_SIZE
+    blocks.give()
+
+    assert got == [(number, number) for number in range(BLOCK_SIZE + 5)]

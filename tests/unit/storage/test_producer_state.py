@@ -1,0 +1,222 @@
+"""What a log accepts from idempotent and transactional producers, and what it remembers of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.batch.record_batch import MAX_SEQUENCE
+from storage.errors import (
+    CorruptSnapshot,
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+)
+from storage.producer_state import (
+    ProducedBatch,
+    ProducerEntry,
+    decode_snapshot,
+    encode_snapshot,
+)
+from tests.support.logs import LogHome, T, batch_of, marker
+
+KAFKAS_SNAPSHOT = bytes.fromhex(
+    "0001 4a2efd9b 00000001"
+    "0000000000000fa0 0000 00000008 0000000000000065 00000001 0000018bcfe56805 00000005 0000000000000064"
+)
+KAFKAS_EMPTY_SNAPSHOT = bytes.fromhex("0001 48674bc7 00000000")
+
+
+def test_batches_follow_their_sequence(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", b"b", producer_id=7, sequence=0))
+    home.append(log, batch_of(b"c", producer_id=7, sequence=2))
+    with pytest.raises(OutOfOrderSequence, match="sent sequence 4, expected 3"):
+        log.stage(batch_of(b"d", producer_id=7, sequence=4), leader_epoch=0, now_ms=T)
+    assert log.begin_write(T) is None
+    assert home.append(log, batch_of(b"d", producer_id=7, sequence=3)).first_offset == 3
+
+
+def test_an_unknown_producer_may_begin_anywhere(home: LogHome) -> None:
+    log = home.open()
+    assert home.append(log, batch_of(b"a", producer_id=7, sequence=41)).first_offset == 0
+
+
+def test_the_last_five_batches_are_known_again(home: LogHome) -> None:
+    log = home.open()
+    for sequence in range(7):
+        home.append(log, batch_of(b"%d" % sequence, producer_id=7, sequence=sequence, timestamp=T + sequence))
+    for sequence in range(2, 7):
+        repeated = home.append(log, batch_of(b"again", producer_id=7, sequence=sequence))
+        assert repeated.is_duplicate
+        assert (repeated.first_offset, repeated.last_offset) == (sequence, sequence)
+        assert repeated.log_append_time_ms == T + sequence
+    with pytest.raises(OutOfOrderSequence):
+        log.stage(batch_of(b"1", producer_id=7, sequence=1), leader_epoch=0, now_ms=T)
+    assert log.log_end_offset == 7
+    assert log.stats.duplicates == 5
+
+
+def test_part_of_a_known_batch_is_no_duplicate(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", b"b", producer_id=7, sequence=0))
+    with pytest.raises(OutOfOrderSequence):
+        log.stage(batch_of(b"a", producer_id=7, sequence=0), leader_epoch=0, now_ms=T)
+
+
+def test_a_duplicate_of_something_still_staged_waits_for_it(home: LogHome) -> None:
+    log = home.open()
+    log.stage(batch_of(b"a", b"b", producer_id=7), leader_epoch=0, now_ms=T)
+    repeated = log.stage(batch_of(b"a", b"b", producer_id=7), leader_epoch=0, now_ms=T)
+    assert repeated.is_duplicate
+    assert (repeated.first_offset, repeated.last_offset) == (0, 1)
+    log.append_all(T)
+    assert log.log_end_offset == 2
+
+
+def test_a_duplicate_alone_is_a_write_of_nothing(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7))
+    log.stage(batch_of(b"a", producer_id=7), leader_epoch=0, now_ms=T)
+    write = log.begin_write(T)
+    assert write is not None
+    assert write.size == 0
+    write.perform()
+    log.complete_write(write)
+    assert log.log_end_offset == 1
+
+
+def test_sequence_numbers_wrap_to_zero(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", b"b", producer_id=7, sequence=MAX_SEQUENCE - 1))
+    home.append(log, batch_of(b"c", producer_id=7, sequence=0))
+    repeated = home.append(log, batch_of(b"a", b"b", producer_id=7, sequence=MAX_SEQUENCE - 1))
+    assert repeated.is_duplicate
+
+
+def test_a_batch_may_reach_over_the_wrap(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", b"b", b"c", producer_id=7, sequence=MAX_SEQUENCE))
+    home.append(log, batch_of(b"d", producer_id=7, sequence=2))
+    assert home.append(log, batch_of(b"a", b"b", b"c", producer_id=7, sequence=MAX_SEQUENCE)).is_duplicate
+
+
+def test_a_new_epoch_begins_with_zero_and_fences_the_old(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7, epoch=1, sequence=0))
+    with pytest.raises(OutOfOrderSequence, match="begins its new epoch 2 with sequence 1"):
+        log.stage(batch_of(b"b", producer_id=7, epoch=2, sequence=1), leader_epoch=0, now_ms=T)
+    home.append(log, batch_of(b"b", producer_id=7, epoch=2, sequence=0))
+    with pytest.raises(InvalidProducerEpoch, match="sent epoch 1, and epoch 2 has been seen"):
+        log.stage(batch_of(b"a", producer_id=7, epoch=1, sequence=1), leader_epoch=0, now_ms=T)
+
+
+def test_batches_without_a_producer_id_leave_no_trace(home: LogHome) -> None:
+    log = home.open()
+    home.append_values(log, b"a", b"b")
+    assert len(log.producers) == 0
+
+
+def test_silent_producers_are_forgotten_unless_a_transaction_is_open(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7, timestamp=T))
+    home.append(log, batch_of(b"b", producer_id=8, timestamp=T + 1))
+    home.append(log, batch_of(b"c", producer_id=9, timestamp=T, is_transactional=True))
+    assert log.remove_expired_producers(T + 1000, 1000) == 1
+    assert set(log.producers.entries) == {8, 9}
+
+
+# Transactions ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_open_transaction_holds_the_last_stable_offset(home: LogHome) -> None:
+    log = home.open()
+    home.append_values(log, b"plain")
+    home.append(log, batch_of(b"a", producer_id=7, is_transactional=True))
+    home.append_values(log, b"plain")
+    assert (log.high_watermark, log.last_stable_offset) == (3, 1)
+    with pytest.raises(InvalidTransactionState):
+        log.stage(batch_of(b"b", producer_id=7, sequence=1), leader_epoch=0, now_ms=T)
+
+    log.stage_trusted(marker(7, commit=True), now_ms=T, leader_epoch=0)
+    log.append_all(T)
+    assert log.last_stable_offset == 1, "the marker is not replicated yet"
+    log.advance_high_watermark(4)
+    assert log.last_stable_offset == 4
+
+
+def test_an_aborted_transaction_is_in_the_index_and_in_what_a_read_tells(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7, is_transactional=True))
+    home.append(log, batch_of(b"b", producer_id=8, is_transactional=True))
+    log.stage_trusted(marker(7, commit=False), now_ms=T, leader_epoch=0)
+    log.append_all(T)
+    log.stage_trusted(marker(8, commit=True), now_ms=T, leader_epoch=0)
+    log.append_all(T)
+    log.advance_high_watermark(4)
+
+    found = log.read(0, max_bytes=1 << 20, upper_bound_offset=4, at_least_one_batch=True)
+    (aborted,) = log.aborted_transactions(0, found)
+    assert aborted == (7, 0, 2, 1)
+    assert home.bytes_of("00000000000000000000.txnindex").hex() == (
+        "0000" "0000000000000007" "0000000000000000" "0000000000000002" "0000000000000001"
+    )
+    found = log.read(3, max_bytes=1 << 20, upper_bound_offset=4, at_least_one_batch=True)
+    assert log.aborted_transactions(3, found) == []
+
+
+def test_a_marker_without_a_transaction_only_sets_the_epoch(home: LogHome) -> None:
+    log = home.open()
+    log.stage_trusted(marker(7, epoch=3, commit=False, coordinator_epoch=2), now_ms=T, leader_epoch=0)
+    log.append_all(T)
+    assert "00000000000000000000.txnindex" not in home.names()
+    assert log.producers.entries[7] == ProducerEntry(7, 3, (), T, 2, -1)
+    with pytest.raises(OutOfOrderSequence, match="expected 0"):
+        log.stage(batch_of(b"a", producer_id=7, epoch=3, sequence=1), leader_epoch=0, now_ms=T)
+    home.append(log, batch_of(b"a", producer_id=7, epoch=3, sequence=0))
+
+
+# Snapshots ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_is_kafkas_byte_for_byte() -> None:
+    entry = ProducerEntry(4000, 0, (ProducedBatch(8, 101, 1, T + 5),), T + 5, 5, 100)
+    assert encode_snapshot({4000: entry}) == KAFKAS_SNAPSHOT
+    assert decode_snapshot(KAFKAS_SNAPSHOT, "x") == [entry]
+    assert encode_snapshot({}) == KAFKAS_EMPTY_SNAPSHOT
+    assert decode_snapshot(KAFKAS_EMPTY_SNAPSHOT, "x") == []
+
+
+@pytest.mark.parametrize("position", range(0, len(KAFKAS_SNAPSHOT), 3))
+def test_a_damaged_snapshot_is_recognised(position: int) -> None:
+    damaged = bytearray(KAFKAS_SNAPSHOT)
+    damaged[position] ^= 0x40
+    with pytest.raises(CorruptSnapshot):
+        decode_snapshot(bytes(damaged), "x.snapshot")
+
+
+@given(st.binary(max_size=120))
+def test_rubbish_is_no_snapshot(content: bytes) -> None:
+    if content not in (KAFKAS_SNAPSHOT, KAFKAS_EMPTY_SNAPSHOT):
+        with pytest.raises(CorruptSnapshot):
+            decode_snapshot(content, "x.snapshot")
+
+
+def test_a_roll_saves_the_state_below_the_new_segment_and_nothing_staged(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7, sequence=0))
+    log.stage(batch_of(b"b", producer_id=7, sequence=1, timestamp=T + 10**9), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"c", producer_id=8, sequence=0, timestamp=T + 10**9), leader_epoch=0, now_ms=T)
+    log.append_all(T)
+    assert log.segments.bases == (0, 1)
+    (entry,) = decode_snapshot(home.bytes_of("00000000000000000001.snapshot"), "x")
+    assert (entry.producer_id, entry.last_sequence) == (7, 0)
+
+
+def test_producers_are_known_again_after_a_clean_stop(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", b"b", producer_id=7, sequence=0))
+    log.close(T)
+    assert "00000000000000000002.snapshot" in home.names()
+    log = home.open(clean=True)
+    assert home.append(log, batch_of(b"a", b"b", producer_id=7, sequence=0)).is_duplicate
+    home.append(log, batch_of(b"c", producer_id=7, sequence=2))
