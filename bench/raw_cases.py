@@ -21,7 +21,7 @@ VALUE_BYTES = 1_000
 RECORD_OVERHEAD = 10
 """What a record of 1,000 bytes costs more in its batch, at most: "1 MB" stays below max.message.bytes with it."""
 
-MOST_BYTES_A_PART = 400_000_000
+MOST_BYTES_A_PART = 750_000_000
 """Memory that was touched for a sample is given back to the host after two seconds: so much is written well before."""
 
 

@@ -5,6 +5,7 @@ and the names of the files in their directory. It moves only when all of these h
 cut nothing below it need be looked at again.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 from config.log_config import LogConfig
@@ -17,7 +18,7 @@ from storage.segments import Segments
 class FlushTarget:
     """One flush: files that it holds open, and the offset that the log is on disk up to once they are synced."""
 
-    __slots__ = ("_directories", "_files", "_opened", "_paths", "history", "offset")
+    __slots__ = ("_directories", "_files", "_opened", "_paths", "is_done", "offset")
 
     def __init__(
         self,
@@ -27,7 +28,6 @@ class FlushTarget:
         opened: Sequence[File],
         paths: Sequence[str],
         directories: Sequence[str],
-        history: int,
     ) -> None:
         self._files = files
         self._opened = opened
@@ -35,8 +35,7 @@ class FlushTarget:
         self._directories = directories
         self.offset = offset
         """The recovery point once this is done."""
-        self.history = history
-        """How often the log had been truncated: a flush of what was cut off since says nothing."""
+        self.is_done = False
 
     def perform(self) -> None:
         """Sync. May run in another thread. Raises LogDirFailed: the directory is lost then."""
@@ -55,7 +54,7 @@ class FlushTarget:
 class Flushing:
     """How far one log is on disk, and how far it will be once the flushes under way are done."""
 
-    __slots__ = ("_directory", "_files", "_history", "_last_ms", "_names_to_flush", "recovery_point",
+    __slots__ = ("_directory", "_files", "_last_ms", "_names_to_flush", "recovery_point",
                  "under_way_to")  # fmt: skip
 
     def __init__(
@@ -67,7 +66,7 @@ class Flushing:
         if not names_are_flushed:
             # The log's directory may be new: its own name stands in the one above.
             self._names_to_flush = (directory, directory.rpartition("/")[0] or ".")
-        self._history = 0
+        self._under_way: deque[FlushTarget] = deque()
         self._last_ms = now_ms
         self.recovery_point = recovery_point
         self.under_way_to = recovery_point
@@ -115,15 +114,16 @@ class Flushing:
         return target
 
     def complete(self, target: FlushTarget) -> bool:
-        """``target`` is on disk. False if the log has been cut since, so that it means nothing."""
-        if target.history != self._history:
-            return False
-        self.recovery_point = max(self.recovery_point, target.offset)
-        return True
+        """``target`` is on disk. False if the recovery point stays: an earlier flush is not done, or the log was cut."""
+        target.is_done = True
+        before = self.recovery_point
+        while self._under_way and self._under_way[0].is_done:
+            self.recovery_point = max(self.recovery_point, self._under_way.popleft().offset)
+        return self.recovery_point > before
 
     def truncated_to(self, end_offset: int) -> None:
-        """The log ends at ``end_offset`` now; flushes under way no longer count."""
-        self._history += 1
+        """The log ends at ``end_offset`` now; flushes under way no longer count, for what they sync may be gone."""
+        self._under_way.clear()
         self.directory_changed()
         self.recovery_point = min(self.recovery_point, end_offset)
         self.under_way_to = self.recovery_point

@@ -155,10 +155,14 @@ def load_log(
             next_offset = segment.find_next_offset()
             if next_offset is not None:
                 continue
-        yield from load_producers(
-            producers, snapshots, segments, log_start_offset=log_start_offset, end_offset=segment.base_offset,
-            now_ms=now_ms, expiration_ms=producer_id_expiration_ms,
-        )  # fmt: skip
+        if segment in unchecked[:1]:
+            # What lies behind may not have been written as the later snapshots say.
+            snapshots.remove_above(segment.base_offset)
+        if rebuilt is None or segments[segments.index(segment) - 1] is not rebuilt:
+            yield from load_producers(
+                producers, snapshots, segments, log_start_offset=log_start_offset, end_offset=segment.base_offset,
+                now_ms=now_ms, expiration_ms=producer_id_expiration_ms,
+            )  # fmt: skip
         next_offset, cut_bytes = yield from recover_segment(segment, producers, leader_epochs)
         rebuilt = segment
         snapshots.take(next_offset, producers.entries)

@@ -484,8 +484,8 @@ class Log:
 
     def complete_flush(self, target: FlushTarget) -> None:
         """``target`` has been performed: everything below its offset is on disk."""
-        if self._flushing.complete(target):
-            self.stats.flushes += 1
+        self._flushing.complete(target)
+        self.stats.flushes += 1
 
     def flush(self, now_ms: int) -> None:
         """Flush everything, here and now. Raises LogDirFailed."""
@@ -563,6 +563,7 @@ class Log:
         end_offset = active.find_next_offset()
         self._end_at(offset if end_offset is None else end_offset)
         self.leader_epochs.cut_from(self.log_end_offset)
+        self._snapshots.remove_above(self.log_end_offset)
         steps = load_producers(
             self.producers, self._snapshots, list(self.segments), log_start_offset=self.log_start_offset,
             end_offset=self.log_end_offset, now_ms=now_ms, expiration_ms=NEVER_EXPIRES,

@@ -66,7 +66,17 @@ class CheckpointWrite:
 class LogDir:
     """A data directory that this process has locked."""
 
-    __slots__ = ("_broker_epoch", "_files", "_has_begun", "_lock", "_written", "has_failed", "is_loaded", "path", "was_clean")
+    __slots__ = (
+        "_broker_epoch",
+        "_files",
+        "_has_begun",
+        "_lock",
+        "_written",
+        "has_failed",
+        "is_loaded",
+        "path",
+        "was_clean",
+    )
 
     def __init__(self, files: FileSystem, path: str, lock: Lock) -> None:
         self._files = files

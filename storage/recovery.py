@@ -74,9 +74,8 @@ def load_producers(
 ) -> Generator[int, None, None]:
     """Bring ``producers`` to what it was at ``end_offset``: the newest whole snapshot, and the batches behind it.
 
-    Snapshots above ``end_offset`` are removed. Yields how many bytes have been read.
+    Yields how many bytes have been read.
     """
-    snapshots.remove_above(end_offset)
     loaded = snapshots.load_latest(log_start_offset, end_offset)
     from_offset = log_start_offset
     producers.replace(())

@@ -179,7 +179,7 @@ class MetadataLog:
         self._log.advance_high_watermark(end_offset)
         while self._under_way and self._under_way[0].end_offset <= end_offset and self._failure is None:
             change = self._under_way.popleft()
-            if change.records:
+            if change.end_offset > self.publisher.offset:
                 self.publisher.publish(change.records, change.end_offset)
             change.then()
         self._snapshot_if_due()
@@ -205,7 +205,8 @@ class MetadataLog:
             self.write_snapshot()
 
     def write_snapshot(self) -> None:
-        """Write a snapshot of what is published, in the worker thread."""
+        """Write a snapshot, in the worker thread. Everything appended must have been published."""
+        assert not self._under_way, f"a snapshot below {len(self._under_way)} changes under way"
         image = self.publisher.image.copy()
         snapshot = SnapshotId(self._log.log_end_offset, self.leader_epoch)
         now_ms = self._clock.now_ms()

@@ -72,12 +72,11 @@ class Pause:
 class ConnectionStats:
     """What a processor's connections have counted together."""
 
-    __slots__ = ("bytes_received", "bytes_sent", "requests_received", "responses_sent")
+    __slots__ = ("bytes_received", "bytes_sent", "responses_sent")
 
     def __init__(self) -> None:
         self.bytes_received = 0
         self.bytes_sent = 0
-        self.requests_received = 0
         self.responses_sent = 0
 
 
@@ -124,7 +123,6 @@ class Connection:
         "_outgoing",
         "_owner",
         "_receive",
-        "_received",
         "_retired",
         "_slots",
         "_socket",
@@ -149,12 +147,10 @@ class Connection:
         self._slots: deque[ResponseSlot] = deque()
         self._detached: list[ResponseSlot] = []
         """Requests behind one that was answered by closing."""
-        self._received = 0
-        """Requests so far."""
         self._buffer: Buffer | None = None
         self._start = self._end = self._limit = 0
-        self._retired: list[tuple[Buffer, int]] = []
-        """Full buffers, each with the number of requests that must be answered before it is free."""
+        self._retired: list[tuple[Buffer, ResponseSlot]] = []
+        """Full buffers, each with the last request that lies in it."""
         self._last_frame = 0
         self._largest_frame = 0
         self._outgoing = SendBuffer()
@@ -182,52 +178,29 @@ class Connection:
     # Receiving
 
     def _on_readable(self) -> None:
-        """The socket has something. One `recv`: another would say EAGAIN more often than not."""
-        owner = self._owner
-        buffer = self._buffer
-        try:
-            if buffer is not None:
-                received = self._receive(buffer.view[self._end : self._limit])
-            elif self._last_frame > SMALLEST_BUFFER or owner.memory.is_short:
-                buffer = self._borrow(self._last_frame)
-                if buffer is None:
-                    return
-                self._use(buffer, 0)
-                received = self._receive(buffer.view)
-            else:
-                # Small requests are most requests: they are received into the processor's memory.
-                buffer = owner.scratch
-                received = self._receive(buffer.view)
-        except (BlockingIOError, InterruptedError):
-            self._settle()
-            return
-        except OSError as error:
-            self._lost(error)
-            return
-        if not received:
-            self._on_end()
-            return
-        owner.stats.bytes_received += received
-        self.last_active_us = now_us = owner.now_us()
-        if buffer is not owner.scratch:
-            self._end += received
-            self._cut(buffer, now_us)
-        else:
-            self._copy_out(buffer, received, now_us)
+        """The socket has something. One `recv`: another would say EAGAIN more often than not.
 
-    def _copy_out(self, scratch: Buffer, end: int, now_us: int) -> None:
-        """Make requests of small whole frames, each in memory of its own: copying a few hundred bytes costs less than
-        borrowing and giving back a buffer (docs/decisions/sockets.md). With the first that is not small, not whole or
-        has no room, the rest of the buffer becomes ours."""
+        Most requests are small, and most reads bring whole ones. These are received into the processor's memory and
+        copied out, which costs less than borrowing and giving back a buffer; with the first that is larger, not whole or
+        finds no room, the rest of that memory becomes the connection's own. bench: requests of one record.
+        """
         owner = self._owner
+        if self._buffer is not None or self._last_frame > SMALLEST_BUFFER or owner.memory.is_short:
+            self._receive_in_place()
+            return
+        scratch = owner.scratch
+        end = self._received(scratch.view)
+        if not end:
+            return
         slots = self._slots
         channel = owner.channel
         data = scratch.data
+        now_us = self.last_active_us
         room = channel.room
         if room > (free := self.max_in_flight - len(slots)):
             room = free
-        start = cut = 0
-        while end - start > SIZE_BYTES and cut < room:
+        start = 0
+        while room > 0 and end - start > SIZE_BYTES:
             size = _read_size(data, start)[0]
             frame = start + SIZE_BYTES
             if not 0 < size <= MOST_COPIED_BYTES or frame + size > end:
@@ -236,21 +209,46 @@ class Connection:
             slot = ResponseSlot(self, memoryview(data[frame:start]), now_us)
             slots.append(slot)
             channel.put(slot)
-            cut += 1
-        if cut:
-            self._received += cut
-            owner.stats.requests_received += cut
-            self._last_frame = 0
-        if start == end and cut < room:
-            return
+            room -= 1
         if start < end:
             owner.give_scratch()
             self._use(scratch, end)
             self._start = start
-            if cut < room:
-                self._cut(scratch, now_us)
+            self._cut(scratch, now_us)
+        elif room <= 0:
+            self._wait_for_room()
+
+    def _receive_in_place(self) -> None:
+        """The same into a buffer of its own, where large requests stay."""
+        buffer = self._buffer
+        if buffer is None:
+            buffer = self._borrow(self._last_frame)
+            if buffer is None:
                 return
-        self._wait_for_room()
+            self._use(buffer, 0)
+        received = self._received(buffer.view[self._end : self._limit])
+        if received:
+            self._end += received
+            self._cut(buffer, self.last_active_us)
+        elif not self.is_closed:
+            self._settle()
+
+    def _received(self, memory: memoryview) -> int:
+        """Receive what is there; 0 if that is nothing."""
+        try:
+            received = self._receive(memory)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self._lost(error)
+            return 0
+        if received:
+            owner = self._owner
+            owner.stats.bytes_received += received
+            self.last_active_us = owner.now_us()
+        else:
+            self._on_end()
+        return received
 
     def _cut(self, buffer: Buffer, now_us: int) -> None:
         """Make requests of the whole frames that are there, in place, as far as there is room for them."""
@@ -278,8 +276,6 @@ class Connection:
             cut += 1
         self._start = start
         if cut:
-            self._received += cut
-            owner.stats.requests_received += cut
             self._last_frame = SIZE_BYTES + len(slots[-1].frame)
             if self._last_frame > self._largest_frame:
                 self._largest_frame = self._last_frame
@@ -363,7 +359,7 @@ class Connection:
         self._buffer = None
         self._start = self._end = 0
         if self._slots:
-            self._retired.append((buffer, self._received))
+            self._retired.append((buffer, self._slots[-1]))
         else:
             self._owner.pool.give_back(buffer)
 
@@ -385,8 +381,7 @@ class Connection:
             if self._buffer is not None or self._retired:
                 self._give_back_all()
         elif self._retired:
-            answered = self._received - len(slots)
-            while self._retired and self._retired[0][1] <= answered:
+            while self._retired and self._retired[0][1] not in slots:
                 self._owner.pool.give_back(self._retired.pop(0)[0])
         if self.pauses and self.pauses & Pause.IN_FLIGHT and len(slots) <= self.max_in_flight // 2:
             self._resume(Pause.IN_FLIGHT)
@@ -434,11 +429,11 @@ class Connection:
         """Its turn: send the answers that are ready, in the order of the requests; about ``most_bytes`` of them."""
         self._is_touched = False
         slots = self._slots
-        outgoing = self._outgoing
-        before = len(slots)
+        add = self._outgoing.add
+        answered = 0
         while slots and slots[0].is_filled:
-            outgoing.add(slots.popleft().chunks)
-        answered = before - len(slots)
+            add(slots.popleft().chunks)
+            answered += 1
         self._owner.stats.responses_sent += answered
         if not self._is_blocked:
             self._send(most_bytes, now_us)

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from itertools import islice
 from typing import Final, Protocol, cast
@@ -47,18 +47,17 @@ class SendOutcome(Enum):
 class SendBuffer:
     """Chunks in the order in which they leave; what has left is forgotten at once, regions with their files."""
 
-    __slots__ = ("_chunks", "_head_sent")
+    __slots__ = ("_chunks", "_head_sent", "add")
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
+        self.add: Callable[[Iterable[Chunk]], None] = self._chunks.extend
+        """Send these, behind all others."""
         self._head_sent = 0
         """Bytes of the first chunk that have left."""
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
-
-    def add(self, chunks: Iterable[Chunk]) -> None:
-        self._chunks.extend(chunks)
 
     def clear(self) -> None:
         self._chunks.clear()
@@ -79,16 +78,8 @@ class SendBuffer:
             while chunks:
                 if total >= most:
                     return SendOutcome.TURN_OVER, total
-                head = chunks[0]
-                if _is_region(head):
-                    sent = self._send_region(to, cast(Region, head), most - total)
-                elif len(chunks) == 1 and not self._head_sent:
-                    # Almost every small answer.
-                    sent = to.send(cast(bytes, head))
-                    if sent == len(head):
-                        chunks.clear()
-                        return SendOutcome.DONE, total + sent
-                    self._head_sent = sent
+                if _is_region(chunks[0]):
+                    sent = self._send_region(to, cast(Region, chunks[0]), most - total)
                 else:
                     sent = self._send_bytes(to)
                 total += sent

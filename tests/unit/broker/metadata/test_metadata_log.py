@@ -47,6 +47,7 @@ def test_nothing_is_published_before_it_is_on_disk(tmp_path):
 
     assert seen == [["t1"]]
     assert [list(delta.created_topics) for delta in node.deltas] == [["t1"]]
+    assert node.publisher.offset == node.log.end_offset
 
 
 def test_one_fsync_serves_everything_appended_before_it(tmp_path):

@@ -1,0 +1,330 @@
+"""Flushes, retention, record deletion, truncation: what happens to a log beside appends and reads."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from storage.checkpoints import LEADER_EPOCHS
+from storage.errors import OffsetOutOfRange
+from storage.log import Log
+from tests.support.logs import LogHome, T, batch_of, values_in
+
+DAY_MS = 86_400_000
+
+
+def segmented(home: LogHome, count: int = 10, **settings: object) -> Log:
+    """A log with a segment for each pair of records, a minute from one to the next."""
+    size = batch_of(b"0").header.size
+    home.config = dataclasses.replace(home.config, segment_bytes=2 * size, **settings)  # type: ignore[arg-type]
+    log = home.open()
+    for number in range(count):
+        home.append(log, batch_of(b"%d" % number, timestamp=T + number * 60_000))
+    return log
+
+
+# Flushing -------------------------------------------------------------------------------------------------------------
+
+
+def test_by_default_only_a_roll_asks_for_a_flush(home: LogHome) -> None:
+    log = segmented(home, 2)
+    assert not log.needs_flush(T + DAY_MS)
+    assert log.begin_flush(T) is not None, "the directory is new, so its name is still to be synced"
+    home.append_values(log, b"2")
+    assert log.segments.bases == (0, 2)
+    assert log.needs_flush(T)
+
+    target = log.begin_flush(T)
+    assert target is not None
+    assert not log.needs_flush(T), "the flush is under way"
+    home.files.disk.synced.clear()
+    target.perform()
+    assert sorted(home.files.disk.synced) == [f"{0:020d}{s}" for s in (".index", ".log", ".timeindex")] + [
+        f"{2:020d}.snapshot"
+    ]
+    log.complete_flush(target)
+    assert log.recovery_point == 2
+
+
+def test_flush_messages_counts_from_the_last_flush(home: LogHome) -> None:
+    home.config = dataclasses.replace(home.config, flush_messages=3)
+    log = home.open()
+    home.append_values(log, b"a", b"b")
+    assert not log.needs_flush(T)
+    home.append_values(log, b"c")
+    assert log.needs_flush(T)
+    target = log.begin_flush(T)
+    assert target is not None
+    assert target.offset == 3
+    target.perform()
+    log.complete_flush(target)
+    assert (log.recovery_point, log.unflushed_records, log.stats.flushes) == (3, 0, 1)
+    home.append_values(log, b"d")
+    assert not log.needs_flush(T)
+
+
+def test_flush_ms_waits_since_the_last_flush(home: LogHome) -> None:
+    home.config = dataclasses.replace(home.config, flush_ms=1000)
+    log = home.open()
+    home.append_values(log, b"a")
+    assert not log.needs_flush(T + 999)
+    assert log.needs_flush(T + 1000)
+
+
+def test_the_recovery_point_waits_for_earlier_flushes(home: LogHome) -> None:
+    log = home.open()
+    home.append_values(log, b"a")
+    first = log.begin_flush(T, everything=True)
+    home.append_values(log, b"b")
+    second = log.begin_flush(T, everything=True)
+    assert first is not None
+    assert second is not None
+    second.perform()
+    log.complete_flush(second)
+    assert log.recovery_point == 0
+    first.perform()
+    log.complete_flush(first)
+    assert log.recovery_point == 2
+    assert log.begin_flush(T, everything=True) is None
+
+
+def test_a_flush_of_what_was_cut_off_since_says_nothing(home: LogHome) -> None:
+    log = home.open()
+    home.append_values(log, b"a", b"b", b"c")
+    target = log.begin_flush(T, everything=True)
+    assert target is not None
+    log.truncate_to(1, T)
+    home.append_values(log, b"d", b"e")
+    target.perform()
+    log.complete_flush(target)
+    assert log.recovery_point == 0
+
+
+def test_a_segment_removed_below_a_flush_is_flushed_all_the_same(home: LogHome) -> None:
+    log = segmented(home, 5)
+    target = log.begin_flush(T)
+    assert target is not None
+    log.config = dataclasses.replace(log.config, retention_bytes=0)
+    for removal in log.apply_retention(T):
+        removal.perform()
+    target.perform()
+    log.complete_flush(target)
+    assert log.recovery_point == 4
+
+
+# Retention ------------------------------------------------------------------------------------------------------------
+
+
+def removed(log: Log, now_ms: int) -> int:
+    return sum(1 for _ in log.apply_retention(now_ms))
+
+
+def test_segments_go_once_their_newest_record_is_too_old(home: LogHome) -> None:
+    log = segmented(home, retention_ms=600_000)
+    newest_of_second = T + 3 * 60_000
+    assert removed(log, newest_of_second + 600_000) == 1
+    assert removed(log, newest_of_second + 600_001) == 1
+    assert (log.log_start_offset, log.segments.bases[0]) == (4, 4)
+    assert values_in(log)[0] == b"4"
+
+
+def test_the_active_segment_goes_too_once_all_is_too_old_and_a_new_one_takes_its_place(home: LogHome) -> None:
+    log = segmented(home, retention_ms=1000)
+    assert removed(log, T + DAY_MS) == 5
+    assert log.segments.bases == (10,)
+    assert (log.log_start_offset, log.log_end_offset) == (10, 10)
+    assert removed(log, T + 2 * DAY_MS) == 0
+    assert home.append(log, batch_of(b"new")).first_offset == 10
+
+
+def test_without_timestamps_the_file_says_how_old_it_is(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", timestamp=-1))
+    log.config = dataclasses.replace(log.config, retention_ms=1000)
+    written_ms = home.files.mtime_ms(log.segments.active.log_path)
+    assert removed(log, written_ms + 1000) == 0
+    assert removed(log, written_ms + 1001) == 1
+
+
+def test_size_never_falls_below_the_limit(home: LogHome) -> None:
+    log = segmented(home)
+    log.config = dataclasses.replace(log.config, retention_bytes=log.size // 2)
+    before = log.size
+    assert removed(log, T) == 2
+    assert log.size == before * 3 // 5
+
+
+def test_nothing_above_the_high_watermark_goes(home: LogHome) -> None:
+    log = segmented(home, retention_ms=1)
+    log.high_watermark = 5
+    assert removed(log, T + DAY_MS) == 2
+    assert log.log_start_offset == 4
+
+
+def test_a_future_timestamp_pins_its_segment_and_all_behind_it(home: LogHome) -> None:
+    log = segmented(home, 2, retention_ms=1)
+    home.append(log, batch_of(b"future", timestamp=T + 10 * DAY_MS))
+    home.append_values(log, b"x", b"y", b"z")
+    assert removed(log, T + DAY_MS) == 1
+
+
+def test_a_compacted_topic_loses_only_what_lies_before_its_start(home: LogHome) -> None:
+    log = segmented(home, retention_ms=1, cleanup_policy=frozenset({"compact"}))
+    assert removed(log, T + DAY_MS) == 0
+    log.start_offset_to(5)
+    assert removed(log, T + DAY_MS) == 2
+    assert (log.log_start_offset, log.segments.bases[0]) == (5, 4)
+
+
+def test_removed_files_are_renamed_at_once_and_removed_later(home: LogHome) -> None:
+    log = segmented(home, retention_ms=600_000)
+    (removal,) = log.apply_retention(T + 60_000 + 600_001)
+    names = home.names()
+    assert f"{0:020d}.log" not in names
+    assert f"{0:020d}.log.deleted" in names
+    assert removal.delay_ms == 60_000
+    removal.perform()
+    assert not [name for name in home.names() if name.endswith(".deleted")]
+
+
+def test_retention_leaves_a_log_alone_that_is_being_written(home: LogHome) -> None:
+    log = segmented(home, retention_ms=1)
+    log.stage(batch_of(b"x"), leader_epoch=0, now_ms=T)
+    assert removed(log, T + DAY_MS) == 0
+
+
+def test_snapshots_go_with_their_segments(home: LogHome) -> None:
+    log = segmented(home, retention_ms=600_000)
+    assert f"{2:020d}.snapshot" in home.names()
+    for removal in log.apply_retention(T + 3 * 60_000 + 600_001):
+        removal.perform()
+    assert f"{2:020d}.snapshot" not in home.names()
+    assert f"{4:020d}.snapshot" in home.names()
+
+
+# Start offset ---------------------------------------------------------------------------------------------------------
+
+
+def test_records_can_be_deleted_up_to_the_high_watermark(home: LogHome) -> None:
+    log = segmented(home)
+    log.assign_epoch_start(0)
+    assert log.start_offset_to(3)
+    assert not log.start_offset_to(2)
+    assert log.log_start_offset == 3
+    with pytest.raises(OffsetOutOfRange, match="high watermark 10, not to 11"):
+        log.start_offset_to(11)
+    assert home.bytes_of(LEADER_EPOCHS) == b"0\n1\n0 3\n"
+
+
+# Truncation -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", range(11))
+def test_a_truncated_log_goes_on_from_there(home: LogHome, offset: int) -> None:
+    log = segmented(home)
+    log.flush(T)
+    log.truncate_to(offset, T)
+    assert log.log_end_offset == offset
+    assert log.high_watermark == offset
+    assert log.recovery_point == offset
+    assert values_in(log) == [b"%d" % number for number in range(offset)]
+    assert home.append(log, batch_of(b"new")).first_offset == offset
+    log.abandon()
+    assert values_in(home.open())[offset:] == [b"new"]
+
+
+def test_truncating_into_a_batch_removes_all_of_it(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", b"b"))
+    home.append(log, batch_of(b"c", b"d", b"e"))
+    log.truncate_to(3, T)
+    assert log.log_end_offset == 2
+
+
+def test_truncation_forgets_epochs_and_producers_of_what_is_gone(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7, sequence=0), leader_epoch=1)
+    home.append(log, batch_of(b"b", producer_id=7, sequence=1), leader_epoch=2)
+    home.append(log, batch_of(b"c", producer_id=8, sequence=0), leader_epoch=2)
+    log.truncate_to(1, T)
+    assert log.leader_epochs.entries == [(1, 0)]
+    assert {p.producer_id: p.last_sequence for p in log.producers} == {7: 0}
+
+
+def test_truncating_below_the_start_begins_anew(home: LogHome) -> None:
+    log = segmented(home)
+    log.start_offset_to(8)
+    log.truncate_to(3, T)
+    assert (log.log_start_offset, log.log_end_offset, log.segments.bases) == (3, 3, (3,))
+    assert [n for n in home.names() if n.endswith(".log")] == [f"{3:020d}.log"]
+
+
+# Timestamps -----------------------------------------------------------------------------------------------------------
+
+
+def test_records_are_found_by_their_timestamp(home: LogHome) -> None:
+    log = segmented(home)
+    for number in range(10):
+        found = log.offset_for_timestamp(T + number * 60_000, 10)
+        assert found == (T + number * 60_000, number, 0)
+        assert log.offset_for_timestamp(T + number * 60_000 - 1, 10) == found
+    assert log.offset_for_timestamp(T + 9 * 60_000 + 1, 10) is None
+    assert log.offset_for_timestamp(T + 60_000, 1) is None
+    log.start_offset_to(4)
+    assert log.offset_for_timestamp(T, 10) == (T + 4 * 60_000, 4, 0)
+
+
+def test_the_first_of_several_inside_a_batch_is_found(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", b"b", b"c", b"d", timestamp=T, step_ms=5))
+    assert log.offset_for_timestamp(T + 6, 10) == (T + 10, 2, 0)
+
+
+def test_the_largest_timestamp_is_found_first_record_first(home: LogHome) -> None:
+    log = home.open()
+    assert log.offset_of_max_timestamp() is None
+    home.append(log, batch_of(b"a", timestamp=T))
+    home.append(log, batch_of(b"b", b"c", b"d", timestamp=T + 40, step_ms=5))
+    home.append(log, batch_of(b"e", timestamp=T + 50))
+    home.append(log, batch_of(b"f", timestamp=T + 20))
+    assert log.offset_of_max_timestamp() == (T + 50, 3, 0)
+    log.close(T)
+    assert home.open(clean=True).offset_of_max_timestamp() == (T + 50, 3, 0)
+
+
+# Leader epochs --------------------------------------------------------------------------------------------------------
+
+
+def test_an_epoch_begins_where_its_leader_took_office(home: LogHome) -> None:
+    log = home.open()
+    log.assign_epoch_start(0)
+    assert home.bytes_of(LEADER_EPOCHS) == b"0\n1\n0 0\n"
+    home.append(log, batch_of(b"a", b"b"), leader_epoch=0)
+    log.assign_epoch_start(2)
+    assert home.bytes_of(LEADER_EPOCHS) == b"0\n2\n0 0\n2 2\n"
+    log.assign_epoch_start(4)
+    assert home.bytes_of(LEADER_EPOCHS) == b"0\n2\n0 0\n4 2\n", "epoch 2 was never used"
+    home.append(log, batch_of(b"c"), leader_epoch=4)
+    assert log.end_offset_for_epoch(4) == (4, 3)
+    assert log.end_offset_for_epoch(3) == (0, 2)
+    assert log.end_offset_for_epoch(0) == (0, 2)
+    assert log.end_offset_for_epoch(5) == (-1, -1)
+    assert log.end_offset_for_epoch(-1) == (-1, -1)
+    assert (log.leader_epochs.epoch_at(1), log.leader_epochs.epoch_at(2)) == (0, 4)
+
+
+def test_an_epoch_older_than_all_ends_where_the_oldest_begins(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a"), leader_epoch=5)
+    assert log.end_offset_for_epoch(2) == (2, 0)
+
+
+def test_a_full_disk_puts_the_epoch_file_off_until_the_next_flush(home: LogHome) -> None:
+    log = home.open()
+    home.files.fill_up()
+    log.assign_epoch_start(3)
+    home.files.make_room()
+    assert not (Path(home.directory) / LEADER_EPOCHS).exists()
+    assert log.end_offset_for_epoch(3) == (3, 0)
+    log.flush(T)
+    assert home.bytes_of(LEADER_EPOCHS) == b"0\n1\n3 0\n"
