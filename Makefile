@@ -56,7 +56,7 @@ bench: $(VENV)/.test  ## Measure the broker against this machine's own limits (A
 	@$(BIN)/python -m bench $(ARGS)
 
 docs: $(VENV)/.test  ## Write the generated pages again (configuration, protocol support)
-	@$(BIN)/python -m config.reference
+	@$(BIN)/python -m config.documentation
 	@$(BIN)/python -m tests.support.protocol_support
 
 lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock them in requirements/

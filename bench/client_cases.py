@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from bench.limits import MEGABYTE, touch_memory
+from bench.limits import MEGABYTE
 from bench.load import LoadFailed
 from bench.raw_cases import Bench
 
@@ -20,7 +20,6 @@ def confluent_kafka(bench: Bench) -> dict[str, float]:
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     count, value = bench.count(300_000), b"v" * 1_000
-    touch_memory(count * len(value))
     with bench.topic(1) as topic:
         producer = Producer({"bootstrap.servers": bench.broker.bootstrap})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
 import time
@@ -28,40 +27,23 @@ class SocketOptions:
         return [*(["--congestion", self.congestion] if self.congestion else []), *buffers]
 
 
-def touch_memory(size: int) -> None:
-    """Make the machine have the memory at hand that a sample of `size` bytes will fill.
+def sequential_write(directory: Path, *, size: int, count: int, cycles: int, lead_in: int) -> float:
+    """MB/s of `count` writes of `size` bytes to a fresh file, page cache only.
 
-    Virtual machines give free memory back to their host; the first write into it afterwards costs several times its
-    price, whoever happens to do it. Twice the size is touched, since the system does not hand out first what was freed
-    last; never more than half of what is available. Called right before whatever fills the page cache.
+    Taken in as many cycles as the broker's sample, the first `lead_in` of them not counted.
     """
-    wanted = min(2 * size, _available_bytes() // 2)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_POPULATE", 0)
-    with mmap.mmap(-1, wanted, flags=flags) as memory:
-        if not hasattr(mmap, "MAP_POPULATE"):
-            for position in range(0, wanted, mmap.PAGESIZE):
-                memory[position] = 1
-
-
-def _available_bytes() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 1 << 30
-
-
-def sequential_write(directory: Path, *, size: int, count: int) -> float:
-    """MB/s of `count` writes of `size` bytes to a fresh file, page cache only."""
-    buffer = bytes(range(256)) * (size // 256 + 1)
-    view = memoryview(buffer)[:size]
-    with tempfile.NamedTemporaryFile(dir=directory) as file:
-        descriptor = file.fileno()
-        started = time.perf_counter()
-        for _ in range(count):
-            written = os.write(descriptor, view)
-            assert written == size
-        seconds = time.perf_counter() - started
-    return size * count / seconds / MEGABYTE
+    view = memoryview(bytes(range(256)) * (size // 256 + 1))[:size]
+    seconds = 0.0
+    for cycle in range(-lead_in, cycles):
+        with tempfile.NamedTemporaryFile(dir=directory) as file:
+            descriptor = file.fileno()
+            started = time.perf_counter()
+            for _ in range(count):
+                written = os.write(descriptor, view)
+                assert written == size
+            if cycle >= 0:
+                seconds += time.perf_counter() - started
+    return size * count * cycles / seconds / MEGABYTE
 
 
 def plain_sendfile(

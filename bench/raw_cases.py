@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.conversation import Conversation, fetch_frame, produce_frame
-from bench.limits import MEGABYTE, SocketOptions, echo_cpu_us, plain_sendfile, sequential_write, touch_memory
+from bench.limits import MEGABYTE, SocketOptions, echo_cpu_us, plain_sendfile, sequential_write
 from bench.load import LoadFailed, Sample, run_load, run_paced
 from bench.processes import BenchedBroker
 from protocol.headers import decode_response
@@ -20,9 +20,6 @@ from protocol.messages.produce import ProduceResponse
 VALUE_BYTES = 1_000
 RECORD_OVERHEAD = 10
 """What a record of 1,000 bytes costs more in its batch, at most: "1 MB" stays below max.message.bytes with it."""
-
-MOST_BYTES_A_PART = 750_000_000
-"""Memory that was touched for a sample is given back to the host after two seconds: so much is written well before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,34 +76,49 @@ def check_fetched(answer: bytes, at_least: int) -> None:
 
 
 def produce(
-    bench: Bench, *, records: int, value_bytes: int, connections: int, in_flight: int, requests: int
+    bench: Bench,
+    *,
+    records: int,
+    value_bytes: int,
+    connections: int,
+    in_flight: int,
+    requests: int,
+    cycles: int = 1,
+    lead_in: int = 0,
 ) -> dict[str, float]:
-    """Throughput of one kind of Produce request, one partition a connection; the log's end is counted afterwards.
+    """Throughput of one kind of Produce request, one partition a connection; the logs' ends are counted afterwards.
 
-    Large samples are taken in parts, each on memory touched right before it.
+    Each cycle has a topic of its own. The first `lead_in` cycles are not counted: they give back, still warm, the
+    memory that the others fill.
     """
+    samples: list[Sample] = []
+    cpu = 0.0
+    for cycle in range(-lead_in, cycles):
+        sample, cpu_seconds = _produce_once(bench, records, value_bytes, connections, in_flight, requests)
+        if cycle >= 0:
+            samples.append(sample)
+            cpu += cpu_seconds
+    total = Sample.sum(samples)
+    return _figures(total, total.sent_bytes, cpu)
+
+
+def _produce_once(
+    bench: Bench, records: int, value_bytes: int, connections: int, in_flight: int, requests: int
+) -> tuple[Sample, float]:
     with bench.topic(connections) as topic:
         frames = [
             produce_frame(topic, number, records=records, value_bytes=value_bytes) for number in range(connections)
         ]
-        parts: list[Sample] = []
-        cpu = 0.0
-        left = bench.count(requests)
-        while left:
-            count = min(left, max(1, MOST_BYTES_A_PART // len(frames[0])))
-            left -= count
-            touch_memory(len(frames[0]) * count)
-            before = bench.broker.cpu_seconds()
-            parts.append(
-                run_load(bench.broker.bootstrap, frames, in_flight=in_flight, requests=count, check=check_produced)
-            )
-            cpu += bench.broker.cpu_seconds() - before
+        before = bench.broker.cpu_seconds()
+        sample = run_load(
+            bench.broker.bootstrap, frames, in_flight=in_flight, requests=bench.count(requests), check=check_produced
+        )
+        cpu = bench.broker.cpu_seconds() - before
         stored = bench.end_offsets(topic, connections)
-    sample = Sample.sum(parts)
-    expected = (sample.requests + connections * len(parts)) * records
+    expected = (sample.requests + connections) * records
     if stored != expected:
         raise LoadFailed(f"{expected} records were acknowledged, the log ends hold {stored}")
-    return _figures(sample, sample.sent_bytes, cpu)
+    return sample, cpu
 
 
 def produce_1mb(bench: Bench) -> dict[str, float]:
@@ -116,22 +128,24 @@ def produce_1mb(bench: Bench) -> dict[str, float]:
         value_bytes=VALUE_BYTES,
         connections=2,
         in_flight=2,
-        requests=1_500,
+        requests=300,
+        cycles=4,
+        lead_in=2,
     )
-    count = min(bench.count(1_500), MOST_BYTES_A_PART // MEGABYTE)
-    touch_memory(MEGABYTE * count)
-    limit = sequential_write(bench.directory, size=MEGABYTE, count=count)
+    limit = sequential_write(bench.directory, size=MEGABYTE, count=bench.count(300), cycles=4, lead_in=2)
     return {**figures, "limit_mb_s": limit, "ratio": figures["mb_s"] / limit}
 
 
 def produce_128kb(bench: Bench) -> dict[str, float]:
     records = values_in(128 * 1024)
-    return produce(bench, records=records, value_bytes=VALUE_BYTES, connections=4, in_flight=2, requests=8_000)
+    large = {"requests": 2_000, "cycles": 4, "lead_in": 2}
+    return produce(bench, records=records, value_bytes=VALUE_BYTES, connections=4, in_flight=2, **large)
 
 
 def produce_16kb(bench: Bench) -> dict[str, float]:
     records = values_in(16 * 1024)
-    return produce(bench, records=records, value_bytes=VALUE_BYTES, connections=4, in_flight=4, requests=30_000)
+    large = {"requests": 12_000, "cycles": 3, "lead_in": 1}
+    return produce(bench, records=records, value_bytes=VALUE_BYTES, connections=4, in_flight=4, **large)
 
 
 def produce_one_record(bench: Bench) -> dict[str, float]:

@@ -21,6 +21,7 @@ from broker.metadata.formatting import read_bootstrap
 from broker.metadata.image import InconsistentMetadata
 from broker.metadata.log import MetadataLog, open_metadata_log
 from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.publisher import Publisher
 from broker.metadata.registration import Registration
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
@@ -131,6 +132,12 @@ class Daemon:
         )
         return f"listeners={listeners} node.id={self.node.node_id} cluster.id={self.node.cluster_id}"
 
+    @property
+    def publisher(self) -> Publisher:
+        """The metadata that everybody reads."""
+        assert self._metadata_log is not None, "it has not started"
+        return self._metadata_log.publisher
+
     async def start(self) -> None:
         """Start, and return when requests are accepted. Raises `CannotStart`."""
         self._loop.set_exception_handler(self._callback_failed)
@@ -227,8 +234,7 @@ class Daemon:
         await self._unless_stopped(in_office)
 
     async def _load_logs(self) -> None:
-        assert self._metadata_log is not None
-        image = self._metadata_log.publisher.image
+        image = self.publisher.image
         configs = ConfigView(image, self._settings)
         self._logs = LogManager(
             self._files,
@@ -270,9 +276,8 @@ class Daemon:
         log.info("loaded %d logs in %.3f s", len(self._logs.all()), self._loop.time() - began)
 
     def _host_partitions(self) -> None:
-        assert self._metadata_log is not None
         assert self._logs is not None
-        publisher = self._metadata_log.publisher
+        publisher = self.publisher
         hosting = Hosting(
             node_id=self._settings.node_id,
             clock=self._clock,
@@ -301,7 +306,6 @@ class Daemon:
 
     async def _serve(self) -> None:
         """Accept and answer requests until somebody wants a stop; return when the last answer is out."""
-        assert self._metadata_log is not None
         assert self._controller is not None
         assert self.node is not None
         serve_all(
@@ -309,7 +313,7 @@ class Daemon:
             settings=self._settings,
             node=self.node,
             replicas=self.replicas,
-            publisher=self._metadata_log.publisher,
+            publisher=self.publisher,
             controller=self._controller,
             producer_ids=ProducerIds(self._controller.allocate_producer_ids),
         )

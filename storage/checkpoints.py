@@ -120,7 +120,8 @@ def parse_id(text: str) -> bytes:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except binascii.Error:
         raw = b""
-    if len(raw) != 16:
+    # Python takes the characters of ordinary Base64 as well.
+    if len(raw) != 16 or "+" in text or "/" in text:
         raise ValueError(f"{text!r} is no id: expected 22 characters of URL-safe Base64")
     return raw
 

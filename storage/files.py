@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from storage.errors import DirectoryLocked, DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
 
 Buffer = bytes | bytearray | memoryview
+FileMap = mmap.mmap
 
 _MOST_BUFFERS: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -137,7 +138,7 @@ class File:
         except OSError as error:
             raise LogDirFailed(f"flushing {self.path}: {error.strerror or error}") from error
 
-    def map_read_only(self) -> mmap.mmap | None:
+    def map_read_only(self) -> FileMap | None:
         """The file's bytes as they are and will be, up to today's size; None for an empty file.
 
         Replace the map before the file is cut: touching a page beyond the end kills the process.

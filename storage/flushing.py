@@ -54,7 +54,7 @@ class FlushTarget:
 class Flushing:
     """How far one log is on disk, and how far it will be once the flushes under way are done."""
 
-    __slots__ = ("_directory", "_files", "_last_ms", "_names_to_flush", "recovery_point",
+    __slots__ = ("_directory", "_files", "_last_ms", "_names_to_flush", "_under_way", "recovery_point",
                  "under_way_to")  # fmt: skip
 
     def __init__(
@@ -103,10 +103,8 @@ class Flushing:
         paths = [snapshots.path(taken) for taken in snapshots.offsets if self.under_way_to < taken <= offset]
         if not leader_epochs.is_flushed:
             paths.append(leader_epochs.path)
-        target = FlushTarget(
-            self._files, offset=offset, opened=opened, paths=paths, history=self._history,
-            directories=self._names_to_flush,
-        )  # fmt: skip
+        target = FlushTarget(self._files, offset=offset, opened=opened, paths=paths, directories=self._names_to_flush)
+        self._under_way.append(target)
         self.under_way_to = max(self.under_way_to, offset)
         self._last_ms = now_ms
         self._names_to_flush = ()
@@ -114,7 +112,7 @@ class Flushing:
         return target
 
     def complete(self, target: FlushTarget) -> bool:
-        """``target`` is on disk. False if the recovery point stays: an earlier flush is not done, or the log was cut."""
+        """``target`` is on disk. False if the recovery point stays: an earlier flush is not done, or the log cut."""
         target.is_done = True
         before = self.recovery_point
         while self._under_way and self._under_way[0].is_done:

@@ -11,21 +11,22 @@ removal, which touch nothing here, may run elsewhere.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 
 from config.log_config import LogConfig
 from storage.appending import LogWrite, StagedAppend
 from storage.batch.record_batch import BatchHeader, read_header, stamp
 from storage.batch.validation import AppendRules, ValidatedBatch
-from storage.errors import BatchLargerThanSegment, OffsetOutOfRange, StorageError
+from storage.errors import BatchLargerThanSegment, LogDirFailed, OffsetOutOfRange, StorageError
 from storage.files import FileSystem
 from storage.flushing import Flushing, FlushTarget
 from storage.index.transaction_index import AbortedTransaction
 from storage.leader_epochs import EpochEndOffset, LeaderEpochs
+from storage.log_stats import LogStats
 from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import ProducerEntry, Producers, after_batch, after_marker, check_sequence, read_marker
-from storage.reading import NOTHING_READ, LogRead, aborted_in, bytes_before, read_region
+from storage.reading import NOTHING_READ, LogRead, aborted_in, bytes_before, read_region, stored_batches
 from storage.recovery import NEVER_EXPIRES, load_producers
 from storage.removal import PendingRemoval
 from storage.retention import segments_to_remove
@@ -33,20 +34,6 @@ from storage.segment import Segment
 from storage.segments import Segments, is_roll_due, roll_after_ms
 from storage.timestamp_search import RecordPlace, first_record_at, record_of_largest_timestamp
 from storage.topic_partition import TopicPartition
-
-
-@dataclass(slots=True)
-class LogStats:
-    """Counters since the log was opened."""
-
-    batches_appended: int = 0
-    records_appended: int = 0
-    bytes_appended: int = 0
-    duplicates: int = 0
-    writes_failed: int = 0
-    rolls: int = 0
-    flushes: int = 0
-    segments_removed: int = 0
 
 
 class Log:
@@ -102,6 +89,7 @@ class Log:
         self._flushing = Flushing(
             files, directory, recovery_point=recovery_point, now_ms=now_ms, names_are_flushed=was_clean
         )
+        producers.replicated_to(high_watermark)
         self.config = config
 
     def __repr__(self) -> str:
@@ -256,7 +244,7 @@ class Log:
     def complete_write(self, write: LogWrite) -> None:
         """Publish: what was written is in the log from now on.
 
-        Raises LogDirFailed if an index cannot be written; the batches are published all the same.
+        Raises LogDirFailed if an index or the epoch file cannot be written; everything is published all the same.
         """
         assert write is self._write, "a log has one write under way"
         self._write = None
@@ -264,29 +252,33 @@ class Log:
         position = write.position
         stats = self.stats
         end_offset = self.log_end_offset
-        try:
-            for staged in write.staged:
-                if staged.is_duplicate:
-                    stats.duplicates += 1
-                    continue
-                header = staged.header
-                first_offset = staged.first_offset
-                if first_offset != end_offset:
-                    segment.forget_recent_batches()
-                end_offset = staged.last_offset + 1
-                size = staged.size
+        failure: LogDirFailed | None = None
+        for staged in write.staged:
+            if staged.is_duplicate:
+                stats.duplicates += 1
+                continue
+            header = staged.header
+            first_offset = staged.first_offset
+            if first_offset != end_offset:
+                segment.forget_recent_batches()
+            end_offset = staged.last_offset + 1
+            size = staged.size
+            try:
                 segment.appended(position, size, first_offset, end_offset - 1, header[8])
-                position += size
-                stats.batches_appended += 1
-                stats.records_appended += header[12]
                 if staged.leader_epoch > self.leader_epochs.latest:
                     self.leader_epochs.assign(staged.leader_epoch, first_offset)
                 if staged.producer_after is not None:
                     self._publish_producer(segment, staged)
-        finally:
-            self.log_end_offset = end_offset
-            stats.bytes_appended += write.size
-            del self._staged[: len(write.staged)]
+            except LogDirFailed as error:
+                failure = error
+            position += size
+            stats.batches_appended += 1
+            stats.records_appended += header[12]
+        self.log_end_offset = end_offset
+        stats.bytes_appended += write.size
+        del self._staged[: len(write.staged)]
+        if failure is not None:
+            raise failure
 
     def _publish_producer(self, segment: Segment, staged: StagedAppend) -> None:
         assert staged.producer_after is not None
@@ -310,12 +302,10 @@ class Log:
                 self.producers.restore(staged.producer_after.producer_id, staged.producer_before)
         self._next_offset = self.log_end_offset
         self.stats.writes_failed += 1
-        if write is not None and write.size:
-            try:
+        if write is not None and not isinstance(error, LogDirFailed):
+            # What cannot be cut now does no harm: the next write goes to the same place, closing the segment cuts it.
+            with suppress(StorageError):
                 write.file.truncate(write.position)
-            except StorageError:
-                # Harmless: the next write goes to the same place, closing the segment cuts it, recovery would.
-                return failed
         return failed
 
     def append_all(self, now_ms: int) -> None:
@@ -376,14 +366,11 @@ class Log:
 
     def _published_producers(self) -> dict[int, ProducerEntry]:
         """The producers' state without what is only staged."""
-        if not self._staged:
-            return self.producers.entries
-        published = Producers()
-        published.entries = self.producers.entries.copy()
-        for staged in reversed(self._staged):
-            if staged.producer_after is not None:
-                published.restore(staged.producer_after.producer_id, staged.producer_before)
-        return published.entries
+        return self.producers.without(
+            (staged.producer_after.producer_id, staged.producer_before)
+            for staged in reversed(self._staged)
+            if staged.producer_after is not None
+        )
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
@@ -426,16 +413,9 @@ class Log:
     def batches(
         self, from_offset: int = 0, *, end_offset: int | None = None
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every batch that ends at or behind ``from_offset``, in order, up to the log's end; for replaying it."""
+        """The batches that end at or behind ``from_offset`` and begin before ``end_offset``, or the log's end."""
         end = self.log_end_offset if end_offset is None else end_offset
-        for segment in self.segments.from_offset(max(from_offset, self.log_start_offset)):
-            place = segment.locate(max(from_offset, self.log_start_offset))
-            if place is None:
-                continue
-            for batch in segment.batches_from(place.position):
-                if batch.header.base_offset >= end:
-                    return
-                yield batch.header, batch.data
+        return stored_batches(self.segments, max(from_offset, self.log_start_offset), end)
 
     def aborted_transactions(self, fetch_offset: int, read: LogRead) -> list[AbortedTransaction]:
         """The aborted transactions that have records in what a read at ``fetch_offset`` gave, or a few more."""
@@ -514,18 +494,20 @@ class Log:
     def apply_retention(self, now_ms: int) -> list[PendingRemoval]:
         """Take the segments out that have had their time; their files are renamed. To be performed later: the removals.
 
-        Raises DiskFull, LogDirFailed. Does nothing below a write.
+        Raises DiskFull, TooManyOpenFiles, LogDirFailed.
         """
-        if self._write is not None or self._staged:
-            return []
         count = segments_to_remove(
             self.segments, self._config, log_start_offset=self.log_start_offset, high_watermark=self.high_watermark,
             log_end_offset=self.log_end_offset, now_ms=now_ms, mtime_ms=self._files.mtime_ms,
         )  # fmt: skip
+        if count == len(self.segments):
+            if self._staged:
+                # The active segment is about to be written to: it is not so old after all.
+                count -= 1
+            else:
+                self.roll(now_ms)
         if count == 0:
             return []
-        if count == len(self.segments):
-            self.roll(now_ms)
         first_kept = self.segments[count].base_offset
         if first_kept > self.log_start_offset:
             self.log_start_offset = first_kept
@@ -570,6 +552,7 @@ class Log:
         )  # fmt: skip
         for _ in steps:
             pass
+        self.producers.replicated_to(self.high_watermark)
 
     def truncate_fully_to(self, offset: int, now_ms: int) -> None:
         """Remove everything; the log begins and ends at ``offset``. Raises DiskFull, LogDirFailed."""
@@ -587,6 +570,7 @@ class Log:
     def _end_at(self, end_offset: int) -> None:
         self.log_end_offset = self._next_offset = end_offset
         self.high_watermark = min(self.high_watermark, end_offset)
+        self._roll_after_ms = roll_after_ms(self._config, self.segments.active.jitter)
         self._flushing.truncated_to(end_offset)
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:

@@ -220,6 +220,16 @@ class Producers:
         else:
             self.entries[producer_id] = entry
 
+    def without(self, appends: Iterable[tuple[int, ProducerEntry | None]]) -> dict[int, ProducerEntry]:
+        """The entries as they were before some appends, given as (producer id, entry before), the last one first."""
+        entries = self.entries.copy()
+        for producer_id, before in appends:
+            if before is None:
+                entries.pop(producer_id, None)
+            else:
+                entries[producer_id] = before
+        return entries
+
     def replace(self, entries: Iterable[ProducerEntry]) -> None:
         """Forget everything and begin with ``entries``, from a snapshot."""
         self.entries = {entry.producer_id: entry for entry in entries}

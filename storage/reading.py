@@ -1,7 +1,9 @@
 """Finding what a fetch gets: a stretch of one segment's file, and the aborted transactions in it."""
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from storage.batch.record_batch import BatchHeader
 from storage.files import FileRegion
 from storage.index.transaction_index import AbortedTransaction
 from storage.segment import Segment
@@ -65,6 +67,18 @@ def _end_position(segments: Segments, log_end_offset: int, segment: Segment, upp
     if upper_bound_offset >= log_end_offset or upper_bound_offset >= segments.end_of(segment, log_end_offset):
         return segment.size
     return segment.position_of(upper_bound_offset)
+
+
+def stored_batches(segments: Segments, from_offset: int, end_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches that end at or behind ``from_offset`` and begin before ``end_offset``, in order."""
+    for segment in segments.from_offset(from_offset):
+        place = segment.locate(from_offset)
+        if place is None:
+            continue
+        for batch in segment.batches_from(place.position):
+            if batch.header.base_offset >= end_offset:
+                return
+            yield batch.header, batch.data
 
 
 def aborted_in(

@@ -7,8 +7,11 @@ concerns only what had not been flushed: segments below the recovery point are n
 from collections.abc import Generator
 from typing import Final
 
-from storage.batch.record_batch import computed_crc
-from storage.errors import StorageError
+from crc32c import crc32c
+
+from storage.batch.record_batch import ATTRIBUTES_POSITION, BatchHeader
+from storage.errors import UndecodableRecords
+from storage.index.transaction_index import AbortedTransaction
 from storage.leader_epochs import LeaderEpochs
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import Producers, is_expired
@@ -32,27 +35,26 @@ def recover_segment(
     segment.begin_rebuild()
     next_offset = segment.base_offset
     position = reported = 0
-    for batch in segment.batches_from(0, end=found_bytes):
-        header = batch.header
+    for header, _, data in segment.batches_from(0, end=found_bytes):
+        # Taken apart at once: properties of the header would double what a small batch costs here.
+        base_offset, _, leader_epoch, _, crc, _, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
+        last_offset = base_offset + last_offset_delta
         if (
-            header.crc != computed_crc(batch.data, 0, len(batch.data))
-            or header.base_offset < next_offset
-            or not 0 <= header.last_offset - segment.base_offset <= MOST_RELATIVE_OFFSET
+            crc != crc32c(data[ATTRIBUTES_POSITION:])
+            or base_offset < next_offset
+            or last_offset < base_offset
+            or last_offset - segment.base_offset > MOST_RELATIVE_OFFSET
         ):
             break
-        if header.base_offset != next_offset:
+        if base_offset != next_offset:
             segment.forget_recent_batches()
-        next_offset = header.next_offset
-        segment.appended(position, len(batch.data), header.base_offset, header.last_offset, header.max_timestamp)
-        position += len(batch.data)
-        if header.partition_leader_epoch > leader_epochs.latest:
-            leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
-        try:
-            aborted = producers.apply(header, batch.data)
-        except StorageError:
-            # A control batch that says nothing: it stays in the log, and ends no transaction.
-            aborted = None
-        if aborted is not None:
+        next_offset = last_offset + 1
+        size = len(data)
+        segment.appended(position, size, base_offset, last_offset, max_timestamp)
+        position += size
+        if leader_epoch > leader_epochs.latest:
+            leader_epochs.assign(leader_epoch, base_offset)
+        if producer_id >= 0 and (aborted := _replay(producers, header, data)) is not None:
             segment.transaction_index.append(aborted)
         if position - reported >= _BYTES_A_STEP:
             yield position - reported
@@ -60,6 +62,14 @@ def recover_segment(
     segment.deactivate()
     yield position - reported
     return next_offset, found_bytes - position
+
+
+def _replay(producers: Producers, header: BatchHeader, data: memoryview) -> AbortedTransaction | None:
+    try:
+        return producers.apply(header, data)
+    except UndecodableRecords:
+        # A control batch that says nothing: it stays in the log, and ends no transaction.
+        return None
 
 
 def load_producers(
@@ -93,7 +103,7 @@ def load_producers(
             if batch.header.base_offset >= end_offset:
                 break
             if batch.header.last_offset >= from_offset:
-                producers.apply(batch.header, batch.data)
+                _replay(producers, batch.header, batch.data)
             read_bytes += len(batch.data)
             if read_bytes >= _BYTES_A_STEP:
                 yield read_bytes

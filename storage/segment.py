@@ -163,6 +163,7 @@ class Segment:
         file = self.file()
         largest = self.largest
         self.time_index.append(largest.timestamp, largest.offset, is_last=True)
+        self.transaction_index.write_out()
         self.offset_index.trim()
         self.time_index.trim()
         if file.size > self.size:
@@ -238,9 +239,6 @@ class Segment:
             largest = self.largest
         if max_timestamp > largest.timestamp:
             self._largest = TimestampOffset(max_timestamp, last_offset)
-        if self._bytes_since_index_entry > self._index_interval_bytes:
-            self._append_index_entries(last_offset, position)
-        self._bytes_since_index_entry += size
         self.size = position + size
         if position == 0:
             self._first_timestamp = max_timestamp
@@ -249,6 +247,9 @@ class Segment:
         self._recent_positions.append(position)
         if len(offsets) >= 2 * _RECENT_BATCHES:
             del offsets[:_RECENT_BATCHES], self._recent_positions[:_RECENT_BATCHES]
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            self._append_index_entries(last_offset, position)
+        self._bytes_since_index_entry += size
 
     def _append_index_entries(self, last_offset: int, position: int) -> None:
         largest = self.largest

@@ -27,7 +27,6 @@ Answer = FetchResponse.Response.Partition
 STORAGE_ERROR_SINCE_VERSION = 6
 ZSTD_SINCE_VERSION = 10
 TOPIC_IDS_SINCE_VERSION = 13
-ENDPOINTS_SINCE_VERSION = 16
 
 NO_SESSION = 0
 FULL_FETCH_EPOCHS = (0, -1)
@@ -183,7 +182,7 @@ class FetchHandler:
             of_partition.current_leader = Answer.CurrentLeader(
                 leader_id=fetch.partition.leader, leader_epoch=fetch.partition.leader_epoch
             )
-            if not answer.node_endpoints:
+            if fetch.partition.leader == self._node.node_id and not answer.node_endpoints:
                 endpoint = self._node.endpoints[context.peer.listener]
                 answer.node_endpoints.append(
                     FetchResponse.NodeEndpoint(

@@ -42,7 +42,6 @@ ALL_ACKS = -1
 
 STORAGE_ERROR_SINCE_VERSION = 4
 ZSTD_SINCE_VERSION = 7
-LEADER_SINCE_VERSION = 10
 TOPIC_IDS_SINCE_VERSION = 13
 
 # Where a batch tells its codec and whether it belongs to a transaction; looked at before anything is validated.
@@ -85,7 +84,8 @@ class ProduceHandler:
                 try:
                     if request_fault is not None:
                         raise request_fault
-                    partition = self._partition(name, topic_id, batch, request, context)
+                    partition = self._partition(name, topic_id, batch.index, context)
+                    _check_append(partition, batch, request, context)
                     self._replicas.append(partition, batch.records, partial(under_way.settle, of_partition))
                     under_way.unsettled += 1
                 except (Fault, StorageError) as error:
@@ -111,10 +111,8 @@ class ProduceHandler:
             ]
         )
 
-    def _partition(
-        self, name: str, topic_id: bytes, batch: Batch, request: ProduceRequest, context: RequestContext
-    ) -> Partition:
-        """The partition to append to, once everything that can be said without the log has been checked."""
+    def _partition(self, name: str, topic_id: bytes, index: int, context: RequestContext) -> Partition:
+        """The partition that is meant, if the client may write to it."""
         if context.api_version >= TOPIC_IDS_SINCE_VERSION:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is None:
@@ -122,16 +120,7 @@ class ProduceHandler:
             name = topic.name
         if not context.may(Operation.WRITE, Resource(ResourceType.TOPIC, name)):
             raise TopicAuthorizationFailed(f"{context.peer.principal} may not write to {name}")
-        partition = self._replicas.partition(name, batch.index)
-        _check_batch(batch, context.api_version)
-        if request.acks not in (NO_ACKS, LEADER_ACKS, ALL_ACKS):
-            raise InvalidRequiredAcks(f"acks={request.acks}; it is 0, 1 or -1")
-        if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
-            raise InvalidTopic(f"{name} is internal: clients do not write to it")
-        partition.check_leadership()
-        if request.acks == ALL_ACKS:
-            partition.check_in_sync()
-        return partition
+        return self._replicas.partition(name, index)
 
     def _refuse(
         self,
@@ -141,9 +130,7 @@ class ProduceHandler:
         answer: ProduceResponse,
         context: RequestContext,
     ) -> None:
-        code = error_code_of(error)
-        if code is ErrorCode.KAFKA_STORAGE_ERROR and context.api_version < STORAGE_ERROR_SINCE_VERSION:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        code = _code_of(error, context.api_version)
         of_partition.error_code = code
         if isinstance(error, StorageError):
             of_partition.error_message = error.message_for_client
@@ -184,7 +171,7 @@ class _UnderWay:
             self._appended.append((of_partition, outcome))
         else:
             self.has_errors = True
-            of_partition.error_code = error_code_of(outcome)
+            of_partition.error_code = _code_of(outcome, self._context.api_version)
             of_partition.error_message = outcome.message_for_client
         self.all_staged()
 
@@ -243,6 +230,26 @@ def _fault_of_all(request: ProduceRequest, context: RequestContext) -> Fault | N
     if len(producer_ids) > 1:
         return InvalidProducerIdMapping(f"transactional batches of {len(producer_ids)} producers in one request")
     return None
+
+
+def _check_append(partition: Partition, batch: Batch, request: ProduceRequest, context: RequestContext) -> None:
+    """Everything that can be said before the records themselves are looked at."""
+    _check_batch(batch, context.api_version)
+    if request.acks not in (NO_ACKS, LEADER_ACKS, ALL_ACKS):
+        raise InvalidRequiredAcks(f"acks={request.acks}; it is 0, 1 or -1")
+    if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
+        raise InvalidTopic(f"{partition.topic_partition.topic} is internal: clients do not write to it")
+    partition.check_leadership()
+    if request.acks == ALL_ACKS:
+        partition.check_in_sync()
+
+
+def _code_of(error: Fault | StorageError, version: int) -> ErrorCode:
+    """The code of an error as this version of the API knows it."""
+    code = error_code_of(error)
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE_VERSION:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code
 
 
 def _check_batch(batch: Batch, version: int) -> None:

@@ -181,8 +181,8 @@ class Connection:
         """The socket has something. One `recv`: another would say EAGAIN more often than not.
 
         Most requests are small, and most reads bring whole ones. These are received into the processor's memory and
-        copied out, which costs less than borrowing and giving back a buffer; with the first that is larger, not whole or
-        finds no room, the rest of that memory becomes the connection's own. bench: requests of one record.
+        copied out, which costs less than borrowing and giving back a buffer (bench: requests of one record). With the
+        first that is larger, not whole or finds no room, the rest of that memory becomes the connection's own.
         """
         owner = self._owner
         if self._buffer is not None or self._last_frame > SMALLEST_BUFFER or owner.memory.is_short:

@@ -13,6 +13,10 @@ _UNPACED: Final = (b"cubic", b"reno")
 """Congestion controls that do not pace: as fast as loopback is."""
 
 
+PACED_SEND_BUFFER_BYTES: Final = 262_144
+"""Where pacing cannot be helped, the size that large answers are fastest with (docs/decisions/sockets.md)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketOptions:
     """Buffer sizes in bytes as the user wants them; -1 leaves them to the system, which tunes them as it goes."""
@@ -35,10 +39,11 @@ class SocketOptions:
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        is_paced = is_loopback(peer_host) and not _stop_pacing(accepted)
         if self.send_buffer_bytes >= 0:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
-        if is_loopback(peer_host):
-            _stop_pacing(accepted)
+        elif is_paced:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PACED_SEND_BUFFER_BYTES)
 
 
 def is_loopback(host: str) -> bool:
@@ -52,20 +57,19 @@ def plain_address(host: str) -> str:
     return host.partition("%")[0]
 
 
-def _stop_pacing(accepted: socket.socket) -> None:
-    """Under a pacing control (bbr) large answers over loopback take twice as long, and nothing there needs pacing."""
+def _stop_pacing(accepted: socket.socket) -> bool:
+    """Under a pacing control (bbr) large answers over loopback take twice as long, and nothing there needs pacing.
+    Return False where there is such a control and it cannot be changed."""
     if _TCP_CONGESTION is None:
-        return
-    try:
-        current = accepted.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16).rstrip(b"\0")
-    except OSError:
-        return
+        return True
+    current = accepted.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16).rstrip(b"\0")
     if current in _UNPACED:
-        return
+        return True
     for name in _UNPACED:
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, name)
         except OSError:
             # Not there, or not allowed to us.
             continue
-        return
+        return True
+    return current != b"bbr"

@@ -8,10 +8,9 @@ them through the map would kill the process when the disk is full (a page fault 
 map is for searching only, and is dropped before its file is cut.
 """
 
-from mmap import mmap
 from typing import ClassVar, Final
 
-from storage.files import File, FileSystem
+from storage.files import File, FileMap, FileSystem
 from storage.open_files import OpenFiles
 
 WARM_BYTES: Final = 8192
@@ -54,7 +53,7 @@ class IndexFile:
         self.is_allocated = False
         """Whether the file has its full length, with zeros behind the entries."""
         self._file: File | None = None
-        self._map: mmap | None = None
+        self._map: FileMap | None = None
         self._mapped = 0
 
     def create(self) -> None:
@@ -90,7 +89,7 @@ class IndexFile:
         self.let_go()
         self._open_files.forget(self)
 
-    def mapped(self) -> mmap:
+    def mapped(self) -> FileMap:
         """The valid entries, for searching; there must be some. Good until the file is cut."""
         if self._map is None or self._mapped < self.entries:
             mapped = self.file().map_read_only()

@@ -10,10 +10,11 @@ Markers are appended in order, so last offsets rise. Most segments have none, an
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
 
-from storage.errors import CorruptIndex
+from storage.errors import CorruptIndex, DiskFull, TooManyOpenFiles
 from storage.files import File, FileSystem
 from storage.open_files import OpenFiles
 
@@ -33,7 +34,7 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of one segment. The file comes with the first of them."""
 
-    __slots__ = ("__weakref__", "_file", "_files", "_open_files", "base_offset", "path", "size")
+    __slots__ = ("__weakref__", "_file", "_files", "_open_files", "_unwritten", "base_offset", "path", "size")
 
     def __init__(
         self, files: FileSystem, open_files: OpenFiles, path: str, *, base_offset: int, file_bytes: int
@@ -45,6 +46,7 @@ class TransactionIndex:
         self.size = max(file_bytes, 0)
         """Bytes of valid entries; 0 where there is no file."""
         self._file: File | None = None
+        self._unwritten: list[AbortedTransaction] = []
 
     def file(self) -> File | None:
         """The file, for whoever wants to hold it; None where there is none."""
@@ -63,25 +65,30 @@ class TransactionIndex:
         self._open_files.forget(self)
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Note an aborted transaction."""
-        file = self.file()
-        if file is None:
-            try:
-                file = self._files.open_log(self.path, create=not self._files.exists(self.path))
-            finally:
+        """Note an aborted transaction. If the disk is full it is known all the same, and written when there is room."""
+        self._unwritten.append(transaction)
+        with suppress(DiskFull, TooManyOpenFiles):
+            self.write_out()
+
+    def write_out(self) -> None:
+        """Write what has found no room yet. Raises DiskFull, TooManyOpenFiles, LogDirFailed."""
+        while self._unwritten:
+            file = self.file()
+            if file is None:
+                self._file = file = self._files.open_log(self.path, create=not self._files.exists(self.path))
                 self._open_files.used(self)
-            self._file = file
-        file.pwrite(ENTRY.pack(_VERSION, *transaction), self.size)
-        self.size += ENTRY.size
+            file.pwrite(ENTRY.pack(_VERSION, *self._unwritten[0]), self.size)
+            self.size += ENTRY.size
+            del self._unwritten[0]
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         file = self.file()
-        if file is None:
-            return
-        for version, *fields in ENTRY.iter_unpack(file.pread(self.size, 0)):
-            if version != _VERSION:
-                raise CorruptIndex(f"{self.path} has an entry of version {version}, expected {_VERSION}")
-            yield AbortedTransaction(*fields)
+        if file is not None:
+            for version, *fields in ENTRY.iter_unpack(file.pread(self.size, 0)):
+                if version != _VERSION:
+                    raise CorruptIndex(f"{self.path} has an entry of version {version}, expected {_VERSION}")
+                yield AbortedTransaction(*fields)
+        yield from self._unwritten
 
     def check(self) -> None:
         """Raises CorruptIndex unless entries are whole, of this segment and in order."""
@@ -97,13 +104,14 @@ class TransactionIndex:
 
     def cut_from(self, offset: int) -> None:
         """Forget the transactions whose marker is at or above ``offset``."""
-        kept = sum(1 for transaction in self if transaction.last_offset < offset) * ENTRY.size
-        if kept < self.size and (file := self.file()) is not None:
-            file.truncate(kept)
-            self.size = kept
+        kept = [transaction for transaction in self if transaction.last_offset < offset]
+        self.reset()
+        self._unwritten = kept
+        self.write_out()
 
     def reset(self) -> None:
         """Forget all of them."""
         if (file := self.file()) is not None:
             file.truncate(0)
         self.size = 0
+        self._unwritten.clear()

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,12 @@ from config.parse import load_settings
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
 from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.produce import ProduceResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.schema import describe
 from tests.support.batches import produced, record
 from tests.support.clock import ManualClock
+from tests.support.requests import produce_request
 
 T = TypeVar("T")
 
@@ -113,7 +115,7 @@ class InProcessBroker:
     """Starts at once, asks and answers while a test waits, and remembers which answers it has seen."""
 
     def __init__(self, directory: Path, **settings: object) -> None:
-        self._directory = directory
+        self.directory = directory
         self._settings = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(directory),
@@ -190,13 +192,10 @@ class InProcessBroker:
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Let the loop turn until ``condition`` holds; threads may take their time."""
-
-        async def turn() -> None:
-            async with asyncio.timeout(PATIENCE_S):
-                while not condition():
-                    await asyncio.sleep(0.001)
-
-        self.run(turn())
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, "it did not come to pass"
+            self.run(asyncio.sleep(0.001))
 
     def run(self, awaitable: Any) -> Any:
         """Run something on the broker's loop."""
@@ -261,34 +260,6 @@ class InProcessBroker:
         key = describe(response_class).key
         for code in {*error_codes(answer)} or {ErrorCode.NONE}:
             self.answered.add((key, version, code))
-
-
-def produce_request(
-    topic: str,
-    records: bytes | bytearray | memoryview | None,
-    *,
-    partition: int = 0,
-    acks: int = -1,
-    topic_id: bytes = bytes(16),
-    transactional_id: str | None = None,
-) -> ProduceRequest:
-    """A produce request for one partition."""
-    return ProduceRequest(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout_ms=30_000,
-        topic_data=[
-            ProduceRequest.TopicData(
-                name=topic,
-                topic_id=topic_id,
-                partition_data=[
-                    ProduceRequest.TopicData.PartitionData(
-                        index=partition, records=None if records is None else memoryview(records)
-                    )
-                ],
-            )
-        ],
-    )
 
 
 def error_codes(answer: object) -> Iterator[int]:

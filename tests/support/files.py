@@ -133,6 +133,12 @@ class FaultyFileSystem(FileSystem):
             raise storage_error(OSError(fault.number, os.strerror(fault.number)), "renaming", path)
         super().rename(path, new_path)
 
+    def fsync_directory(self, path: str) -> None:
+        if fault := self.disk.check("fsync", path):
+            raise LogDirFailed(f"flushing {path}: {os.strerror(fault.number)}")
+        super().fsync_directory(path)
+        self.disk.synced.append(os.path.basename(path) + "/")
+
     # What a test says ------------------------------------------------------------------------------------------------
 
     def fail(
@@ -154,8 +160,8 @@ class FaultyFileSystem(FileSystem):
     def cut_power(self, directory: str, keep: Callable[[str, int], int] = lambda name, unsynced: 0) -> None:
         """Every file below ``directory`` becomes what the disk has of it.
 
-        That is what was synced, and of what has been added since, as many bytes as ``keep`` says for the file's name and
-        the number of bytes added. Open files of before must not be used any more.
+        That is what was synced, and of what has been added since, as many bytes as ``keep`` says for the file's name
+        and the number of bytes added. Open files of before must not be used any more.
         """
         for parent, _, names in os.walk(directory):
             for name in names:

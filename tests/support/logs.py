@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from config.log_config import LogConfig
+from storage.appending import StagedAppend
 from storage.batch.record_batch import BatchHeader, read_header
 from storage.batch.records import Record, encode_batch, iterate_records
 from storage.batch.validation import ValidatedBatch
-from storage.appending import StagedAppend
 from storage.loading import LoadReport, open_log
 from storage.log import Log
 from storage.open_files import OpenFiles

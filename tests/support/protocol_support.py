@@ -3,6 +3,7 @@
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,10 @@ class _Collector:
 def collect() -> list[Served]:
     """What all marked tests claim."""
     collector = _Collector()
-    code = pytest.main(
-        ["--collect-only", "-qqq", "--no-header", "-p", "no:cacheprovider", MARKED_TESTS], plugins=[collector]
-    )
+    with redirect_stdout(sys.stderr):  # stdout is for the page
+        code = pytest.main(
+            ["--collect-only", "-qqq", "--no-header", "-p", "no:cacheprovider", MARKED_TESTS], plugins=[collector]
+        )
     if code != pytest.ExitCode.OK:
         raise SystemExit(f"collecting the tests in {MARKED_TESTS} ended with {code}")
     return collector.served

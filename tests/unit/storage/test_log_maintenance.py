@@ -29,7 +29,6 @@ def segmented(home: LogHome, count: int = 10, **settings: object) -> Log:
 def test_by_default_only_a_roll_asks_for_a_flush(home: LogHome) -> None:
     log = segmented(home, 2)
     assert not log.needs_flush(T + DAY_MS)
-    assert log.begin_flush(T) is not None, "the directory is new, so its name is still to be synced"
     home.append_values(log, b"2")
     assert log.segments.bases == (0, 2)
     assert log.needs_flush(T)
@@ -39,8 +38,12 @@ def test_by_default_only_a_roll_asks_for_a_flush(home: LogHome) -> None:
     assert not log.needs_flush(T), "the flush is under way"
     home.files.disk.synced.clear()
     target.perform()
-    assert sorted(home.files.disk.synced) == [f"{0:020d}{s}" for s in (".index", ".log", ".timeindex")] + [
-        f"{2:020d}.snapshot"
+    assert home.files.disk.synced == [
+        *(f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")),
+        f"{2:020d}.snapshot",
+        LEADER_EPOCHS,
+        "orders-0/",
+        home.path.name + "/",
     ]
     log.complete_flush(target)
     assert log.recovery_point == 2
@@ -187,10 +190,13 @@ def test_removed_files_are_renamed_at_once_and_removed_later(home: LogHome) -> N
     assert not [name for name in home.names() if name.endswith(".deleted")]
 
 
-def test_retention_leaves_a_log_alone_that_is_being_written(home: LogHome) -> None:
-    log = segmented(home, retention_ms=1)
-    log.stage(batch_of(b"x"), leader_epoch=0, now_ms=T)
-    assert removed(log, T + DAY_MS) == 0
+def test_retention_leaves_the_active_segment_alone_while_it_is_being_written(home: LogHome) -> None:
+    log = segmented(home, 9, retention_ms=1)
+    log.stage(batch_of(b"x", timestamp=T + DAY_MS), leader_epoch=0, now_ms=T)
+    assert removed(log, T + DAY_MS) == 4
+    assert log.segments.bases == (8,)
+    log.append_all(T)
+    assert values_in(log) == [b"8", b"x"]
 
 
 def test_snapshots_go_with_their_segments(home: LogHome) -> None:

@@ -1,5 +1,7 @@
 """What a log accepts from idempotent and transactional producers, and what it remembers of them."""
 
+import errno
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,10 +160,23 @@ def test_an_aborted_transaction_is_in_the_index_and_in_what_a_read_tells(home: L
     (aborted,) = log.aborted_transactions(0, found)
     assert aborted == (7, 0, 2, 1)
     assert home.bytes_of("00000000000000000000.txnindex").hex() == (
-        "0000" "0000000000000007" "0000000000000000" "0000000000000002" "0000000000000001"
+        "00000000000000000007000000000000000000000000000000020000000000000001"
     )
     found = log.read(3, max_bytes=1 << 20, upper_bound_offset=4, at_least_one_batch=True)
     assert log.aborted_transactions(3, found) == []
+
+
+def test_an_aborted_transaction_is_told_even_while_the_disk_is_full(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7, is_transactional=True))
+    log.stage_trusted(marker(7, commit=False), now_ms=T, leader_epoch=0)
+    home.files.fail("write", errno.ENOSPC, suffix=".txnindex")
+    log.append_all(T)
+    assert home.bytes_of("00000000000000000000.txnindex") == b""
+    found = log.read(0, max_bytes=1 << 20, upper_bound_offset=2, at_least_one_batch=True)
+    assert log.aborted_transactions(0, found) == [(7, 0, 1, 2)]
+    log.close(T)
+    assert len(home.bytes_of("00000000000000000000.txnindex")) == 34
 
 
 def test_a_marker_without_a_transaction_only_sets_the_epoch(home: LogHome) -> None:

@@ -54,17 +54,18 @@ def test_a_software_name_has_its_rules(broker: InProcessBroker, name: str) -> No
         assert (answer.error_code, answer.api_keys) == (E.INVALID_REQUEST, [])
 
 
-@pytest.mark.parametrize("version", [5, 99, -1])
-def test_an_unknown_version_is_answered_in_version_0_with_our_range(broker: InProcessBroker, version: int) -> None:
+@serves(ApiVersionsRequest, E.UNSUPPORTED_VERSION, versions=[0])
+@pytest.mark.parametrize("asked", [5, 99, -1])
+def test_an_unknown_version_is_answered_in_version_0_with_our_range(broker: InProcessBroker, asked: int) -> None:
     client = broker.connect()
-    header = (18).to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + (1).to_bytes(4, "big") + b"\xff\xff\0"
+    header = (18).to_bytes(2, "big") + asked.to_bytes(2, "big", signed=True) + (1).to_bytes(4, "big") + b"\xff\xff\0"
     client.send_bytes(len(header).to_bytes(4, "big") + header)
 
     payload = client.receive_payload()
 
     assert payload == bytes.fromhex("00000001 0023 00000001 0012 0000 0004")
     answer = decode(ApiVersionsResponse, 0, payload, 4)
-    assert answer.error_code == E.UNSUPPORTED_VERSION
+    broker.saw(ApiVersionsResponse, 0, answer)
     assert client.ask(NAMED, 4).error_code == E.NONE, "the connection goes on"
 
 

@@ -6,42 +6,16 @@ import pytest
 
 from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.topics import DeleteTopicsRequest
 from storage.batch.record_batch import read_header
+from storage.errors import LogDirFailed
+from storage.log import Log
 from tests.support.batches import produced, record
-from tests.support.broker import InProcessBroker, produce_request
+from tests.support.broker import InProcessBroker
+from tests.support.requests import fetch_request, produce_request
 from tests.support.serving import every_version, serves
 
 Answer = FetchResponse.Response.Partition
-
-
-def fetch_request(
-    *topics: str,
-    offset: int = 0,
-    partition: int = 0,
-    topic_id: bytes = bytes(16),
-    partition_max_bytes: int = 1 << 20,
-    partition_fields: dict[str, Any] | None = None,
-    **fields: Any,
-) -> FetchRequest:
-    """A fetch of one partition of each topic."""
-    return FetchRequest(
-        **{"max_wait_ms": 0, "min_bytes": 1, **fields},
-        topics=[
-            FetchRequest.Topic(
-                topic=topic,
-                topic_id=topic_id,
-                partitions=[
-                    FetchRequest.Topic.Partition(
-                        partition=partition,
-                        fetch_offset=offset,
-                        partition_max_bytes=partition_max_bytes,
-                        **(partition_fields or {}),
-                    )
-                ],
-            )
-            for topic in topics or ("orders",)
-        ],
-    )
 
 
 def fetch(broker: InProcessBroker, version: int = 12, **fields: Any) -> Answer:
@@ -128,6 +102,26 @@ def test_another_leader_epoch_is_refused(broker: InProcessBroker, orders: bytes,
 @serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[12])
 def test_nobody_is_a_follower(broker: InProcessBroker, orders: bytes) -> None:
     assert fetch(broker, 12, replica_id=2).error_code == E.NOT_LEADER_OR_FOLLOWER
+
+
+@serves(FetchRequest, E.KAFKA_STORAGE_ERROR, versions=[6, 12])
+@serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[5])
+def test_a_log_that_can_not_be_read_is_a_storage_error(
+    broker: InProcessBroker, orders: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(log: Log, *_: object, **__: object) -> None:
+        raise LogDirFailed(f"{log.directory} gives nothing back")
+
+    monkeypatch.setattr(Log, "read", unreadable)
+    for version, code in ((12, E.KAFKA_STORAGE_ERROR), (6, E.KAFKA_STORAGE_ERROR), (5, E.NOT_LEADER_OR_FOLLOWER)):
+        assert fetch(broker, version).error_code == code
+
+
+@serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[16])
+def test_who_does_not_lead_says_who_does(broker: InProcessBroker, orders: bytes) -> None:
+    broker.daemon.replicas.partition("orders", 0).leader = 2
+    answer = fetch(broker, 16, topic_id=orders)
+    assert (answer.error_code, answer.current_leader.leader_id) == (E.NOT_LEADER_OR_FOLLOWER, 2)
 
 
 def test_debugging_consumers_read_like_others(broker: InProcessBroker, orders: bytes) -> None:
@@ -264,8 +258,6 @@ def test_a_parked_fetch_holds_back_what_its_connection_asks_behind_it(broker: In
 
 
 def test_a_deleted_topic_ends_the_wait(broker: InProcessBroker, orders: bytes) -> None:
-    from protocol.messages.topics import DeleteTopicsRequest
-
     consumer = broker.connect()
     consumer.send(fetch_request(offset=3, max_wait_ms=10_000), 12)
     broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5)

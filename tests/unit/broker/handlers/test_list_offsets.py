@@ -7,7 +7,8 @@ import pytest
 from protocol.errors import ErrorCode as E
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from tests.support.batches import T, produced, record
-from tests.support.broker import InProcessBroker, produce_request
+from tests.support.broker import InProcessBroker
+from tests.support.requests import produce_request
 from tests.support.serving import every_version, serves
 
 Answer = ListOffsetsResponse.Topic.Partition
@@ -129,6 +130,12 @@ def test_another_leader_epoch_is_refused(broker: InProcessBroker) -> None:
     assert offset_of(broker, LATEST, 4, current_leader_epoch=4).error_code == E.FENCED_LEADER_EPOCH
     assert offset_of(broker, LATEST, 4, current_leader_epoch=6).error_code == E.UNKNOWN_LEADER_EPOCH
     assert offset_of(broker, LATEST, 4, current_leader_epoch=5).leader_epoch == 5
+
+
+@serves(ListOffsetsRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[11])
+def test_who_does_not_lead_does_not_know(broker: InProcessBroker) -> None:
+    broker.daemon.replicas.partition("orders", 0).leader = 2
+    assert offset_of(broker, LATEST).error_code == E.NOT_LEADER_OR_FOLLOWER
 
 
 @serves(ListOffsetsRequest, E.UNKNOWN_SERVER_ERROR, versions=[11])

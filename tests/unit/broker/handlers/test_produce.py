@@ -4,13 +4,16 @@ import struct
 
 import pytest
 
+from broker.offload import Flusher
 from protocol.errors import ErrorCode as E
-from protocol.messages.fetch import FetchRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from storage.batch.record_batch import Codec
 from storage.batch.records import iterate_records
+from storage.errors import DiskFull
+from storage.files import File
 from tests.support.batches import T, changed, produced, record, records
-from tests.support.broker import ConnectionClosed, InProcessBroker, produce_request
+from tests.support.broker import ConnectionClosed, InProcessBroker
+from tests.support.requests import fetch_request, produce_request
 from tests.support.serving import every_version, serves
 
 Answer = ProduceResponse.Response.PartitionResponse
@@ -329,14 +332,53 @@ def test_a_truncated_request_closes_the_connection(broker: InProcessBroker, orde
 
 def fetched(broker: InProcessBroker, topic: str) -> bytes:
     """The bytes of partition 0 as a consumer gets them."""
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        topics=[
-            FetchRequest.Topic(
-                topic=topic,
-                partitions=[FetchRequest.Topic.Partition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)],
-            )
-        ],
-    )
-    return bytes(broker.ask(request, 12).responses[0].partitions[0].records)
+    return bytes(broker.ask(fetch_request(topic), 12).responses[0].partitions[0].records)
+
+
+# What keeps a leader from appending -----------------------------------------------------------------------------------
+
+
+@serves(ProduceRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[12])
+def test_who_does_not_lead_says_who_does(broker: InProcessBroker, orders: bytes) -> None:
+    broker.daemon.replicas.partition("orders", 0).leader = 2
+    answer = produce(broker, produced(1))
+    assert answer.error_code == E.NOT_LEADER_OR_FOLLOWER
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (2, 0)
+
+
+@serves(ProduceRequest, E.NOT_ENOUGH_REPLICAS, E.NONE, versions=[12])
+def test_acks_of_all_need_enough_replicas_in_sync(broker: InProcessBroker, orders: bytes) -> None:
+    broker.daemon.replicas.partition("orders", 0).in_sync_replicas = frozenset()
+    assert produce(broker, produced(1)).error_code == E.NOT_ENOUGH_REPLICAS
+    assert produce(broker, produced(1), acks=1).error_code == E.NONE
+
+
+@serves(ProduceRequest, E.KAFKA_STORAGE_ERROR, versions=[4, 12])
+@serves(ProduceRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[3])
+def test_a_full_disk_refuses_the_batch_and_loses_nothing(
+    broker: InProcessBroker, orders: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.produce("orders", b"before")
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(File, "append_vector", _no_space)
+        for version, code in ((12, E.KAFKA_STORAGE_ERROR), (4, E.KAFKA_STORAGE_ERROR), (3, E.NOT_LEADER_OR_FOLLOWER)):
+            assert produce(broker, numbered(0), version).error_code == code
+    assert produce(broker, numbered(0)).base_offset == 1, "there is space again: offset and sequence were given back"
+
+
+def _no_space(file: File, buffers: object, position: int) -> int:
+    raise DiskFull(f"no space left to write {file.path}")
+
+
+@pytest.mark.settings(log_flush_interval_messages=1)
+@serves(ProduceRequest, E.REQUEST_TIMED_OUT, versions=[12])
+def test_what_is_not_acknowledged_in_time_is_said_to_be_late(
+    broker: InProcessBroker, orders: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Flusher, "flush", lambda *_: None)
+    client = broker.connect()
+    client.send(produce_request("orders", produced(1)), 12)
+    broker.advance(29_999)
+    assert client.has_no_answer()
+    broker.advance(1)
+    assert client.receive().responses[0].partition_responses[0].error_code == E.REQUEST_TIMED_OUT

@@ -1,0 +1,17 @@
+"""What one log counts; the metrics read it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class LogStats:
+    """Counters since the log was opened."""
+
+    batches_appended: int = 0
+    records_appended: int = 0
+    bytes_appended: int = 0
+    duplicates: int = 0
+    writes_failed: int = 0
+    rolls: int = 0
+    flushes: int = 0
+    segments_removed: int = 0

@@ -1,0 +1,263 @@
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from broker.network.acceptor import REST_MS, Acceptor, CannotListen
+from broker.network.buffer_pool import RequestMemory
+from broker.network.connection import NetworkSettings
+from broker.network.connection_limits import ConnectionLimits
+from broker.network.processor import Processor
+from broker.network.socket_options import SocketOptions, is_loopback, plain_address
+from broker.request.channel import RequestChannel
+from tests.support.clock import ManualClock
+from tests.unit.broker.network.harness import on_both_loops
+
+
+class House:
+    """Acceptors and two processors on 127.0.0.1."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.clock = ManualClock()
+        self.limits = ConnectionLimits(**limits)
+        memory = RequestMemory(-1, self.loop.call_soon)
+        self.processors = [
+            Processor(
+                index,
+                loop=self.loop,
+                clock=self.clock,
+                channel=RequestChannel(500),
+                memory=memory,
+                settings=NetworkSettings(),
+                limits=self.limits,
+                now_us=self.clock.monotonic_us,
+            )
+            for index in range(2)
+        ]
+        self.acceptors: list[Acceptor] = []
+        self.clients: list[socket.socket] = []
+
+    def listen(self, name: str = "PLAINTEXT", host: str = "127.0.0.1") -> Acceptor:
+        acceptor = Acceptor(
+            name,
+            host,
+            0,
+            loop=self.loop,
+            clock=self.clock,
+            processors=self.processors,
+            limits=self.limits,
+            options=SocketOptions(),
+        )
+        acceptor.bind()
+        acceptor.start()
+        self.acceptors.append(acceptor)
+        return acceptor
+
+    def connect(self, acceptor: Acceptor) -> socket.socket:
+        client = socket.create_connection(("127.0.0.1", acceptor.port))
+        client.setblocking(False)
+        self.clients.append(client)
+        return client
+
+    @property
+    def connections(self) -> list[int]:
+        return [len(processor) for processor in self.processors]
+
+    async def until(self, condition: Any) -> None:
+        for _ in range(20_000):
+            if condition():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("what the test waits for has not happened")
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def house(**limits: Any) -> AsyncIterator[House]:
+    it = House(**limits)
+    try:
+        yield it
+    finally:
+        for acceptor in it.acceptors:
+            acceptor.close()
+        for processor in it.processors:
+            processor.close()
+        for client in it.clients:
+            client.close()
+
+
+def is_closed(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+@on_both_loops
+async def test_connections_go_to_the_processors_in_turn() -> None:
+    async with house() as it:
+        acceptor = it.listen()
+        for _ in range(4):
+            it.connect(acceptor)
+        await it.until(lambda: it.connections == [2, 2])
+        assert acceptor.stats.accepted == 4
+        (peer, *_) = [connection.peer for connection in it.processors[0]]
+        assert peer.host == "127.0.0.1"
+        assert peer.listener == "PLAINTEXT"
+
+
+@on_both_loops
+async def test_above_max_connections_others_wait_until_one_closes() -> None:
+    async with house(max_connections=2) as it:
+        acceptor = it.listen()
+        clients = [it.connect(acceptor) for _ in range(3)]
+        await it.until(lambda: it.limits.total == 2)
+        await it.settle()
+        assert it.limits.total == 2
+        assert not any(map(is_closed, clients)), "the third waits, it is not refused"
+        it.clock.advance(70)
+        clients[0].close()
+        await it.until(lambda: acceptor.stats.accepted == 3)
+        assert it.limits.total == 2
+        assert acceptor.stats.blocked_ms == 70
+
+
+@on_both_loops
+async def test_an_address_above_its_limit_is_turned_away_at_once() -> None:
+    async with house(max_connections_per_ip=2) as it:
+        acceptor = it.listen()
+        clients = [it.connect(acceptor) for _ in range(3)]
+        await it.until(lambda: is_closed(clients[2]))
+        assert it.limits.total == 2
+        assert acceptor.stats.refused == 1
+        clients[0].close()
+        await it.until(lambda: it.limits.total == 1)
+        it.connect(acceptor)
+        await it.until(lambda: it.limits.total == 2)
+
+
+@on_both_loops
+async def test_an_address_may_have_a_limit_of_its_own() -> None:
+    async with house(max_connections_per_ip=1, per_ip_overrides={"127.0.0.1": 3}) as it:
+        acceptor = it.listen()
+        for _ in range(4):
+            it.connect(acceptor)
+        await it.until(lambda: acceptor.stats.refused == 1)
+        assert it.limits.total == 3
+
+
+@on_both_loops
+async def test_the_inter_broker_listener_goes_beyond_the_limit_and_the_idlest_of_the_others_makes_room() -> None:
+    async with house(max_connections=2, inter_broker_listener="INTERNAL") as it:
+        clients, internal = it.listen("CLIENTS"), it.listen("INTERNAL")
+        idlest = it.connect(clients)
+        await it.until(lambda: it.limits.total == 1)
+        it.clock.advance(5)
+        it.connect(clients)
+        await it.until(lambda: it.limits.total == 2)
+        it.connect(internal)
+        await it.until(lambda: is_closed(idlest))
+        await it.until(lambda: it.limits.total == 2)
+        assert internal.stats.accepted == 1
+
+
+@on_both_loops
+async def test_out_of_descriptors_it_rests_and_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with house() as it:
+        acceptor = it.listen()
+        calls = 0
+
+        def exhausted(_self: socket.socket) -> None:
+            nonlocal calls
+            calls += 1
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(socket.socket, "accept", exhausted)
+            it.connect(acceptor)
+            await it.until(lambda: acceptor.stats.rests == 1)
+            await it.settle()
+            assert calls == 1, "it must not spin"
+        it.clock.advance(REST_MS - 1)
+        await it.settle()
+        assert acceptor.stats.accepted == 0
+        it.clock.advance(1)
+        await it.until(lambda: acceptor.stats.accepted == 1)
+
+
+@on_both_loops
+async def test_a_port_that_is_taken_is_named_in_one_sentence() -> None:
+    async with house() as it:
+        first = it.listen()
+        second = Acceptor(
+            "OTHER",
+            "127.0.0.1",
+            first.port,
+            loop=it.loop,
+            clock=it.clock,
+            processors=it.processors,
+            limits=it.limits,
+            options=SocketOptions(),
+        )
+        with pytest.raises(CannotListen, match=rf"OTHER://127\.0\.0\.1:{first.port} cannot be opened: .*in use"):
+            second.bind()
+
+
+@on_both_loops
+async def test_nobody_can_connect_between_bind_and_start() -> None:
+    async with house() as it:
+        acceptor = it.listen()
+        port = acceptor.port
+        acceptor.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+
+
+@on_both_loops
+async def test_a_listener_without_a_host_takes_every_address() -> None:
+    async with house() as it:
+        acceptor = it.listen(host="")
+        it.connect(acceptor)
+        await it.until(lambda: it.limits.total == 1)
+        (peer,) = [connection.peer for processor in it.processors for connection in processor]
+        assert peer.host == "127.0.0.1"
+
+
+def test_addresses_are_written_as_clients_know_them() -> None:
+    assert plain_address("::ffff:10.1.2.3") == "10.1.2.3"
+    assert plain_address("fe80::1%eth0") == "fe80::1"
+    assert plain_address("::1") == "::1"
+    assert [is_loopback(host) for host in ("127.0.0.1", "::1", "10.0.0.1")] == [True, True, False]
+
+
+def test_sizes_that_a_user_gives_are_honoured() -> None:
+    with socket.socket() as listening, socket.socket() as connected:
+        SocketOptions(receive_buffer_bytes=50_000).prepare_listener(listening)
+        assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (50_000, 100_000)
+        SocketOptions(send_buffer_bytes=60_000).prepare_connection(connected, "10.0.0.1")
+        assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (60_000, 120_000)
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert not connected.getblocking()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="the system has no such setting")
+def test_loopback_is_not_paced() -> None:
+    with socket.socket() as connected:
+        try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"bbr")
+        except OSError:
+            pytest.skip("bbr is not allowed here")
+        SocketOptions().prepare_connection(connected, "127.0.0.1")
+        control = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+        buffer_bytes = connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        assert control in (b"cubic", b"reno") or buffer_bytes >= 262_144

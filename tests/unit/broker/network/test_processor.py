@@ -1,0 +1,111 @@
+import asyncio
+
+import pytest
+
+from broker.network.buffer_pool import SMALLEST_BUFFER
+from broker.network.processor import TRIM_INTERVAL_MS
+from tests.unit.broker.network.harness import frame, network, on_both_loops
+
+
+@on_both_loops
+async def test_a_connection_that_idles_is_closed_and_one_that_does_not_stays() -> None:
+    async with network(idle_ms=10_000) as it:
+        idle, idler = it.connect()
+        busy, client = it.connect()
+        it.clock.advance(6_000)
+        client.send(frame(b"?"))
+        await it.requests(1)
+        it.clock.advance(4_000)
+        assert idle.is_closed
+        assert idler.is_closed_by_broker()
+        assert not busy.is_closed
+        it.clock.advance(5_999)
+        assert not busy.is_closed
+        it.clock.advance(101)
+        assert busy.is_closed
+        assert it.processor.stats.connections_expired == 2
+
+
+@on_both_loops
+async def test_minus_one_never_closes_an_idle_connection() -> None:
+    async with network(idle_ms=-1) as it:
+        connection, _ = it.connect()
+        it.clock.advance(10**9)
+        assert not connection.is_closed
+        assert it.clock.alarms == 0
+
+
+@on_both_loops
+async def test_a_processor_without_connections_sets_no_alarm() -> None:
+    async with network() as it:
+        connection, _ = it.connect()
+        connection.close()
+        it.clock.advance(600_000)
+        assert it.clock.alarms == 0
+
+
+@on_both_loops
+async def test_free_buffers_are_freed_when_nobody_has_wanted_them_for_a_while() -> None:
+    async with network() as it:
+        _, client = it.connect()
+        client.send(frame(b"x" * 50_000))
+        await it.requests(1)
+        it.slots[0].fill([frame(b"ok")])
+        await it.until(lambda: it.processor.pool.free_bytes == SMALLEST_BUFFER)
+        await it.turns()
+        it.clock.advance(2 * TRIM_INTERVAL_MS)
+        assert it.processor.pool.free_bytes == 0
+        assert it.clock.alarms == 1, "only that of the idle connection"
+
+
+@on_both_loops
+async def test_a_connection_gets_one_turn_for_all_its_answers() -> None:
+    async with network() as it:
+        _, client = it.connect()
+        client.send(frame(b"?") * 10)
+        await it.requests(10)
+        before = it.processor.stats.turns
+        for slot in it.slots:
+            slot.fill([frame(b"!")])
+        assert it.processor.waiting_responses == 1
+        await it.until(lambda: len(client.read()) == 50)
+        assert it.processor.stats.turns == before + 1
+        assert it.processor.stats.responses_sent == 10
+
+
+@on_both_loops
+async def test_at_a_stop_nothing_more_is_read_and_what_is_under_way_is_answered() -> None:
+    async with network() as it:
+        idle, _ = it.connect()
+        asking, client = it.connect()
+        client.send(frame(b"?"))
+        await it.requests(1)
+        it.processor.stop_reading()
+        assert idle.is_closed
+        assert not asking.is_closed
+        client.send(frame(b"too late"))
+        drained = asyncio.ensure_future(it.processor.drained())
+        await it.turns()
+        assert not drained.done()
+        it.slots[0].fill([frame(b"!")])
+        await drained
+        assert client.read() == frame(b"!")
+        assert len(it.slots) == 1
+
+
+@on_both_loops
+async def test_what_goes_wrong_in_a_turn_comes_out_of_the_processor() -> None:
+    async with network() as it:
+        connection, _ = it.connect()
+
+        def broken(most_bytes: int, now_us: int) -> None:
+            raise ZeroDivisionError("a bug")
+
+        class Broken:
+            send_answers = staticmethod(broken)
+
+        it.processor.touch(Broken())  # type: ignore[arg-type]
+        with pytest.raises(ZeroDivisionError):
+            await it.task
+        it.task = asyncio.ensure_future(asyncio.sleep(0))
+        connection.close()

@@ -1,0 +1,175 @@
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.network import send_buffer
+from broker.network.send_buffer import RegionCutShort, SendBuffer, SendOutcome, held_bytes
+from broker.network.socket_options import MSG_MORE
+from protocol.codec import Chunk
+
+
+class Region:
+    def __init__(self, path: Path, position: int, size: int) -> None:
+        self.file = path.open("rb")
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+
+class Wire:
+    """A socket that takes as many bytes each time as it is told; 0 is EAGAIN."""
+
+    def __init__(self, takes: list[int]) -> None:
+        self.takes = takes
+        self.got = bytearray()
+        self.flags: list[int] = []
+
+    def fileno(self) -> int:
+        return -1
+
+    def _take(self, data: bytes) -> int:
+        most = self.takes.pop(0) if self.takes else len(data)
+        if not most:
+            raise BlockingIOError
+        self.got += data[:most]
+        return min(most, len(data))
+
+    def send(self, data: bytes, flags: int = 0) -> int:
+        self.flags.append(flags)
+        return self._take(bytes(data))
+
+    def sendmsg(self, pieces: list[bytes], _ancillary: object = (), flags: int = 0) -> int:
+        self.flags.append(flags)
+        return self._take(b"".join(pieces))
+
+    def sendfile(self, _out: int, file: int, offset: int, count: int) -> int:
+        return self._take(os.pread(file, count, offset))
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def all_of(wire: socket.socket) -> bytes:
+    data = b""
+    while True:
+        try:
+            data += wire.recv(1 << 20)
+        except BlockingIOError:
+            return data
+
+
+def test_a_region_larger_than_the_socket_takes_goes_on_where_it_stopped(
+    tmp_path: Path, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    path = tmp_path / "log"
+    path.write_bytes(os.urandom(3_000_000))
+    buffer = SendBuffer()
+    buffer.add([b"head", Region(path, 1000, 2_500_000), b"tail"])
+    received = b""
+    outcome, total = buffer.send(ours, 1 << 30)
+    assert outcome is SendOutcome.BLOCKED
+    sent = total
+    while outcome is not SendOutcome.DONE:
+        received += all_of(theirs)
+        outcome, total = buffer.send(ours, 1 << 30)
+        sent += total
+    received += all_of(theirs)
+    assert received == b"head" + path.read_bytes()[1000:2_501_000] + b"tail"
+    assert sent == len(received)
+
+
+def test_a_turn_ends_when_its_bytes_are_gone(tmp_path: Path, pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    path = tmp_path / "log"
+    path.write_bytes(b"r" * 10_000)
+    buffer = SendBuffer()
+    buffer.add([Region(path, 0, 10_000)])
+    assert buffer.send(ours, 4_000) == (SendOutcome.TURN_OVER, 4_000)
+    assert buffer.send(ours, 4_000) == (SendOutcome.TURN_OVER, 4_000)
+    assert buffer.send(ours, 4_000) == (SendOutcome.DONE, 2_000)
+    assert all_of(theirs) == path.read_bytes()
+
+
+def test_a_file_that_ends_inside_a_region_cannot_be_finished(
+    tmp_path: Path, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"short")
+    buffer = SendBuffer()
+    buffer.add([Region(path, 3, 10)])
+    with pytest.raises(RegionCutShort, match="8 bytes at 5"):
+        buffer.send(pair[0], 1 << 30)
+
+
+def test_what_stands_before_records_asks_for_no_packet_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"records")
+    wire = Wire([])
+    monkeypatch.setattr(send_buffer.os, "sendfile", wire.sendfile)
+    buffer = SendBuffer()
+    buffer.add([b"head", b"more head", Region(path, 0, 7), b"tail"])
+    assert buffer.send(wire, 1 << 30)[0] is SendOutcome.DONE  # type: ignore[arg-type]
+    assert wire.flags == [MSG_MORE, 0]
+    assert wire.got == b"headmore headrecordstail"
+
+
+def test_only_memory_counts_as_held(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"r" * 100)
+    chunks: list[Chunk] = [b"12345", Region(path, 0, 100), memoryview(b"678")]
+    assert held_bytes(chunks) == 8
+    buffer = SendBuffer()
+    buffer.add(chunks)
+    assert buffer.held_bytes == 8
+    assert buffer.send(Wire([2, 0]), 1 << 30)[0] is SendOutcome.BLOCKED  # type: ignore[arg-type]
+    assert buffer.held_bytes == 6
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    pieces=st.lists(st.tuples(st.booleans(), st.binary(max_size=30)), max_size=12),
+    takes=st.lists(st.integers(0, 12), max_size=60),
+    most=st.integers(1, 50),
+)
+def test_whatever_the_socket_takes_every_byte_goes_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[tuple[bool, bytes]], takes: list[int], most: int
+) -> None:
+    path = tmp_path_factory.mktemp("region") / "log"
+    path.write_bytes(b"".join(data for _, data in pieces))
+    chunks: list[Chunk] = []
+    position = 0
+    for is_region, data in pieces:
+        chunks.append(Region(path, position, len(data)) if is_region else data)
+        position += len(data)
+    wire = Wire(takes)
+    buffer = SendBuffer()
+    buffer.add(chunks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(send_buffer.os, "sendfile", wire.sendfile)
+        total = 0
+        while True:
+            outcome, sent = buffer.send(wire, most)  # type: ignore[arg-type]
+            total += sent
+            if outcome is SendOutcome.DONE:
+                break
+    for chunk in chunks:
+        if isinstance(chunk, Region):
+            chunk.file.close()
+    assert wire.got == path.read_bytes()
+    assert total == len(wire.got)

@@ -1,0 +1,336 @@
+"""All logs of a broker through start, stop, creation and deletion."""
+
+import dataclasses
+import errno
+from pathlib import Path
+
+import pytest
+
+from config.log_config import LogConfig
+from storage.errors import DirectoryLocked, LogDirFailed, WrongDirectory
+from storage.log import Log
+from storage.log_dir import LogDir
+from storage.log_manager import LoadProgress, LogManager
+from storage.topic_partition import TopicPartition, parse_dir_name
+from tests.support.files import FaultyFileSystem
+from tests.support.logs import SMALL, T, batch_of, values_in
+
+CONFIG = LogConfig(**SMALL)
+ORDERS = TopicPartition("orders", 0)
+ORDERS_1 = TopicPartition("orders", 1)
+SALES = TopicPartition("sales.eu-1", 0)
+IDS = {"orders": b"o" * 16, "sales.eu-1": b"s" * 16}
+
+
+class Broker:
+    """As much of a broker as a log manager sees."""
+
+    def __init__(self, *paths: Path) -> None:
+        self.paths = paths
+        self.files = FaultyFileSystem()
+        self.ids = dict(IDS)
+        self.progress: list[LoadProgress] = []
+
+    def start(self) -> LogManager:
+        self.manager = LogManager(self.files, [LogDir.lock(self.files, str(path)) for path in self.paths])
+        numbers = iter(range(1000))
+        self.progress = list(
+            self.manager.load(
+                config_of=lambda topic: CONFIG,
+                is_ours=lambda tp, topic_id: self.ids.get(tp.topic) == topic_id,
+                new_id=lambda: f"{next(numbers):032x}",
+                now_ms=T,
+            )
+        )
+        return self.manager
+
+    def stop(self) -> None:
+        self.manager.close(T)
+        self.manager.leave(broker_epoch=7)
+
+    def crash(self) -> None:
+        for log in self.manager.all():
+            log.abandon()
+        for directory in self.manager.directories:
+            directory._lock.release()
+
+    def create(self, topic_partition: TopicPartition) -> Log:
+        return self.manager.create(topic_partition, self.ids[topic_partition.topic], CONFIG, T)
+
+
+def append(log: Log, *values: bytes) -> None:
+    for value in values:
+        log.stage(batch_of(value), leader_epoch=0, now_ms=T)
+    log.append_all(T)
+    log.advance_high_watermark(log.log_end_offset)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path / "data")
+
+
+def test_logs_are_there_again_after_a_clean_stop(broker: Broker) -> None:
+    broker.start()
+    append(broker.create(ORDERS), b"a", b"b")
+    append(broker.create(SALES), b"c")
+    broker.stop()
+    data = broker.paths[0]
+    assert (data / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":7}'
+    assert (data / "recovery-point-offset-checkpoint").read_text() == "0\n2\norders 0 2\nsales.eu-1 0 1\n"
+    assert (data / "replication-offset-checkpoint").read_text() == "0\n2\norders 0 2\nsales.eu-1 0 1\n"
+    assert not (data / ".lock").exists()
+
+    manager = broker.start()
+    assert manager.directories[0].was_clean
+    assert not (data / ".kafka_cleanshutdown").exists()
+    log = manager.get(ORDERS)
+    assert log is not None
+    assert values_in(log) == [b"a", b"b"]
+    assert (log.topic_id, log.high_watermark) == (b"o" * 16, 2)
+    assert manager.repaired == []
+    assert [(p.logs_loaded, p.logs_total) for p in broker.progress] == [(1, 2), (2, 2)]
+
+
+def test_logs_are_recovered_after_a_crash(broker: Broker) -> None:
+    broker.start()
+    append(broker.create(ORDERS), b"a", b"b")
+    path = Path(broker.create(ORDERS).segments.active.log_path)
+    broker.crash()
+    path.write_bytes(path.read_bytes()[:-1])
+
+    manager = broker.start()
+    assert not manager.directories[0].was_clean
+    log = manager.get(ORDERS)
+    assert log is not None
+    assert values_in(log) == [b"a"]
+    (repaired,) = manager.repaired
+    assert repaired.topic_partition == ORDERS
+    assert repaired.report.bytes_cut > 0
+
+
+def test_a_crash_while_loading_is_unclean(broker: Broker) -> None:
+    broker.start()
+    append(broker.create(ORDERS), b"a")
+    broker.stop()
+    broker.start()
+    broker.crash()
+    assert not broker.start().directories[0].was_clean
+
+
+def test_a_stop_before_all_logs_are_loaded_keeps_what_was_known(broker: Broker) -> None:
+    broker.start()
+    append(broker.create(ORDERS), b"a", b"b")
+    broker.create(ORDERS).start_offset_to(1)
+    broker.stop()
+    manager = LogManager(broker.files, [LogDir.lock(broker.files, str(broker.paths[0]))])
+    steps = manager.load(config_of=lambda t: CONFIG, is_ours=lambda tp, i: True, new_id=lambda: "", now_ms=T)
+    next(steps)
+    manager.close(T)
+    manager.leave()
+    log = broker.start().get(ORDERS)
+    assert log is not None
+    assert log.log_start_offset == 1
+
+
+def test_a_second_broker_is_refused(broker: Broker) -> None:
+    broker.start()
+    with pytest.raises(DirectoryLocked):
+        LogDir.lock(broker.files, str(broker.paths[0]))
+
+
+def test_a_partition_of_another_topic_id_is_set_aside(broker: Broker) -> None:
+    broker.start()
+    append(broker.create(ORDERS), b"a")
+    broker.create(SALES)
+    broker.stop()
+    broker.ids["orders"] = b"x" * 16
+    manager = broker.start()
+    assert [log.topic_partition for log in manager.all()] == [SALES]
+    assert (broker.paths[0] / f"orders-0.{0:032x}-stray").is_dir()
+    assert broker.create(ORDERS).log_end_offset == 0
+
+
+def test_foreign_directories_are_refused_by_name(broker: Broker) -> None:
+    (broker.paths[0] / "holiday pictures").mkdir(parents=True)
+    with pytest.raises(WrongDirectory, match="holiday pictures"):
+        broker.start()
+
+
+def test_the_metadata_log_is_left_alone(broker: Broker) -> None:
+    (broker.paths[0] / "__cluster_metadata-0").mkdir(parents=True)
+    assert broker.start().all() == []
+
+
+def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "a", tmp_path / "b")
+    for path in broker.paths:
+        single = Broker(path)
+        single.start()
+        single.create(ORDERS)
+        single.stop()
+    with pytest.raises(WrongDirectory, match=r"orders-0 stands in .*/a and in .*/b"):
+        broker.start()
+
+
+def test_new_logs_go_where_fewest_are(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "a", tmp_path / "b")
+    broker.start()
+    for number in range(4):
+        broker.create(TopicPartition("orders", number))
+    assert len(list((tmp_path / "a").glob("orders-*"))) == 2
+    assert len(list((tmp_path / "b").glob("orders-*"))) == 2
+
+
+# Deleting -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_log_is_renamed_at_once_and_removed_later(broker: Broker) -> None:
+    manager = broker.start()
+    log = broker.create(ORDERS)
+    append(log, b"a")
+    region = log.read(0, max_bytes=1000, upper_bound_offset=1, at_least_one_batch=True).region
+    removal = manager.delete(ORDERS, "ab" * 16)
+    assert removal is not None
+    renamed = broker.paths[0] / f"orders-0.{'ab' * 16}-delete"
+    assert renamed.is_dir()
+    assert manager.get(ORDERS) is None
+    assert manager.delete(ORDERS, "ab" * 16) is None
+    append(broker.create(ORDERS), b"new")
+
+    removal.perform()
+    assert not renamed.exists()
+    assert region is not None
+    assert len(region.read()) == region.size
+
+
+def test_a_deletion_cut_off_by_a_crash_is_taken_up_again(broker: Broker) -> None:
+    manager = broker.start()
+    broker.create(ORDERS)
+    manager.delete(ORDERS, "ab" * 16)
+    broker.crash()
+    (removal,) = broker.start().take_pending_removals()
+    assert removal.delay_ms == 60_000
+    removal.perform()
+    assert not list(broker.paths[0].glob("orders*"))
+
+
+def test_a_new_log_does_not_inherit_the_offsets_of_its_deleted_namesake(broker: Broker) -> None:
+    manager = broker.start()
+    log = broker.create(ORDERS)
+    append(log, *[b"old"] * 50)
+    log.start_offset_to(40)
+    log.flush(T)
+    for write in (*manager.log_start_checkpoints(), *manager.recovery_point_checkpoints()):
+        write.perform()
+    manager.delete(ORDERS, "ab" * 16)
+    append(broker.create(ORDERS), b"a", b"b")
+    broker.crash()
+    found = broker.start().get(ORDERS)
+    assert found is not None
+    assert (found.log_start_offset, values_in(found)) == (0, [b"a", b"b"])
+
+
+@pytest.mark.parametrize("topic", ["orders", "a-b.c_d", "x" * 249])
+def test_directory_names_come_back(topic: str) -> None:
+    partition = TopicPartition(topic, 12)
+    assert parse_dir_name(partition.dir_name) == (partition, "")
+    name = partition.suffixed_dir_name("0123456789abcdef" * 2, "delete")
+    assert len(name) <= 255
+    assert parse_dir_name(name).fate == "delete"
+    assert parse_dir_name(name).topic_partition.topic == topic[: 255 - len("-12.-delete") - 32]
+
+
+@pytest.mark.parametrize("name", ["orders", "orders-", "-1", "orders-x", "orders-1-delete"])
+def test_other_directory_names_are_refused(name: str) -> None:
+    with pytest.raises(WrongDirectory):
+        parse_dir_name(name)
+
+
+# Checkpoints ----------------------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_are_written_only_when_they_change(broker: Broker) -> None:
+    manager = broker.start()
+    log = broker.create(ORDERS)
+    append(log, b"a", b"b")
+    (write,) = manager.high_watermark_checkpoints()
+    write.perform()
+    assert (broker.paths[0] / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
+    assert manager.high_watermark_checkpoints() == []
+    append(log, b"c")
+    (write,) = manager.high_watermark_checkpoints()
+    assert (broker.paths[0] / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
+
+
+def test_a_checkpoint_that_found_no_room_is_written_next_time(broker: Broker) -> None:
+    manager = broker.start()
+    append(broker.create(ORDERS), b"a")
+    broker.files.fail("write", errno.ENOSPC, suffix="checkpoint.tmp")
+    (write,) = manager.high_watermark_checkpoints()
+    with pytest.raises(Exception, match="No space"):
+        write.perform()
+    (write,) = manager.high_watermark_checkpoints()
+    write.perform()
+    assert manager.high_watermark_checkpoints() == []
+
+
+def test_a_log_start_is_checkpointed_only_inside_the_first_segment(broker: Broker) -> None:
+    manager = broker.start()
+    log = broker.create(ORDERS)
+    append(log, b"a", b"b", b"c")
+    log.start_offset_to(2)
+    (write,) = manager.log_start_checkpoints()
+    write.perform()
+    assert (broker.paths[0] / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
+
+
+# Failures -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_that_cannot_be_read_goes_offline_and_the_others_serve(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "a", tmp_path / "b")
+    broker.start()
+    broker.create(ORDERS)
+    broker.create(ORDERS_1)
+    append(broker.create(ORDERS), b"a")
+    broker.stop()
+    broken = next(path for path in broker.paths if (path / "orders-0").exists())
+    broker.files.fail("read", suffix=f"{0:020d}.log")
+    manager = broker.start()
+    assert [str(d.path) for d in manager.directories if d.has_failed] == [str(broken)]
+    assert isinstance(manager.failures[0], LogDirFailed)
+    assert [log.topic_partition for log in manager.all()] == [ORDERS_1]
+    broker.stop()
+    assert not (broken / ".kafka_cleanshutdown").exists()
+    other = next(path for path in broker.paths if path != broken)
+    assert (other / ".kafka_cleanshutdown").exists()
+
+
+def test_without_a_directory_left_nothing_can_be_made(broker: Broker) -> None:
+    manager = broker.start()
+    broker.create(ORDERS)
+    assert [log.topic_partition for log in manager.directory_failed(manager.directories[0])] == [ORDERS]
+    with pytest.raises(LogDirFailed, match="no data directory is left"):
+        broker.create(ORDERS)
+
+
+def test_a_stop_that_cannot_flush_leaves_no_marker(broker: Broker) -> None:
+    broker.start()
+    append(broker.create(ORDERS), b"a")
+    broker.files.fail("fsync", suffix=".log")
+    broker.stop()
+    assert not (broker.paths[0] / ".kafka_cleanshutdown").exists()
+    log = broker.start().get(ORDERS)
+    assert log is not None
+    assert values_in(log) == [b"a"]
+
+
+def test_retention_sweeps_every_log(broker: Broker) -> None:
+    manager = broker.start()
+    for partition in (ORDERS, ORDERS_1):
+        log = broker.create(partition)
+        append(log, b"a")
+        log.config = dataclasses.replace(CONFIG, retention_ms=1)
+    removals = [removal for step in manager.apply_retention(T + 1000) for removal in step]
+    assert len(removals) == 2
