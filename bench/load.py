@@ -25,12 +25,16 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What one run of load did: answered requests, bytes each way, wall seconds from first question to last answer."""
+    """What one run of load did: answered requests, bytes each way, seconds from first question to last answer.
+
+    `generator_seconds` is the generator's own CPU meanwhile; near `seconds`, the generator was the limit.
+    """
 
     requests: int
     sent_bytes: int
     received_bytes: int
     seconds: float
+    generator_seconds: float
 
     @classmethod
     def sum(cls, parts: list[Sample]) -> Sample:
@@ -40,6 +44,7 @@ class Sample:
             sent_bytes=sum(part.sent_bytes for part in parts),
             received_bytes=sum(part.received_bytes for part in parts),
             seconds=sum(part.seconds for part in parts),
+            generator_seconds=sum(part.generator_seconds for part in parts),
         )
 
     @property
@@ -122,7 +127,7 @@ def _drive(
     by_descriptor = {connection.socket.fileno(): connection for connection in connections}
     buffer = bytearray(RECEIVE_BYTES)
     view = memoryview(buffer)
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     stop_at = started + most_seconds
     left = requests
     asked = answered = received_bytes = 0
@@ -164,10 +169,15 @@ def _drive(
                 poller.modify(descriptor, select.EPOLLIN | (select.EPOLLOUT if connection.writes else 0))
         if left and time.perf_counter() > stop_at:
             left = 0
-    seconds = time.perf_counter() - started
+    seconds, generator_seconds = time.perf_counter() - started, time.process_time() - cpu_started
     poller.close()
-    sent_bytes = asked * connections[0].frame_bytes
-    return Sample(requests=answered, sent_bytes=sent_bytes, received_bytes=received_bytes, seconds=seconds)
+    return Sample(
+        requests=answered,
+        sent_bytes=asked * connections[0].frame_bytes,
+        received_bytes=received_bytes,
+        seconds=seconds,
+        generator_seconds=generator_seconds,
+    )
 
 
 def run_paced(bootstrap: str, frame: bytes, *, rate: float, requests: int) -> list[float]:

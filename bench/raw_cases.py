@@ -237,4 +237,5 @@ def _figures(sample: Sample, payload_bytes: int, cpu_seconds: float) -> dict[str
         "cpu_us": cpu_seconds / sample.requests * 1e6,
         "cpu_s_gb": cpu_seconds / (payload_bytes / 1e9),
         "cores": cpu_seconds / sample.seconds,
+        "generator_cores": sample.generator_seconds / sample.seconds,
     }

@@ -321,7 +321,7 @@ class Daemon:
             self._channel,
             Dispatcher(self.registry).handle,
             size=self._settings.num_io_threads,
-            end_of_turn=self.replicas.end_turn,
+            end_of_turn=self.replicas.appender.write_staged,
         )
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -1,11 +1,12 @@
 """Where requests wait: operations that complete exactly once, by an event or by their deadline."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 
 from broker.timing_wheel import Timer, TimingWheel
 
 
-class DelayedOperation:
+class DelayedOperation(ABC):
     """Something that cannot be answered yet. A subclass says when it can (`try_complete`) and answers
     (`on_complete`)."""
 
@@ -16,16 +17,16 @@ class DelayedOperation:
         self._timer: Timer | None = None
         self.is_completed = False
 
+    @abstractmethod
     def try_complete(self) -> bool:
         """Look whether it is time, and if so return ``self.complete()``. Called at every event of a watched key, so
         it should be cheap."""
-        raise NotImplementedError(f"{type(self).__name__} does not say when it is complete")
 
+    @abstractmethod
     def on_complete(self) -> None:
         """Answer. Runs exactly once."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what completes it")
 
-    def on_expiration(self) -> None:
+    def on_expiration(self) -> None:  # noqa: B027 - most have nothing more to do
         """Runs behind `on_complete` where the deadline has completed the operation."""
 
     def on_failure(self, error: Exception) -> None:

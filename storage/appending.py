@@ -8,6 +8,7 @@ fail_write        or taken back, with everything staged behind it: the partial w
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from storage.batch.record_batch import BatchHeader
 from storage.files import Buffer, File
@@ -52,7 +53,7 @@ class StagedAppend:
         """The transaction that this batch, a marker, ends."""
         self.is_duplicate = is_duplicate
         """Nothing is written: the offsets are the original's. It is answered when everything before it is."""
-        self.tag: object = None
+        self.tag: Any = None
         """For the owner of the append: whom to tell. Storage does not look at it."""
 
     def __repr__(self) -> str:

@@ -122,7 +122,7 @@ class Log:
 
     # Appending --------------------------------------------------------------------------------------------------------
 
-    def stage(self, batch: ValidatedBatch, *, leader_epoch: int, now_ms: int) -> StagedAppend:
+    def stage(self, batch: ValidatedBatch, *, leader_epoch: int) -> StagedAppend:
         """Give a client's batch its offsets, behind everything staged before it.
 
         Raises InvalidProducerEpoch, OutOfOrderSequence, InvalidTransactionState, BatchLargerThanSegment; nothing has
@@ -160,7 +160,7 @@ class Log:
         return staged
 
     def stage_trusted(
-        self, data: bytearray | memoryview, *, now_ms: int, leader_epoch: int = -1, keep_offsets: bool = False
+        self, data: bytearray | memoryview, *, leader_epoch: int = -1, keep_offsets: bool = False
     ) -> StagedAppend:
         """Stage a batch that the broker itself made, or with ``keep_offsets`` one that a leader has numbered already.
 

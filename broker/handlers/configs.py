@@ -6,7 +6,7 @@ from enum import IntEnum
 from broker.metadata.configs import ConfigView
 from broker.metadata.image import MetadataImage
 from broker.metadata.topic_rules import fault_of_name
-from broker.request.context import CLUSTER, Operation, RequestContext, Resource, ResourceType
+from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     ClusterAuthorizationFailed,
     Fault,
@@ -97,7 +97,7 @@ class ConfigsHandler:
                 _check_named(name, "client metrics")
                 return describe_client_metrics()
             case ConfigResource.GROUP:
-                if not context.may(Operation.DESCRIBE_CONFIGS, Resource(ResourceType.GROUP, name)):
+                if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, name):
                     raise GroupAuthorizationFailed(f"{context.peer.principal} may not describe the group {name}")
                 _check_named(name, "group")
                 return describe_group()
@@ -105,7 +105,7 @@ class ConfigsHandler:
                 raise InvalidRequest(f"there are no configs of resource type {asked.resource_type}")
 
     def _topic_entries(self, name: str, context: RequestContext) -> Sequence[ConfigEntry]:
-        if not context.may(Operation.DESCRIBE_CONFIGS, Resource(ResourceType.TOPIC, name)):
+        if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
             raise TopicAuthorizationFailed(f"{context.peer.principal} may not describe the configs of {name}")
         fault = fault_of_name(name)
         if fault is not None:
@@ -135,7 +135,7 @@ class ConfigsHandler:
 
 
 def _check_cluster(context: RequestContext) -> None:
-    if not context.may(Operation.DESCRIBE_CONFIGS, CLUSTER):
+    if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         raise ClusterAuthorizationFailed(f"{context.peer.principal} may not describe the configs of the cluster")
 
 

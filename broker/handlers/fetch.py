@@ -6,7 +6,7 @@ from functools import partial
 from broker.metadata.image import MetadataImage
 from broker.replication.fetch import FetchRequirements, Isolation, PartitionFetch, PartitionRead
 from broker.replication.replica_manager import ReplicaManager
-from broker.request.context import Operation, RequestContext, Resource, ResourceType
+from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     Fault,
     NotLeaderOrFollower,
@@ -100,7 +100,7 @@ class FetchHandler:
             name = topic.topic
         else:
             return []  # as Kafka does: a topic without a name is left out of the answer
-        if not context.may(Operation.READ, Resource(ResourceType.TOPIC, name)):
+        if not context.may(Operation.READ, ResourceType.TOPIC, name):
             refused = TopicAuthorizationFailed(f"{context.peer.principal} may not read {name}")
             return [_without_partition(asked, refused) for asked in topic.partitions]
         return [self._fetch_of(name, asked, request, context.api_version) for asked in topic.partitions]

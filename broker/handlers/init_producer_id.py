@@ -3,7 +3,7 @@
 import logging
 
 from broker.metadata.producer_ids import ProducerIds
-from broker.request.context import CLUSTER, Operation, RequestContext
+from broker.request.context import Operation, RequestContext, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -34,7 +34,7 @@ class InitProducerIdHandler:
                 request.transactional_id,
             )
             return self.refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
-        if not context.may(Operation.IDEMPOTENT_WRITE, CLUSTER):
+        if not context.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER):
             return self.refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         self._producer_ids.assign(
             lambda producer_id: context.respond(

@@ -4,7 +4,7 @@ from broker.replication.fetch import Isolation
 from broker.replication.offsets import NO_OFFSET, NO_TIMESTAMP, Named, find_offset
 from broker.replication.partition import NO_EPOCH
 from broker.replication.replica_manager import ReplicaManager
-from broker.request.context import Operation, RequestContext, Resource, ResourceType
+from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault, InvalidRequest, TopicAuthorizationFailed, UnsupportedVersion, error_code_of
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -41,7 +41,7 @@ class ListOffsetsHandler:
             of_topic = TopicAnswer(name=topic.name, partitions=[])
             for asked in topic.partitions:
                 try:
-                    if not context.may(Operation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name)):
+                    if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
                         raise TopicAuthorizationFailed(f"{context.peer.principal} may not describe {topic.name}")
                     if len(indexes) > 1 and indexes.count(asked.partition_index) > 1:
                         raise InvalidRequest(f"partition {asked.partition_index} of {topic.name} is listed twice")

@@ -6,12 +6,10 @@ from broker.metadata.controller import Controller
 from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from broker.metadata.topic_rules import CLUSTER_METADATA, INTERNAL_TOPICS, fault_of_name
 from broker.request.context import (
-    CLUSTER,
     CLUSTER_OPERATIONS,
     TOPIC_OPERATIONS,
     Operation,
     RequestContext,
-    Resource,
     ResourceType,
 )
 from broker.request.node import Node
@@ -123,8 +121,8 @@ class MetadataHandler:
             for name in missing
             if name != CLUSTER_METADATA
             and (
-                context.may(Operation.CREATE, CLUSTER)
-                or context.may(Operation.CREATE, Resource(ResourceType.TOPIC, name))
+                context.may(Operation.CREATE, ResourceType.CLUSTER)
+                or context.may(Operation.CREATE, ResourceType.TOPIC, name)
             )
         ]
         if allowed:
@@ -141,7 +139,7 @@ def _fault_of_request(asked: Sequence[AskedTopic], version: int) -> ErrorCode | 
 
 
 def _may_describe(context: RequestContext, name: str) -> bool:
-    return context.may(Operation.DESCRIBE, Resource(ResourceType.TOPIC, name))
+    return context.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _found(topic: TopicImage) -> TopicAnswer:

@@ -7,7 +7,7 @@ from broker.metadata.controller import Controller
 from broker.metadata.image import MetadataImage
 from broker.metadata.topic_creation import NewTopic, TopicResult
 from broker.metadata.topic_deletion import DeletionResult, UnwantedTopic
-from broker.request.context import CLUSTER, Operation, RequestContext, Resource, ResourceType
+from broker.request.context import Operation, RequestContext, ResourceType
 from config.described import ConfigEntry
 from protocol.errors import ErrorCode
 from protocol.messages.topics import (
@@ -35,7 +35,7 @@ class TopicsHandler:
         allowed: list[CreateTopicsRequest.Topic] = []
         refused: list[CreateTopicsResponse.Topic] = []
         for topic in request.topics:
-            if context.may(Operation.CREATE, CLUSTER) or _may(context, Operation.CREATE, topic.name):
+            if context.may(Operation.CREATE, ResourceType.CLUSTER) or _may(context, Operation.CREATE, topic.name):
                 allowed.append(topic)
             else:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -129,7 +129,7 @@ class TopicsHandler:
 
 
 def _may(context: RequestContext, operation: Operation, name: str) -> bool:
-    return context.may(operation, Resource(ResourceType.TOPIC, name))
+    return context.may(operation, ResourceType.TOPIC, name)
 
 
 def _new_topic(topic: CreateTopicsRequest.Topic) -> NewTopic:

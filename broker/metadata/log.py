@@ -154,7 +154,7 @@ class MetadataLog:
             raise self._failure
         now_ms = self._clock.now_ms()
         try:
-            self._log.stage_trusted(batch, now_ms=now_ms, leader_epoch=self.leader_epoch)
+            self._log.stage_trusted(batch, leader_epoch=self.leader_epoch)
             self._log.append_all(now_ms)
         except StorageError as error:
             self._fail(error)

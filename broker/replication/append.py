@@ -5,7 +5,6 @@ the writer thread, where `write` overlaps with receiving; what arrives meanwhile
 """
 
 from collections.abc import Callable
-from typing import cast
 
 from broker.clock import Clock
 from broker.offload import WorkerThread
@@ -18,28 +17,28 @@ LARGE_WRITE_BYTES = 512 * 1024
 """From here on the loop gains more from the writer thread than the two hops cost (bench: produce_1mb)."""
 
 
-class Appended:
-    """Where a batch went."""
+class Publication:
+    """A write that is in the log now, with what its acknowledgement may still wait for."""
 
-    __slots__ = ("base_offset", "flush_offset", "log_append_time_ms", "log_start_offset", "next_offset", "partition")
+    __slots__ = ("end_offset", "flush_offset", "is_complete", "partition")
 
-    def __init__(self, partition: Partition, staged: StagedAppend, flush_offset: int) -> None:
+    def __init__(self, partition: Partition) -> None:
+        log = partition.log
         self.partition = partition
-        self.base_offset = staged.first_offset
-        self.next_offset = staged.last_offset + 1
+        self.end_offset = log.log_end_offset
         """What the high watermark must reach before acks=all is kept."""
-        self.log_append_time_ms = staged.log_append_time_ms
-        self.log_start_offset = partition.log.log_start_offset
-        self.flush_offset = flush_offset
+        self.flush_offset = log.log_end_offset if log.unflushed_records >= log.config.flush_messages else 0
         """What must be on the disk before any acknowledgement; 0 unless this write has reached ``flush.messages``."""
+        self.is_complete = not self.flush_offset and log.high_watermark >= self.end_offset
+        """Nothing is left to wait for, whatever the acks: on a single node almost always."""
 
     def is_acknowledged(self, *, by_all: bool) -> bool:
         """Whether the producer may be told: flushed where that is due, and with ``by_all`` on all replicas in sync."""
         log = self.partition.log
-        return log.recovery_point >= self.flush_offset and (not by_all or log.high_watermark >= self.next_offset)
+        return log.recovery_point >= self.flush_offset and (not by_all or log.high_watermark >= self.end_offset)
 
 
-Done = Callable[[Appended | StorageError], None]
+Done = Callable[[StagedAppend, Publication | StorageError], None]
 
 
 class AppendStats:
@@ -70,6 +69,7 @@ class Appender:
         self._on_published = on_published
         self._on_failed = on_failed
         self._staged_in_turn: dict[Partition, None] = {}  # a set that keeps its order
+        self._turn_ms = 0
         self.stats = AppendStats()
 
     def append(self, partition: Partition, records: memoryview | None, done: Done) -> None:
@@ -78,14 +78,15 @@ class Appender:
         Raises a `StorageError` if the batch itself is refused; ``done`` is not called then.
         """
         log = partition.log
-        now_ms = self._clock.now_ms()
-        batch = validate_produced(records, log.rules, now_ms)
-        staged = log.stage(batch, leader_epoch=partition.leader_epoch, now_ms=now_ms)
+        # The wall clock is asked once a turn.
+        now_ms = self._turn_ms = self._turn_ms or self._clock.now_ms()
+        staged = log.stage(validate_produced(records, log.rules, now_ms), leader_epoch=partition.leader_epoch)
         staged.tag = done
         self._staged_in_turn[partition] = None
 
     def write_staged(self) -> None:
         """Write what this turn has staged; called at the end of each turn of a handler."""
+        self._turn_ms = 0
         if not self._staged_in_turn:
             return
         partitions, self._staged_in_turn = self._staged_in_turn, {}
@@ -103,6 +104,7 @@ class Appender:
                     return
                 write.perform()
                 self._publish(partition, write)
+                write = None  # what may fail from here on is the next one
         except StorageError as error:
             self._fail(partition, write, error)
 
@@ -132,9 +134,9 @@ class Appender:
             self._on_failed(partition, error)
             return
         partition.advance_high_watermark()
-        flush_offset = log.log_end_offset if log.unflushed_records >= log.config.flush_messages else 0
+        publication = Publication(partition)
         for staged in write.staged:
-            tell(staged, Appended(partition, staged, flush_offset))
+            tell(staged, publication)
         self._on_published(partition)
 
     def _fail(self, partition: Partition, write: LogWrite | None, error: StorageError) -> None:
@@ -145,7 +147,7 @@ class Appender:
         self._on_failed(partition, error)
 
 
-def tell(staged: StagedAppend, outcome: Appended | StorageError) -> None:
+def tell(staged: StagedAppend, outcome: Publication | StorageError) -> None:
     """Tell the request that a staged batch came from."""
-    done = cast(Done, staged.tag)
-    done(outcome)
+    done: Done = staged.tag
+    done(staged, outcome)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 from broker.purgatory import DelayedOperation
-from broker.replication.append import Appended
+from broker.replication.append import Publication
 from broker.replication.fetch import FetchRequirements, FetchRound, PartitionFetch, PartitionRead, visible_end
 
 
@@ -16,16 +16,16 @@ class DelayedProduce(DelayedOperation):
     __slots__ = ("_by_all", "_pending", "_then")
 
     def __init__(
-        self, appended: Sequence[Appended], *, by_all: bool, then: Callable[[Collection[Appended]], None]
+        self, publications: Collection[Publication], *, by_all: bool, then: Callable[[Collection[Publication]], None]
     ) -> None:
         super().__init__()
-        self._pending: Collection[Appended] = appended
+        self._pending = publications
         self._by_all = by_all
         self._then = then
 
     def try_complete(self) -> bool:
         """Complete once every partition has what was asked."""
-        self._pending = [appended for appended in self._pending if not appended.is_acknowledged(by_all=self._by_all)]
+        self._pending = [one for one in self._pending if not one.is_acknowledged(by_all=self._by_all)]
         return not self._pending and self.complete()
 
     def on_complete(self) -> None:

@@ -114,11 +114,11 @@ class Partition:
         The demand is capped by the number of replicas, as Kafka 4.3.1 does it: a topic of one replica takes acks=all
         whatever the setting.
         """
-        needed = min(self.log.config.min_insync_replicas, len(self.replicas))
-        if len(self.in_sync_replicas) < needed:
-            raise NotEnoughReplicas(
-                f"{self.topic_partition} has {len(self.in_sync_replicas)} of {needed} replicas in sync"
-            )
+        needed = self.log.config.min_insync_replicas
+        in_sync = len(self.in_sync_replicas)
+        if in_sync < needed and in_sync < len(self.replicas):
+            needed = min(needed, len(self.replicas))
+            raise NotEnoughReplicas(f"{self.topic_partition} has {in_sync} of {needed} replicas in sync")
 
     def advance_high_watermark(self) -> bool:
         """Set the high watermark to what all replicas in sync have; True if it moved.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from broker.clock import Clock
 from broker.offload import Flusher, WorkerThread
 from broker.purgatory import Purgatory
-from broker.replication.append import Appended, Appender, Done
+from broker.replication.append import Appender, Publication
 from broker.replication.delayed import DelayedFetch, DelayedProduce
 from broker.replication.fetch import FetchRequirements, FetchRound, PartitionFetch, PartitionRead
 from broker.replication.partition import Partition
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class ReplicaManager:
-    """The partitions that this node holds, and the requests that wait for them."""
+    """The partitions that this node holds, who appends to them, and the requests that wait for them."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class ReplicaManager:
         self._flusher_of = flusher_of
         self._on_disk_failure = on_disk_failure
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._appender = Appender(clock, writer, on_published=self._published, on_failed=self._write_failed)
+        self.appender = Appender(clock, writer, on_published=self._published, on_failed=self._write_failed)
         self.produce_purgatory = produce_purgatory
         self.fetch_purgatory = fetch_purgatory
 
@@ -63,28 +63,17 @@ class ReplicaManager:
         """All partitions of this node."""
         return self._partitions.values()
 
-    def append(self, partition: Partition, records: memoryview | None, done: Done) -> None:
-        """Stage one batch; see `Appender.append`."""
-        self._appender.append(partition, records, done)
-
-    def end_turn(self) -> None:
-        """Write what a handler's turn has staged."""
-        self._appender.write_staged()
-
     def acknowledge(
         self,
-        appended: Sequence[Appended],
+        publications: Collection[Publication],
         *,
         by_all: bool,
         timeout_ms: int,
-        then: Callable[[Collection[Appended]], None],
+        then: Callable[[Collection[Publication]], None],
     ) -> None:
-        """Call ``then`` once everything appended is acknowledged, or with what is not after ``timeout_ms``."""
-        if all(one.is_acknowledged(by_all=by_all) for one in appended):
-            then(())
-            return
-        waiting = DelayedProduce(appended, by_all=by_all, then=then)
-        self.produce_purgatory.watch(waiting, [one.partition for one in appended], timeout_ms)
+        """Call ``then`` once all of it is acknowledged, or with what is not after ``timeout_ms``."""
+        waiting = DelayedProduce(publications, by_all=by_all, then=then)
+        self.produce_purgatory.watch(waiting, {one.partition for one in publications}, timeout_ms)
 
     def fetch(
         self,

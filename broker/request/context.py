@@ -32,14 +32,8 @@ class ResourceType(IntEnum):
     TRANSACTIONAL_ID = 5
 
 
-class Resource(NamedTuple):
-    """One thing that rights are given on."""
-
-    type: ResourceType
-    name: str
-
-
-CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
+CLUSTER_NAME = "kafka-cluster"
+"""What the one resource of type CLUSTER is called."""
 
 
 def operations_mask(*operations: Operation) -> int:
@@ -99,8 +93,8 @@ class RequestContext:
         self.slot = slot
         self.apis = apis
 
-    def may(self, operation: Operation, resource: Resource) -> bool:
-        """Whether the principal may do this. Everybody may, until there is an authorizer."""
+    def may(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether the principal may do this to the resource. Everybody may, until there is an authorizer."""
         return True
 
     def respond(self, answer: object) -> None:

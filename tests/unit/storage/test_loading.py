@@ -301,7 +301,7 @@ def test_an_open_transaction_is_open_after_every_kind_of_start(home: LogHome) ->
     log = home.open()
     home.append(log, batch_of(b"a", producer_id=7, is_transactional=True))
     home.append(log, batch_of(b"b", producer_id=8, is_transactional=True))
-    log.stage_trusted(marker(7, commit=False), now_ms=T, leader_epoch=0)
+    log.stage_trusted(marker(7, commit=False), leader_epoch=0)
     log.append_all(T)
     aborted = home.bytes_of(FIRST + ".txnindex")
     log.abandon()

@@ -23,7 +23,7 @@ def test_offsets_follow_one_another_and_are_stamped_with_the_leader_epoch(home: 
 
 def test_nothing_is_visible_before_its_write_is_complete(home: LogHome) -> None:
     log = home.open()
-    staged = log.stage(batch_of(b"a"), leader_epoch=0, now_ms=T)
+    staged = log.stage(batch_of(b"a"), leader_epoch=0)
     assert staged.first_offset == 0
     assert log.log_end_offset == 0
 
@@ -38,13 +38,13 @@ def test_nothing_is_visible_before_its_write_is_complete(home: LogHome) -> None:
 
 def test_one_write_is_under_way_and_takes_all_that_was_staged_before_it(home: LogHome) -> None:
     log = home.open()
-    log.stage(batch_of(b"a"), leader_epoch=0, now_ms=T)
-    log.stage(batch_of(b"b"), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"a"), leader_epoch=0)
+    log.stage(batch_of(b"b"), leader_epoch=0)
     write = log.begin_write(T)
     assert write is not None
     assert [s.first_offset for s in write.staged] == [0, 1]
 
-    log.stage(batch_of(b"c"), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"c"), leader_epoch=0)
     assert log.begin_write(T) is None
 
     write.perform()
@@ -56,7 +56,7 @@ def test_one_write_is_under_way_and_takes_all_that_was_staged_before_it(home: Lo
 def test_thousands_of_staged_batches_go_out_in_one_write(home: LogHome) -> None:
     log = home.open()
     for number in range(3000):
-        log.stage(batch_of(b"%d" % number), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(b"%d" % number), leader_epoch=0)
     write = log.begin_write(T)
     assert write is not None
     assert len(write.staged) == 3000
@@ -86,7 +86,7 @@ def test_one_write_never_crosses_segments(home: LogHome) -> None:
     size = batch_of(b"a").header.size
     log = small_segments(home, segment_bytes=2 * size).open()
     for value in (b"a", b"b", b"c", b"d", b"e"):
-        log.stage(batch_of(value), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(value), leader_epoch=0)
     taken = []
     while (write := log.begin_write(T)) is not None:
         taken.append(len(write.staged))
@@ -99,7 +99,7 @@ def test_one_write_never_crosses_segments(home: LogHome) -> None:
 def test_a_batch_larger_than_a_segment_is_refused(home: LogHome) -> None:
     log = small_segments(home, segment_bytes=100).open()
     with pytest.raises(BatchLargerThanSegment):
-        log.stage(batch_of(b"x" * 100), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(b"x" * 100), leader_epoch=0)
     assert log.begin_write(T) is None
 
 
@@ -200,18 +200,18 @@ def test_a_batch_with_given_offsets_may_leave_a_gap_but_not_go_back(home: LogHom
     log = home.open()
     first, later = batch_of(b"a").data, batch_of(b"b").data
     later[0:8] = (7).to_bytes(8, "big")
-    log.stage_trusted(first, now_ms=T, keep_offsets=True)
-    log.stage_trusted(later, now_ms=T, keep_offsets=True)
+    log.stage_trusted(first, keep_offsets=True)
+    log.stage_trusted(later, keep_offsets=True)
     log.append_all(T)
     assert log.log_end_offset == 8
     assert [h.base_offset for h, _ in log.batches()] == [0, 7]
     with pytest.raises(ValueError, match="ends at 8; cannot append 0"):
-        log.stage_trusted(batch_of(b"c").data, now_ms=T, keep_offsets=True)
+        log.stage_trusted(batch_of(b"c").data, keep_offsets=True)
 
 
 def test_a_trusted_batch_gets_the_epoch_it_is_given(home: LogHome) -> None:
     log = home.open()
-    log.stage_trusted(batch_of(b"a").data, now_ms=T, leader_epoch=5)
+    log.stage_trusted(batch_of(b"a").data, leader_epoch=5)
     log.append_all(T)
     assert read_header(home.bytes_of("00000000000000000000.log")).partition_leader_epoch == 5
     assert log.leader_epochs.entries == [(5, 0)]

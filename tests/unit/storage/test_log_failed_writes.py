@@ -28,7 +28,7 @@ def test_a_full_disk_costs_the_batch_and_nothing_else(home: LogHome, number: int
     log = home.open()
     home.append_values(log, b"before")
     before = home.bytes_of("00000000000000000000.log")
-    log.stage(batch_of(b"a" * 70), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"a" * 70), leader_epoch=0)
 
     home.files.fail("write", number, suffix=".log", bytes_done=bytes_done)
     failed, error = try_write(log)
@@ -44,10 +44,10 @@ def test_a_full_disk_costs_the_batch_and_nothing_else(home: LogHome, number: int
 
 def test_what_is_staged_behind_a_failed_write_fails_with_it(home: LogHome) -> None:
     log = home.open()
-    log.stage(batch_of(b"a"), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"a"), leader_epoch=0)
     write = log.begin_write(T)
     assert write is not None
-    log.stage(batch_of(b"b"), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"b"), leader_epoch=0)
 
     failed = log.fail_write(write, DiskFull("full"))
     assert [s.first_offset for s in failed] == [0, 1]
@@ -60,9 +60,9 @@ def test_producers_are_as_they_were_before_a_failed_write(home: LogHome) -> None
     log = home.open()
     home.append(log, batch_of(b"a", producer_id=7, sequence=0))
     before = dict(log.producers.entries)
-    log.stage(batch_of(b"b", producer_id=7, sequence=1), leader_epoch=0, now_ms=T)
-    log.stage(batch_of(b"c", producer_id=7, sequence=2), leader_epoch=0, now_ms=T)
-    log.stage(batch_of(b"d", producer_id=8, sequence=0), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"b", producer_id=7, sequence=1), leader_epoch=0)
+    log.stage(batch_of(b"c", producer_id=7, sequence=2), leader_epoch=0)
+    log.stage(batch_of(b"d", producer_id=8, sequence=0), leader_epoch=0)
 
     home.files.fail("write", suffix=".log")
     failed, error = try_write(log)
@@ -74,8 +74,8 @@ def test_producers_are_as_they_were_before_a_failed_write(home: LogHome) -> None
 
 def test_a_duplicate_fails_with_the_original_it_stands_behind(home: LogHome) -> None:
     log = home.open()
-    original = log.stage(batch_of(b"a", producer_id=7), leader_epoch=0, now_ms=T)
-    repeated = log.stage(batch_of(b"a", producer_id=7), leader_epoch=0, now_ms=T)
+    original = log.stage(batch_of(b"a", producer_id=7), leader_epoch=0)
+    repeated = log.stage(batch_of(b"a", producer_id=7), leader_epoch=0)
     assert repeated.is_duplicate
     home.files.fail("write", errno.ENOSPC, suffix=".log")
     write = log.begin_write(T)
@@ -101,7 +101,7 @@ def test_a_roll_that_fails_leaves_the_log_as_it_was(
     home.config = dataclasses.replace(home.config, segment_bytes=size)
     log = home.open()
     home.append_values(log, b"a")
-    log.stage(batch_of(b"b"), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"b"), leader_epoch=0)
 
     home.files.fail(operation, number, suffix=suffix)
     failed, error = try_write(log)
@@ -136,7 +136,7 @@ def test_a_broken_index_file_takes_the_directory_down_but_not_the_batch(home: Lo
     home.config = home.config.with_overrides({"index.interval.bytes": "0"})
     log = home.open()
     home.append_values(log, b"a")
-    log.stage(batch_of(b"b"), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"b"), leader_epoch=0)
     write = log.begin_write(T)
     assert write is not None
     write.perform()
@@ -152,7 +152,7 @@ def test_a_disk_that_fills_up_byte_by_byte_never_costs_a_published_batch(home: L
     published = []
     for number in range(40):
         home.files.fill_up(number * 11)
-        log.stage(batch_of(b"%d" % number), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(b"%d" % number), leader_epoch=0)
         try:
             log.append_all(T)
             published.append(b"%d" % number)

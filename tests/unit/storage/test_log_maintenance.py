@@ -192,7 +192,7 @@ def test_removed_files_are_renamed_at_once_and_removed_later(home: LogHome) -> N
 
 def test_retention_leaves_the_active_segment_alone_while_it_is_being_written(home: LogHome) -> None:
     log = segmented(home, 9, retention_ms=1)
-    log.stage(batch_of(b"x", timestamp=T + DAY_MS), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"x", timestamp=T + DAY_MS), leader_epoch=0)
     assert removed(log, T + DAY_MS) == 4
     assert log.segments.bases == (8,)
     log.append_all(T)

@@ -60,7 +60,7 @@ class Broker:
 
 def append(log: Log, *values: bytes) -> None:
     for value in values:
-        log.stage(batch_of(value), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(value), leader_epoch=0)
     log.append_all(T)
     log.advance_high_watermark(log.log_end_offset)
 

@@ -114,7 +114,7 @@ def test_a_gap_left_by_compaction_is_skipped(home: LogHome) -> None:
     for base in (0, 10, 20):
         data = batch_of(b"x").data
         data[0:8] = base.to_bytes(8, "big")
-        log.stage_trusted(data, now_ms=T, keep_offsets=True)
+        log.stage_trusted(data, keep_offsets=True)
     log.append_all(T)
     assert headers_in(read(log, 5))[0].base_offset == 10
     assert headers_in(read(log, 11))[0].base_offset == 20
@@ -122,12 +122,12 @@ def test_a_gap_left_by_compaction_is_skipped(home: LogHome) -> None:
 
 def test_a_gap_at_the_end_of_a_segment_continues_in_the_next(home: LogHome) -> None:
     log = home.open()
-    log.stage_trusted(batch_of(b"x").data, now_ms=T, keep_offsets=True)
+    log.stage_trusted(batch_of(b"x").data, keep_offsets=True)
     log.append_all(T)
     log.config = dataclasses.replace(home.config, segment_ms=10)
     data = batch_of(b"y", timestamp=T + 11).data
     data[0:8] = (10).to_bytes(8, "big")
-    log.stage_trusted(data, now_ms=T, keep_offsets=True)
+    log.stage_trusted(data, keep_offsets=True)
     log.append_all(T)
     assert log.segments.bases == (0, 10)
     assert headers_in(read(log, 4))[0].base_offset == 10

@@ -33,7 +33,7 @@ def test_batches_follow_their_sequence(home: LogHome) -> None:
     home.append(log, batch_of(b"a", b"b", producer_id=7, sequence=0))
     home.append(log, batch_of(b"c", producer_id=7, sequence=2))
     with pytest.raises(OutOfOrderSequence, match="sent sequence 4, expected 3"):
-        log.stage(batch_of(b"d", producer_id=7, sequence=4), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(b"d", producer_id=7, sequence=4), leader_epoch=0)
     assert log.begin_write(T) is None
     assert home.append(log, batch_of(b"d", producer_id=7, sequence=3)).first_offset == 3
 
@@ -53,7 +53,7 @@ def test_the_last_five_batches_are_known_again(home: LogHome) -> None:
         assert (repeated.first_offset, repeated.last_offset) == (sequence, sequence)
         assert repeated.log_append_time_ms == T + sequence
     with pytest.raises(OutOfOrderSequence):
-        log.stage(batch_of(b"1", producer_id=7, sequence=1), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(b"1", producer_id=7, sequence=1), leader_epoch=0)
     assert log.log_end_offset == 7
     assert log.stats.duplicates == 5
 
@@ -62,13 +62,13 @@ def test_part_of_a_known_batch_is_no_duplicate(home: LogHome) -> None:
     log = home.open()
     home.append(log, batch_of(b"a", b"b", producer_id=7, sequence=0))
     with pytest.raises(OutOfOrderSequence):
-        log.stage(batch_of(b"a", producer_id=7, sequence=0), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(b"a", producer_id=7, sequence=0), leader_epoch=0)
 
 
 def test_a_duplicate_of_something_still_staged_waits_for_it(home: LogHome) -> None:
     log = home.open()
-    log.stage(batch_of(b"a", b"b", producer_id=7), leader_epoch=0, now_ms=T)
-    repeated = log.stage(batch_of(b"a", b"b", producer_id=7), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"a", b"b", producer_id=7), leader_epoch=0)
+    repeated = log.stage(batch_of(b"a", b"b", producer_id=7), leader_epoch=0)
     assert repeated.is_duplicate
     assert (repeated.first_offset, repeated.last_offset) == (0, 1)
     log.append_all(T)
@@ -78,7 +78,7 @@ def test_a_duplicate_of_something_still_staged_waits_for_it(home: LogHome) -> No
 def test_a_duplicate_alone_is_a_write_of_nothing(home: LogHome) -> None:
     log = home.open()
     home.append(log, batch_of(b"a", producer_id=7))
-    log.stage(batch_of(b"a", producer_id=7), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"a", producer_id=7), leader_epoch=0)
     write = log.begin_write(T)
     assert write is not None
     assert write.size == 0
@@ -106,10 +106,10 @@ def test_a_new_epoch_begins_with_zero_and_fences_the_old(home: LogHome) -> None:
     log = home.open()
     home.append(log, batch_of(b"a", producer_id=7, epoch=1, sequence=0))
     with pytest.raises(OutOfOrderSequence, match="begins its new epoch 2 with sequence 1"):
-        log.stage(batch_of(b"b", producer_id=7, epoch=2, sequence=1), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(b"b", producer_id=7, epoch=2, sequence=1), leader_epoch=0)
     home.append(log, batch_of(b"b", producer_id=7, epoch=2, sequence=0))
     with pytest.raises(InvalidProducerEpoch, match="sent epoch 1, and epoch 2 has been seen"):
-        log.stage(batch_of(b"a", producer_id=7, epoch=1, sequence=1), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(b"a", producer_id=7, epoch=1, sequence=1), leader_epoch=0)
 
 
 def test_batches_without_a_producer_id_leave_no_trace(home: LogHome) -> None:
@@ -137,9 +137,9 @@ def test_an_open_transaction_holds_the_last_stable_offset(home: LogHome) -> None
     home.append_values(log, b"plain")
     assert (log.high_watermark, log.last_stable_offset) == (3, 1)
     with pytest.raises(InvalidTransactionState):
-        log.stage(batch_of(b"b", producer_id=7, sequence=1), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(b"b", producer_id=7, sequence=1), leader_epoch=0)
 
-    log.stage_trusted(marker(7, commit=True), now_ms=T, leader_epoch=0)
+    log.stage_trusted(marker(7, commit=True), leader_epoch=0)
     log.append_all(T)
     assert log.last_stable_offset == 1, "the marker is not replicated yet"
     log.advance_high_watermark(4)
@@ -150,9 +150,9 @@ def test_an_aborted_transaction_is_in_the_index_and_in_what_a_read_tells(home: L
     log = home.open()
     home.append(log, batch_of(b"a", producer_id=7, is_transactional=True))
     home.append(log, batch_of(b"b", producer_id=8, is_transactional=True))
-    log.stage_trusted(marker(7, commit=False), now_ms=T, leader_epoch=0)
+    log.stage_trusted(marker(7, commit=False), leader_epoch=0)
     log.append_all(T)
-    log.stage_trusted(marker(8, commit=True), now_ms=T, leader_epoch=0)
+    log.stage_trusted(marker(8, commit=True), leader_epoch=0)
     log.append_all(T)
     log.advance_high_watermark(4)
 
@@ -169,7 +169,7 @@ def test_an_aborted_transaction_is_in_the_index_and_in_what_a_read_tells(home: L
 def test_an_aborted_transaction_is_told_even_while_the_disk_is_full(home: LogHome) -> None:
     log = home.open()
     home.append(log, batch_of(b"a", producer_id=7, is_transactional=True))
-    log.stage_trusted(marker(7, commit=False), now_ms=T, leader_epoch=0)
+    log.stage_trusted(marker(7, commit=False), leader_epoch=0)
     home.files.fail("write", errno.ENOSPC, suffix=".txnindex")
     log.append_all(T)
     assert home.bytes_of("00000000000000000000.txnindex") == b""
@@ -181,12 +181,12 @@ def test_an_aborted_transaction_is_told_even_while_the_disk_is_full(home: LogHom
 
 def test_a_marker_without_a_transaction_only_sets_the_epoch(home: LogHome) -> None:
     log = home.open()
-    log.stage_trusted(marker(7, epoch=3, commit=False, coordinator_epoch=2), now_ms=T, leader_epoch=0)
+    log.stage_trusted(marker(7, epoch=3, commit=False, coordinator_epoch=2), leader_epoch=0)
     log.append_all(T)
     assert "00000000000000000000.txnindex" not in home.names()
     assert log.producers.entries[7] == ProducerEntry(7, 3, (), T, 2, -1)
     with pytest.raises(OutOfOrderSequence, match="expected 0"):
-        log.stage(batch_of(b"a", producer_id=7, epoch=3, sequence=1), leader_epoch=0, now_ms=T)
+        log.stage(batch_of(b"a", producer_id=7, epoch=3, sequence=1), leader_epoch=0)
     home.append(log, batch_of(b"a", producer_id=7, epoch=3, sequence=0))
 
 
@@ -219,8 +219,8 @@ def test_rubbish_is_no_snapshot(content: bytes) -> None:
 def test_a_roll_saves_the_state_below_the_new_segment_and_nothing_staged(home: LogHome) -> None:
     log = home.open()
     home.append(log, batch_of(b"a", producer_id=7, sequence=0))
-    log.stage(batch_of(b"b", producer_id=7, sequence=1, timestamp=T + 10**9), leader_epoch=0, now_ms=T)
-    log.stage(batch_of(b"c", producer_id=8, sequence=0, timestamp=T + 10**9), leader_epoch=0, now_ms=T)
+    log.stage(batch_of(b"b", producer_id=7, sequence=1, timestamp=T + 10**9), leader_epoch=0)
+    log.stage(batch_of(b"c", producer_id=8, sequence=0, timestamp=T + 10**9), leader_epoch=0)
     log.append_all(T)
     assert log.segments.bases == (0, 1)
     (entry,) = decode_snapshot(home.bytes_of("00000000000000000001.snapshot"), "x")

@@ -144,6 +144,57 @@ async def test_the_second_large_request_is_received_where_the_first_one_has_show
         assert it.memory.used_bytes == 0
 
 
+@on_both_loops
+async def test_a_large_request_between_small_ones_is_not_grown_into_step_by_step() -> None:
+    async with network() as it:
+        connection, client = it.connect()
+        borrowed = []
+        for number, size in enumerate((900_000, 10, 900_000), 1):
+            borrowed.clear()
+            request = frame(b"r" * size)
+            sent = 0
+            while sent < len(request):
+                sent += client.send_some(request[sent : sent + 100_000])
+                await it.turns(2)
+                borrowed.append(it.memory.used_bytes)
+            assert len((await it.requests(number))[-1]) == size
+            it.slots[-1].fill([frame(b"ok")])
+            await it.until(lambda: not connection.holds_buffer and not connection.unanswered)
+        assert set(borrowed) == {1 << 20}
+
+
+@on_both_loops
+async def test_the_memory_of_each_large_request_is_given_back_with_its_answer() -> None:
+    async with network() as it:
+        _, client = it.connect()
+        for number in range(3):
+            client.send(frame(b"%d" % number * 50_000))
+            await it.requests(number + 1)
+        assert it.memory.used_bytes == 3 * SMALLEST_BUFFER
+        for left in (2, 1, 0):
+            it.slots[2 - left].fill([frame(b"ok")])
+            await it.turns()
+            assert it.memory.used_bytes == left * SMALLEST_BUFFER
+
+
+@on_both_loops
+async def test_a_connection_that_stopped_at_the_end_of_its_buffer_reads_on_in_another() -> None:
+    async with network(max_in_flight=2) as it:
+        connection, client = it.connect()
+        request = frame(b"x" * 40_000)
+        for number in (1, 2):
+            client.send(request[:20_000])
+            await it.turns()
+            client.send(request[20_000:])
+            await it.requests(number)
+        assert connection.pauses == Pause.IN_FLIGHT
+        it.slots[0].fill([frame(b"ok")])
+        await it.until(lambda: not connection.pauses)
+        client.send(request)
+        assert len((await it.requests(3))[2]) == 40_000
+        assert not connection.is_closed
+
+
 @pytest.mark.parametrize(
     "announced", [0, -1, -(2**31), 1001, int.from_bytes(b"GET ", "big"), 2**31 - 1], ids=lambda size: f"size {size}"
 )
@@ -194,6 +245,7 @@ async def test_a_connection_with_too_many_unanswered_requests_is_not_read_until_
         it.slots[0].fill([frame(b"a")])
         await it.turns()
         assert connection.pauses == Pause.IN_FLIGHT
+        assert len(it.channel) == 0
         it.slots[1].fill([frame(b"b")])
         await it.requests(6)
         assert connection.unanswered == 4

@@ -1,0 +1,217 @@
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.dispatch.dispatcher import Dispatcher
+from broker.dispatch.registry import Registry
+from broker.request.context import ApiVersionRange, RequestContext
+from broker.request.faults import InvalidRequest
+from broker.request.response import NO_FRAME, NOTHING, Peer, ResponseSlot
+from protocol.errors import ErrorCode
+from protocol.headers import decode_response, encode_request
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+
+Handle = Callable[[ApiVersionsRequest, RequestContext], ApiVersionsResponse | None]
+
+
+class Owner:
+    """The connection that a slot belongs to."""
+
+    def __init__(self) -> None:
+        self.peer = Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT")
+        self.closed: str | None = None
+        self.released = 0
+
+    def slot_filled(self, slot: ResponseSlot) -> None: ...
+
+    def close_at(self, slot: ResponseSlot, reason: str) -> None:
+        self.closed = reason
+
+    def frame_released(self) -> None:
+        self.released += 1
+
+
+class Exchange:
+    """One request on its way through a dispatcher that serves ApiVersions and Produce."""
+
+    def __init__(self, handler: Any = None, **more: Any) -> None:
+        self.registry = Registry()
+        self.registry.serve(
+            ApiVersionsRequest,
+            ApiVersionsResponse,
+            handler or (lambda request, context: ApiVersionsResponse(api_keys=[])),
+            refuse=lambda request, code, message: ApiVersionsResponse(error_code=code, api_keys=[]),
+        )
+        self.registry.serve(
+            ProduceRequest,
+            ProduceResponse,
+            handler or (lambda request, context: None),
+            refuse=lambda request, code, message: None,
+            advertised=(0, 13),
+            keeps_frame=True,
+        )
+        self.dispatcher = Dispatcher(self.registry)
+        self.owner = Owner()
+
+    def send(self, frame: bytes) -> ResponseSlot:
+        slot = ResponseSlot(self.owner, memoryview(bytearray(frame)), 0)
+        self.dispatcher.handle(slot)
+        return slot
+
+    def ask(self, message: object, version: int, correlation_id: int = 7) -> ResponseSlot:
+        return self.send(encode_request(correlation_id, "test", message, version)[4:])
+
+
+def answer(slot: ResponseSlot) -> bytes:
+    whole = b"".join(bytes(chunk) for chunk in slot.chunks)  # type: ignore[call-overload]
+    assert int.from_bytes(whole[:4], "big") == len(whole) - 4
+    return whole[4:]
+
+
+def test_a_request_reaches_its_handler_and_its_answer_the_slot() -> None:
+    seen: list[Any] = []
+
+    def handler(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+        seen.append((request.client_software_name, context.client_id, context.api_version, str(context.peer)))
+        return ApiVersionsResponse(error_code=3, api_keys=[])
+
+    slot = Exchange(handler).ask(ApiVersionsRequest(client_software_name="kafka"), 3)
+    correlation_id, response = decode_response(ApiVersionsResponse, 3, answer(slot))
+    assert (correlation_id, response.error_code) == (7, 3)
+    assert seen == [("kafka", "test", 3, "10.0.0.1:4711")]
+
+
+def test_what_is_served_is_advertised_by_ascending_key() -> None:
+    registry = Exchange().registry
+    assert registry.advertised() == (ApiVersionRange(0, 0, 13), ApiVersionRange(18, 0, 4))
+
+
+def test_an_api_is_served_once_and_with_the_answer_that_belongs_to_it() -> None:
+    registry = Exchange().registry
+    with pytest.raises(ValueError, match="served already"):
+        registry.serve(ApiVersionsRequest, ApiVersionsResponse, lambda request, context: None, refuse=lambda *_: None)
+    with pytest.raises(ValueError, match="MetadataRequest is API 3"):
+        registry.serve(MetadataRequest, DescribeClusterResponse, lambda request, context: None, refuse=lambda *_: None)
+
+
+@pytest.mark.parametrize("version", [5, 99, 0x7FFF, -1])
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: int) -> None:
+    exchange = Exchange()
+    header = (18).to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + (1).to_bytes(4, "big") + b"\0\1c"
+    slot = exchange.send(header + b"\0" + b"whatever the future holds")
+    assert answer(slot) == bytes.fromhex("00000001 0023 00000001 0012 0000 0004")
+    assert exchange.owner.closed is None
+
+
+@pytest.mark.parametrize("version", [5, -1])
+def test_an_unknown_version_of_api_versions_whose_header_is_no_new_one_closes(version: int) -> None:
+    exchange = Exchange()
+    header = (18).to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + (1).to_bytes(4, "big") + b"\0\1c"
+    exchange.send(header)
+    assert exchange.owner.closed is not None
+
+
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (-5, 0), (0, 2), (0, 14), (3, 9)])
+def test_an_api_or_version_that_is_not_served_closes(key: int, version: int) -> None:
+    exchange = Exchange()
+    frame = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff" + bytes(20)
+    slot = exchange.send(frame)
+    assert exchange.owner.closed == f"API {key} in version {version} is not served"
+    assert slot.chunks == NOTHING
+
+
+def test_a_request_that_cannot_be_read_closes_and_the_reason_has_its_values() -> None:
+    exchange = Exchange()
+    whole = encode_request(7, "test", ApiVersionsRequest(client_software_name="kafka"), 3)[4:]
+    exchange.send(whole[:-5])
+    assert exchange.owner.closed is not None
+    assert f"{len(whole) - 5} bytes" in exchange.owner.closed
+    assert "00 12 00 03" in exchange.owner.closed
+
+
+def test_bytes_behind_a_complete_request_are_ignored() -> None:
+    exchange = Exchange()
+    slot = exchange.send(encode_request(7, "test", ApiVersionsRequest(), 0)[4:] + b"trailing")
+    assert decode_response(ApiVersionsResponse, 0, answer(slot))[0] == 7
+
+
+@settings(max_examples=300, deadline=None)
+@given(frame=st.one_of(st.binary(max_size=200), st.binary(max_size=60).map(lambda data: b"\0\x12\0\3" + data)))
+def test_whatever_a_peer_sends_its_slot_is_answered_or_its_connection_closed(frame: bytes) -> None:
+    exchange = Exchange()
+    slot = exchange.send(frame)
+    assert slot.is_filled
+
+
+def test_a_fault_is_answered_with_its_code() -> None:
+    def handler(request: Any, context: RequestContext) -> None:
+        raise InvalidRequest("it contradicts itself")
+
+    exchange = Exchange(handler)
+    slot = exchange.ask(ApiVersionsRequest(), 2)
+    _, response = decode_response(ApiVersionsResponse, 2, answer(slot))
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert exchange.dispatcher.stats.failed == 1
+
+
+def test_an_unexpected_exception_is_answered_and_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    def handler(request: Any, context: RequestContext) -> None:
+        raise ZeroDivisionError("a bug")
+
+    exchange = Exchange(handler)
+    slot = exchange.ask(ApiVersionsRequest(), 2)
+    _, response = decode_response(ApiVersionsResponse, 2, answer(slot))
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert "a bug" in record.getMessage()
+
+
+def test_a_failure_that_no_answer_can_tell_closes() -> None:
+    def handler(request: Any, context: RequestContext) -> None:
+        raise InvalidRequest("acks=0")
+
+    exchange = Exchange(handler)
+    exchange.ask(ProduceRequest(acks=0, timeout_ms=1000, topic_data=[]), 9)
+    assert exchange.owner.closed is not None
+    assert "INVALID_REQUEST" in exchange.owner.closed
+
+
+def test_a_failure_behind_the_answer_is_logged_only(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+
+    def handler(request: Any, context: RequestContext) -> None:
+        context.respond(ApiVersionsResponse(api_keys=[]))
+        raise InvalidRequest("too late")
+
+    slot = Exchange(handler).ask(ApiVersionsRequest(), 2)
+    assert decode_response(ApiVersionsResponse, 2, answer(slot))[1].error_code == 0
+    assert "too late" in caplog.text
+
+
+def test_who_answers_later_keeps_his_slot_and_his_frame_only_if_he_needs_it() -> None:
+    waiting: list[RequestContext] = []
+
+    def handler(request: Any, context: RequestContext) -> None:
+        waiting.append(context)
+
+    exchange = Exchange(handler)
+    parked = exchange.ask(ApiVersionsRequest(), 2)
+    assert parked.frame is NO_FRAME
+    assert exchange.owner.released == 1
+    writing = exchange.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[]), 9)
+    assert writing.frame is not NO_FRAME
+    waiting[0].respond(ApiVersionsResponse(api_keys=[]))
+    assert decode_response(ApiVersionsResponse, 2, answer(parked))[0] == 7
+
+
+def test_describe_cluster_is_not_served_unless_somebody_serves_it() -> None:
+    exchange = Exchange()
+    exchange.ask(DescribeClusterRequest(include_cluster_authorized_operations=False), 0)
+    assert exchange.owner.closed == "API 60 in version 0 is not served"

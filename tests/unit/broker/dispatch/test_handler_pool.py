@@ -1,0 +1,102 @@
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from broker.dispatch.handler_pool import HandlerPool
+from broker.request.channel import RequestChannel
+from broker.request.response import Peer, ResponseSlot
+
+
+class Owner:
+    peer = Peer(host="10.0.0.1", port=1, listener="PLAINTEXT")
+
+    def slot_filled(self, slot: ResponseSlot) -> None: ...
+    def close_at(self, slot: ResponseSlot, reason: str) -> None: ...
+    def frame_released(self) -> None: ...
+
+
+def put(channel: RequestChannel, count: int) -> None:
+    for number in range(count):
+        channel.put(ResponseSlot(Owner(), memoryview(b""), number))
+
+
+async def until_empty(channel: RequestChannel) -> None:
+    for _ in range(1000):
+        await asyncio.sleep(0)
+        if not len(channel):
+            return
+    raise AssertionError(f"{len(channel)} requests are left")
+
+
+def test_every_turn_ends_with_the_hook_and_has_at_most_sixteen_requests() -> None:
+    async def scenario() -> None:
+        channel = RequestChannel(500)
+        events: list[str] = []
+        order: list[int] = []
+
+        def handle(slot: ResponseSlot) -> None:
+            events.append("handled")
+            order.append(slot.received_us)
+
+        pool = HandlerPool(channel, handle, size=8, end_of_turn=lambda: events.append("end"))
+        task = asyncio.ensure_future(pool.run())
+        await asyncio.sleep(0)
+        put(channel, 100)
+        await until_empty(channel)
+        turns = "".join("." if event == "handled" else "|" for event in events).split("|")
+        assert max(map(len, turns)) == 16
+        assert turns[-1] == "", "the last turn has ended too"
+        assert order == list(range(100))
+        assert 0 <= pool.idle_ratio() <= 1
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())
+
+
+def test_between_turns_the_loop_turns() -> None:
+    async def scenario() -> None:
+        channel = RequestChannel(500)
+        loop = asyncio.get_running_loop()
+        seen: list[int] = []
+        handled = 0
+
+        def handle(slot: ResponseSlot) -> None:
+            nonlocal handled
+            handled += 1
+
+        def tick() -> None:
+            seen.append(handled)
+            if handled < 100:
+                loop.call_soon(tick)
+
+        task = asyncio.ensure_future(HandlerPool(channel, handle, size=2, end_of_turn=lambda: None).run())
+        await asyncio.sleep(0)
+        put(channel, 100)
+        loop.call_soon(tick)
+        await until_empty(channel)
+        steps = [after - before for before, after in pairwise(seen)]
+        assert max(steps) <= 2 * 16
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_what_escapes_a_handler_ends_the_pool_and_comes_out() -> None:
+    async def scenario() -> None:
+        channel = RequestChannel(500)
+
+        def handle(slot: ResponseSlot) -> None:
+            raise ZeroDivisionError("a bug")
+
+        task = asyncio.ensure_future(HandlerPool(channel, handle, size=4, end_of_turn=lambda: None).run())
+        await asyncio.sleep(0)
+        put(channel, 1)
+        with pytest.raises(ExceptionGroup) as raised:
+            await task
+        assert raised.group_contains(ZeroDivisionError)
+
+    asyncio.run(scenario())
