@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import random
 import time
 from typing import Any, Final
 
@@ -241,7 +240,7 @@ class Daemon:
             self._directories.for_logs,
             producer_id_expiration_ms=self._settings.producer_id_expiration_ms,
             walk_all_records=self._settings.ottla_records_validation == "full",
-            chance=lambda: random.getrandbits(31),
+            chance=lambda: int.from_bytes(os.urandom(4), "big") >> 1,
         )
 
         def is_ours(topic_partition: TopicPartition, topic_id: bytes | None) -> bool:

@@ -23,8 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from storage.batch.checksum import crc32c
 from storage.batch.record_batch import MAX_SEQUENCE, BatchHeader, increment_sequence
 from storage.batch.records import iterate_records
 from storage.errors import (

@@ -7,8 +7,7 @@ concerns only what had not been flushed: segments below the recovery point are n
 from collections.abc import Generator
 from typing import Final
 
-from crc32c import crc32c
-
+from storage.batch.checksum import crc32c
 from storage.batch.record_batch import ATTRIBUTES_POSITION, BatchHeader
 from storage.errors import UndecodableRecords
 from storage.index.transaction_index import AbortedTransaction

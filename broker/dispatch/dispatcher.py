@@ -42,6 +42,9 @@ class Dispatcher:
         """Serve one request."""
         frame = slot.frame
         self.stats.handled += 1
+        repeats = slot.peer.repeats
+        if repeats is not None and repeats.take(slot):
+            return
         try:
             header, position = decode_request_header(frame)
             route = self._registry.route(header.api_key, header.api_version)

@@ -1,10 +1,11 @@
 """Produce: append batches to partitions (API key 0; KIP-98, KIP-467, KIP-516 for topic ids)."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import partial
 
+from broker.handlers.produce_answer import ALL_ACKS, NO_ACKS, Answer, PendingAnswer, TopicAnswer, code_of
+from broker.handlers.produce_repeats import remember
 from broker.metadata.image import MetadataImage
-from broker.replication.append import Publication
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
@@ -16,11 +17,9 @@ from broker.request.faults import (
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
     UnknownTopicId,
-    error_code_of,
 )
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest, ProduceResponse
-from storage.appending import StagedAppend
 from storage.batch.record_batch import HEADER_SIZE, Codec, read_header
 from storage.errors import (
     InvalidProducerEpoch,
@@ -35,14 +34,8 @@ from storage.errors import (
 
 Topic = ProduceRequest.TopicData
 Batch = ProduceRequest.TopicData.PartitionData
-TopicAnswer = ProduceResponse.Response
-Answer = ProduceResponse.Response.PartitionResponse
-
-NO_ACKS = 0
-ALL_ACKS = -1
 ACKS = (ALL_ACKS, 1, NO_ACKS)
 
-STORAGE_ERROR_SINCE_VERSION = 4
 ZSTD_SINCE_VERSION = 7
 TOPIC_IDS_SINCE_VERSION = 13
 
@@ -76,28 +69,31 @@ class ProduceHandler:
 
     def produce(self, request: ProduceRequest, context: RequestContext) -> None:
         """Stage every partition's batch; the answer follows when all are written and acknowledged as asked."""
-        under_way = _UnderWay(request, context, self._replicas)
+        pending = PendingAnswer(request.acks, request.timeout_ms, context, self._replicas)
         request_fault = _fault_of_all(request, context)
+        partition: Partition | None = None
         for topic in _each_once(request.topic_data):
             answers: list[Answer] = []
-            under_way.answer.responses.append(
+            pending.response.responses.append(
                 TopicAnswer(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
             )
             for batch in topic.partition_data:
                 answer = Answer(index=batch.index, error_code=0, base_offset=-1)
                 answers.append(answer)
-                partition: Partition | None = None
+                partition = None
                 try:
                     if request_fault is not None:
                         raise request_fault
                     partition = self._partition(topic, batch.index, context)
                     _check(partition, batch, request, context)
-                    self._append(partition, batch.records, partial(under_way.settle, answer))
-                    under_way.unsettled += 1
+                    self._append(partition, batch.records, partial(pending.settle, answer))
+                    pending.unsettled += 1
                 except (Fault, StorageError) as error:
-                    under_way.has_errors = True
+                    pending.has_errors = True
                     _refuse(answer, error, partition, context.api_version)
-        under_way.settle_one()
+        if partition is not None and not pending.has_errors and _is_single(request.topic_data):
+            remember(request, context, partition, self._replicas)
+        pending.settle_one()
 
     def refuse(self, request: ProduceRequest, code: ErrorCode, message: str | None) -> ProduceResponse | None:
         """The answer in which every partition carries ``code``; none for acks=0."""
@@ -130,68 +126,14 @@ class ProduceHandler:
         return self._replicas.partition(name, index)
 
 
-class _UnderWay:
-    """A produce request until its answer is due."""
-
-    __slots__ = ("_acks", "_context", "_late", "_replicas", "_timeout_ms", "answer", "has_errors", "unsettled")
-
-    def __init__(self, request: ProduceRequest, context: RequestContext, replicas: ReplicaManager) -> None:
-        self._acks = request.acks
-        self._timeout_ms = request.timeout_ms
-        self._context = context
-        self._replicas = replicas
-        self._late: list[tuple[Answer, Publication]] = []
-        """What is written and not acknowledged yet."""
-        self.answer = ProduceResponse(responses=[])
-        self.has_errors = False
-        self.unsettled = 1
-        """Batches staged and not yet written; and one for the staging itself."""
-
-    def settle(self, answer: Answer, staged: StagedAppend, outcome: Publication | StorageError) -> None:
-        """A staged batch is written, or could not be."""
-        if isinstance(outcome, Publication):
-            answer.base_offset = staged.first_offset
-            answer.log_append_time_ms = staged.log_append_time_ms
-            answer.log_start_offset = outcome.partition.log.log_start_offset
-            if not outcome.is_complete:
-                self._late.append((answer, outcome))
-        else:
-            self.has_errors = True
-            answer.error_code = _code_of(outcome, self._context.api_version)
-            answer.error_message = outcome.message_for_client
-        self.settle_one()
-
-    def settle_one(self) -> None:
-        """One thing less to wait for; after the last one comes the acknowledgement."""
-        self.unsettled -= 1
-        if self.unsettled:
-            return
-        if self._acks == NO_ACKS:
-            if self.has_errors:
-                # The producer expects no answer: a closed connection is the only sign that it gets.
-                self._context.close_connection("a batch sent with acks=0 was refused")
-            else:
-                self._context.respond_nothing()
-        elif not self._late:
-            self._context.respond(self.answer)
-        else:
-            self._replicas.acknowledge(
-                {publication for _, publication in self._late},
-                by_all=self._acks == ALL_ACKS,
-                timeout_ms=self._timeout_ms,
-                then=self._acknowledged,
-            )
-
-    def _acknowledged(self, late: Collection[Publication]) -> None:
-        for answer, publication in self._late:
-            if publication in late:
-                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._context.respond(self.answer)
+def _is_single(topics: list[Topic]) -> bool:
+    """Whether there is one batch in all."""
+    return len(topics) == 1 and len(topics[0].partition_data) == 1
 
 
 def _each_once(topics: list[Topic]) -> Iterable[Topic]:
     """A topic named twice is one, and of two batches for a partition the later one counts."""
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+    if _is_single(topics):
         return topics
     merged: dict[tuple[str, bytes], dict[int, Batch]] = {}
     for topic in topics:
@@ -246,7 +188,7 @@ def _check(partition: Partition, batch: Batch, request: ProduceRequest, context:
 
 def _refuse(answer: Answer, error: Fault | StorageError, partition: Partition | None, version: int) -> None:
     """Put into an answer why its batch was not appended."""
-    answer.error_code = _code_of(error, version)
+    answer.error_code = code_of(error, version)
     if isinstance(error, StorageError):
         answer.error_message = error.message_for_client
     if isinstance(error, InvalidRecord | InvalidTimestamp):
@@ -261,11 +203,3 @@ def _refuse(answer: Answer, error: Fault | StorageError, partition: Partition | 
             answer.current_leader = Answer.CurrentLeader(
                 leader_id=partition.leader, leader_epoch=partition.leader_epoch
             )
-
-
-def _code_of(error: Fault | StorageError, version: int) -> ErrorCode:
-    """The code of an error as this version of the API knows it."""
-    code = error_code_of(error)
-    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE_VERSION:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return code

@@ -12,16 +12,24 @@ NO_FRAME: Final = memoryview(b"")
 """Stands where a frame was."""
 
 
+class Repeats(Protocol):
+    """What a handler has left with a connection, to recognise its next request without reading it anew."""
+
+    def take(self, slot: "ResponseSlot") -> bool:
+        """Serve a request that is like an earlier one. False: it is not, and nothing has been done."""
+
+
 class Peer:
     """Who is at the other end of a connection; one object for all its requests."""
 
-    __slots__ = ("host", "listener", "port", "principal")
+    __slots__ = ("host", "listener", "port", "principal", "repeats")
 
     def __init__(self, *, host: str, port: int, listener: str, principal: str = "User:ANONYMOUS") -> None:
         self.host = host
         self.port = port
         self.listener = listener
         self.principal = principal
+        self.repeats: Repeats | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

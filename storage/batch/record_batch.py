@@ -24,8 +24,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from storage.batch.checksum import crc32c
 from storage.errors import CorruptBatch, UndecodableRecords
 
 Buffer = bytes | bytearray | memoryview

@@ -21,8 +21,7 @@ What passes unseen otherwise is in docs/decisions/record-validation.md.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
+from storage.batch.checksum import crc32c
 from storage.batch.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,

@@ -1,0 +1,87 @@
+"""The answer to a produce request: from its batches' staging to the last acknowledgement."""
+
+from collections.abc import Collection
+
+from broker.replication.append import Publication
+from broker.replication.replica_manager import ReplicaManager
+from broker.request.context import RequestContext
+from broker.request.faults import Fault, error_code_of
+from protocol.errors import ErrorCode
+from protocol.messages.produce import ProduceResponse
+from storage.appending import StagedAppend
+from storage.errors import StorageError
+
+TopicAnswer = ProduceResponse.Response
+Answer = ProduceResponse.Response.PartitionResponse
+
+NO_ACKS = 0
+ALL_ACKS = -1
+
+STORAGE_ERROR_SINCE_VERSION = 4
+
+
+class PendingAnswer:
+    """A produce request until its answer is due."""
+
+    __slots__ = ("_acks", "_context", "_late", "_replicas", "_timeout_ms", "has_errors", "response", "unsettled")
+
+    def __init__(self, acks: int, timeout_ms: int, context: RequestContext, replicas: ReplicaManager) -> None:
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._context = context
+        self._replicas = replicas
+        self._late: list[tuple[Answer, Publication]] = []
+        """What is written and not acknowledged yet."""
+        self.response = ProduceResponse(responses=[])
+        self.has_errors = False
+        self.unsettled = 1
+        """Batches staged and not yet written; and one for the staging itself."""
+
+    def settle(self, answer: Answer, staged: StagedAppend, outcome: Publication | StorageError) -> None:
+        """A staged batch is written, or could not be."""
+        if isinstance(outcome, Publication):
+            answer.base_offset = staged.first_offset
+            answer.log_append_time_ms = staged.log_append_time_ms
+            answer.log_start_offset = outcome.partition.log.log_start_offset
+            if not outcome.is_complete:
+                self._late.append((answer, outcome))
+        else:
+            self.has_errors = True
+            answer.error_code = code_of(outcome, self._context.api_version)
+            answer.error_message = outcome.message_for_client
+        self.settle_one()
+
+    def settle_one(self) -> None:
+        """One thing less to wait for; after the last one comes the acknowledgement."""
+        self.unsettled -= 1
+        if self.unsettled:
+            return
+        if self._acks == NO_ACKS:
+            if self.has_errors:
+                # The producer expects no answer: a closed connection is the only sign that it gets.
+                self._context.close_connection("a batch sent with acks=0 was refused")
+            else:
+                self._context.respond_nothing()
+        elif not self._late:
+            self._context.respond(self.response)
+        else:
+            self._replicas.acknowledge(
+                {publication for _, publication in self._late},
+                by_all=self._acks == ALL_ACKS,
+                timeout_ms=self._timeout_ms,
+                then=self._acknowledged,
+            )
+
+    def _acknowledged(self, late: Collection[Publication]) -> None:
+        for answer, publication in self._late:
+            if publication in late:
+                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._context.respond(self.response)
+
+
+def code_of(error: Fault | StorageError, version: int) -> ErrorCode:
+    """The code of an error as this version of the API knows it."""
+    code = error_code_of(error)
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE_VERSION:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code

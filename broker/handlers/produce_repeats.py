@@ -1,0 +1,209 @@
+"""A producer's next request, which is most often like an earlier one but for its batch.
+
+To read such a request and to write its answer field by field costs twice what the append itself does. So a connection
+remembers the requests for a single partition that it has sent: their bytes from the client id up to the records.
+
+    api key, version | correlation id | client id, transactional id, acks, timeout, topic, partition | records | tags
+    the same         |                | the same: what a request is recognised by                    | length, batch
+
+A request with the same bytes is appended at once, and answered with a copy of the same answer that has other numbers in
+it. What differs in any way, or would be refused, goes the general way as if nothing had been here: that one alone
+decides (docs/decisions/repeated-produce.md; bench: produce-one-record).
+"""
+
+import struct
+from functools import partial
+from typing import Final
+
+from broker.handlers.produce_answer import ALL_ACKS, NO_ACKS, Answer, PendingAnswer, TopicAnswer
+from broker.replication.append import Publication
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from broker.request.context import RequestContext, ServedApis
+from broker.request.faults import Fault
+from broker.request.response import ResponseSlot
+from protocol.api_keys import ApiKey
+from protocol.headers import RequestHeader, frame_response
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.primitives import encode_uvarint, read_uvarint
+from storage.appending import StagedAppend
+from storage.batch.record_batch import ATTRIBUTES_POSITION, CODEC_BITS, HEADER_SIZE, TRANSACTIONAL_BIT
+from storage.errors import StorageError
+
+MOST_REMEMBERED: Final = 256
+"""Partitions that one connection's requests are remembered for."""
+
+FIRST_COMPARED: Final = 8
+"""Where the client id begins, behind API key, version and correlation id."""
+
+PLAIN_ONLY_BEFORE: Final = 7
+"""Versions that do not know every codec: which they do is not asked here."""
+
+NO_TAGS: Final = b"\0\0\0"
+"""What stands behind the records in a flexible version: the tagged fields of partition, topic and request."""
+
+_PLACEHOLDER: Final = 0x5EED_0FF5_E700_0001
+"""A base offset that stands nowhere else in an answer."""
+
+FLEXIBLE_SINCE: Final = 9
+LOG_START_SINCE: Final = 5
+
+_read_length = struct.Struct(">i").unpack_from
+_read_correlation_id = _read_length
+_write_correlation_id = struct.Struct(">i").pack_into
+_pack_placeholder = struct.Struct(">q").pack
+_write_offsets = struct.Struct(">qqq").pack_into
+_write_offsets_without_start = struct.Struct(">qq").pack_into
+
+
+class Repeats:
+    """What one connection has sent before; a `broker.request.response.Repeats`."""
+
+    __slots__ = ("_api", "_end", "_is_flexible", "_known", "_version")
+
+    def __init__(self, api: bytes, version: int, end: int) -> None:
+        self._api = api
+        self._version = version
+        self._is_flexible = version >= FLEXIBLE_SINCE
+        self._end = end
+        self._known: dict[bytes, RepeatedProduce] = {}
+
+    def fits(self, version: int, end: int) -> bool:
+        """Whether requests of this version, with their records' length at ``end``, can be remembered here."""
+        return version == self._version and end == self._end
+
+    def add(self, prefix: bytes, repeated: "RepeatedProduce") -> None:
+        """Recognise requests that begin like this."""
+        if len(self._known) >= MOST_REMEMBERED:
+            self._known.clear()
+        self._known[prefix] = repeated
+
+    def take(self, slot: ResponseSlot) -> bool:
+        """Append what a request brings that is like an earlier one. False: it is not, and nothing has been done."""
+        frame = slot.frame
+        position = self._end
+        if bytes(frame[:4]) != self._api:
+            return False
+        repeated = self._known.get(bytes(frame[FIRST_COMPARED:position]))
+        if repeated is None:
+            return False
+        try:
+            if self._is_flexible:
+                length, position = read_uvarint(frame, position)
+                end = position + length - 1
+                if bytes(frame[end:]) != NO_TAGS:
+                    return False
+            else:
+                (length,) = _read_length(frame, position)
+                position += 4
+                end = position + length
+                if end != len(frame):
+                    return False
+        except (ValueError, IndexError, struct.error):
+            return False
+        return end - position >= HEADER_SIZE and repeated.append(slot, frame[position:end])
+
+
+class RepeatedProduce:
+    """Requests of one connection for one partition: all that is the same in each of them."""
+
+    __slots__ = (
+        "_acks",
+        "_apis",
+        "_client_id",
+        "_index",
+        "_offsets_at",
+        "_partition",
+        "_replicas",
+        "_template",
+        "_timeout_ms",
+        "_topic",
+        "_version",
+    )
+
+    def __init__(
+        self, request: ProduceRequest, context: RequestContext, partition: Partition, replicas: ReplicaManager
+    ) -> None:
+        topic = request.topic_data[0]
+        self._acks = request.acks
+        self._timeout_ms = request.timeout_ms
+        self._topic = (topic.name, topic.topic_id)
+        self._index = topic.partition_data[0].index
+        self._version = context.api_version
+        self._client_id = context.client_id
+        self._apis: ServedApis = context.apis
+        self._partition = partition
+        self._replicas = replicas
+        response, answer = self._answer()
+        answer.base_offset = _PLACEHOLDER
+        (template,) = frame_response(0, response, self._version)
+        assert isinstance(template, bytearray), "an answer without records is one piece"
+        self._template = bytes(template)
+        self._offsets_at = self._template.index(_pack_placeholder(_PLACEHOLDER))
+
+    def append(self, slot: ResponseSlot, records: memoryview) -> bool:
+        """Append a batch. False: it is none for this way, and nothing has been done."""
+        partition = self._partition
+        attributes = records[ATTRIBUTES_POSITION + 1]
+        if attributes & TRANSACTIONAL_BIT or (attributes & CODEC_BITS and self._version < PLAIN_ONLY_BEFORE):
+            return False
+        try:
+            partition.check_leadership()
+            if self._acks == ALL_ACKS:
+                partition.check_in_sync()
+            self._replicas.appender.append(partition, records, partial(self._settle, slot))
+        except (Fault, StorageError):
+            # The general way finds the same fault, and has the words for it.
+            return False
+        return True
+
+    def _settle(self, slot: ResponseSlot, staged: StagedAppend, outcome: Publication | StorageError) -> None:
+        (correlation_id,) = _read_correlation_id(slot.frame, 4)
+        if not isinstance(outcome, Publication) or not outcome.is_complete:
+            self._settle_generally(slot, correlation_id, staged, outcome)
+            return
+        frame = bytearray(self._template)
+        _write_correlation_id(frame, 4, correlation_id)
+        if self._version >= LOG_START_SINCE:
+            start = self._partition.log.log_start_offset
+            _write_offsets(frame, self._offsets_at, staged.first_offset, staged.log_append_time_ms, start)
+        else:
+            _write_offsets_without_start(frame, self._offsets_at, staged.first_offset, staged.log_append_time_ms)
+        slot.fill((frame,))
+
+    def _settle_generally(
+        self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError
+    ) -> None:
+        """The write failed, or its acknowledgement is still to come."""
+        header = RequestHeader(ApiKey.PRODUCE, self._version, correlation_id, self._client_id)
+        context = RequestContext(header, slot.peer, slot, self._apis)
+        pending = PendingAnswer(self._acks, self._timeout_ms, context, self._replicas)
+        response, answer = self._answer()
+        pending.response = response
+        pending.settle(answer, staged, outcome)
+
+    def _answer(self) -> tuple[ProduceResponse, Answer]:
+        name, topic_id = self._topic
+        answer = Answer(index=self._index, error_code=0, base_offset=-1)
+        return ProduceResponse(
+            responses=[TopicAnswer(name=name, topic_id=topic_id, partition_responses=[answer])]
+        ), answer
+
+
+def remember(request: ProduceRequest, context: RequestContext, partition: Partition, replicas: ReplicaManager) -> None:
+    """Recognise the next request like this one, which has just been staged: one batch, for ``partition``."""
+    records = request.topic_data[0].partition_data[0].records
+    if request.acks == NO_ACKS or records is None or partition.is_internal:
+        return
+    frame = context.slot.frame
+    version = context.api_version
+    if version >= FLEXIBLE_SINCE:
+        if bytes(frame[len(frame) - len(NO_TAGS) :]) != NO_TAGS:
+            return
+        end = len(frame) - len(NO_TAGS) - len(records) - len(encode_uvarint(len(records) + 1))
+    else:
+        end = len(frame) - len(records) - 4
+    repeats = context.peer.repeats
+    if not isinstance(repeats, Repeats) or not repeats.fits(version, end):
+        repeats = context.peer.repeats = Repeats(bytes(frame[:4]), version, end)
+    repeats.add(bytes(frame[FIRST_COMPARED:end]), RepeatedProduce(request, context, partition, replicas))
