@@ -49,10 +49,10 @@ async def _serve(loaded: LoadedSettings) -> int:
     # Everything allocated so far lives until the end: it need not be looked through again and again.
     gc.freeze()
     gc.enable()
-    failure = await daemon.wait(stop)
+    await daemon.wait(stop)
     await daemon.stop()
-    if failure is not None:
-        log.critical("the broker stopped: %s", failure, exc_info=failure)
+    if daemon.failure is not None:
+        log.critical("the broker stopped: %s", daemon.failure, exc_info=daemon.failure)
         return FAILED
     return STOPPED
 

@@ -82,7 +82,9 @@ class Daemon:
         self._clock = clock or LoopClock(loop, time.time)
         self._files = files or FileSystem()
         self._ids = ids or SystemIds(os.urandom)
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
+        """What keeps the broker from going on, or has kept it from closing in order."""
+        self._has_failed = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._is_ready = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -147,24 +149,23 @@ class Daemon:
         if not self._is_ready.is_set():
             await self._running
 
-    async def wait(self, stop: asyncio.Event) -> BaseException | None:
-        """Return when ``stop`` is set (None), or with what keeps the broker from going on."""
-        waiting = [asyncio.create_task(event.wait()) for event in (stop, self._stop_asked)]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting:
-            task.cancel()
-        return self._failure
+    async def wait(self, stop: asyncio.Event) -> None:
+        """Return when ``stop`` is set, or the broker can't go on: `failure` says why."""
+        await first_of(stop, self._stop_asked)
 
     async def stop(self) -> None:
         """Stop in order: no new requests, the last answers out, logs closed, and the marker that says so."""
         self._stop_asked.set()
         if self._running is not None:
             await asyncio.wait((self._running,))
+            if self._is_ready.is_set():  # else `start` has told
+                self._running.result()
 
     def fail(self, error: BaseException) -> None:
         """The broker can't go on: whoever waits for it is told, and will stop it."""
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
+        self._has_failed.set()
         self._stop_asked.set()
 
     # The order of things
@@ -230,7 +231,9 @@ class Daemon:
             was_clean=was_clean,
             then=in_office.set,
         )
-        await self._unless_stopped(in_office)
+        await first_of(in_office, self._stop_asked)
+        if self.failure is not None:
+            raise self.failure
 
     async def _load_logs(self) -> None:
         image = self.publisher.image
@@ -360,25 +363,42 @@ class Daemon:
         self._upkeep.stop()
         for acceptor in self._acceptors:
             acceptor.close()
-        await self._writer.stop()
-        for flusher, _ in self._flushers.values():
-            await flusher.stop()
-        is_clean = self._failure is None and self._is_ready.is_set()
         broker_epoch = -1
-        if is_clean and self._controller is not None and self._metadata_log is not None and self._logs is not None:
-            left = asyncio.Event()
-            broker_epoch = self._controller.broker_epoch
-            self._controller.leave_office(left.set)
-            await left.wait()
-            self._logs.close(self._clock.now_ms())
-            self._metadata_log.close()
-        for flusher, thread in self._flushers.values():
-            await flusher.stop()
-            await thread.stop()
-        await self._housekeeper.stop()
-        self._directories.release(broker_epoch=broker_epoch, is_clean=is_clean)
+        is_clean = False
+        try:
+            await self._writer.stop()
+            if self._is_ready.is_set() and self.failure is None:
+                broker_epoch = await self._leave_office()
+            for flusher, _ in self._flushers.values():
+                await flusher.stop()
+            # It writes checkpoints too: not at the same time.
+            await self._housekeeper.stop()
+            if self._is_ready.is_set() and self.failure is None:
+                is_clean = self._close_logs()
+        finally:
+            for _, thread in self._flushers.values():
+                await thread.stop()
+            self._directories.release(broker_epoch=broker_epoch, is_clean=is_clean)
         if is_clean:
             log.info("stopped cleanly")
+
+    async def _leave_office(self) -> int:
+        """Write into the metadata log that this node goes; the broker epoch that it had."""
+        assert self._controller is not None
+        left = asyncio.Event()
+        self._controller.leave_office(left.set)
+        await first_of(left, self._has_failed)
+        return self._controller.broker_epoch
+
+    def _close_logs(self) -> bool:
+        """Close all logs; False if one of them, or a checkpoint, could not be written to its end."""
+        assert self._logs is not None
+        assert self._metadata_log is not None
+        self._logs.close(self._clock.now_ms())
+        for error in self._logs.failures:
+            self.fail(error)
+        self._metadata_log.close()
+        return self.failure is None
 
     # Parts
 
@@ -462,11 +482,10 @@ class Daemon:
         log.critical("%s", context["message"], exc_info=error)
         self.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
 
-    async def _unless_stopped(self, event: asyncio.Event) -> None:
-        """Wait for ``event``, but not longer than the daemon is wanted. Raises what it has failed of."""
-        waiting = [asyncio.create_task(one.wait()) for one in (event, self._stop_asked)]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting:
-            task.cancel()
-        if self._failure is not None:
-            raise self._failure
+
+async def first_of(*events: asyncio.Event) -> None:
+    """Return when one of ``events`` is set."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()

@@ -94,7 +94,7 @@ class LogHome:
 
     def append(self, log: Log, batch: ValidatedBatch, *, leader_epoch: int = 0) -> StagedAppend:
         """Append one batch in all its steps, and replicate it."""
-        staged = log.stage(batch, leader_epoch=leader_epoch.now_ms)
+        staged = log.stage(batch, leader_epoch=leader_epoch)
         log.append_all(self.now_ms)
         log.advance_high_watermark(log.log_end_offset)
         return staged
