@@ -1,0 +1,220 @@
+"""Repeated produce requests are recognised by their bytes, and answered as if they had been read."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.handlers.produce_repeats import MOST_REMEMBERED, RepeatedProduce, Repeats
+from broker.offload import Flusher
+from protocol.errors import ErrorCode as E
+from protocol.headers import encode_request
+from protocol.messages.produce import ProduceRequest
+from protocol.messages.topics import DeleteTopicsRequest
+from storage.batch.record_batch import Codec
+from storage.errors import DiskFull
+from storage.files import File
+from tests.support.batches import changed, produced, record
+from tests.support.broker import Client, ConnectionClosed, InProcessBroker
+from tests.support.requests import produce_request
+from tests.support.serving import every_version
+
+
+@pytest.fixture
+def orders(broker: InProcessBroker) -> bytes:
+    """A topic with two partitions."""
+    return broker.create_topic("orders", partitions=2)
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each request so far was taken for a repeated one."""
+    outcomes: list[bool] = []
+    take = Repeats.take
+
+    def remembering(repeats: Repeats, slot: object) -> bool:
+        outcomes.append(take(repeats, slot))  # type: ignore[arg-type]
+        return outcomes[-1]
+
+    monkeypatch.setattr(Repeats, "take", remembering)
+    return outcomes
+
+
+@every_version(ProduceRequest)
+def test_the_second_request_is_recognised_and_answered_like_the_first(
+    broker: InProcessBroker, orders: bytes, taken: list[bool], version: int
+) -> None:
+    client = broker.connect()
+    answers = [client.ask(produce_request("orders", produced(2), topic_id=orders), version) for _ in range(3)]
+
+    assert taken == [True, True]
+    offsets = [answer.responses[0].partition_responses[0].base_offset for answer in answers]
+    assert offsets == [0, 2, 4]
+    for answer in answers:
+        answer.responses[0].partition_responses[0].base_offset = 0
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_partitions_are_told_apart(broker: InProcessBroker, orders: bytes, taken: list[bool]) -> None:
+    client = broker.connect()
+    for _ in range(2):
+        for partition in (0, 1):
+            answer = client.ask(produce_request("orders", produced(1), partition=partition), 9)
+            assert answer.responses[0].partition_responses[0].index == partition
+    assert taken == [False, True, True]
+    assert [broker.log("orders", partition).log_end_offset for partition in (0, 1)] == [2, 2]
+
+
+def test_what_differs_in_anything_is_read(broker: InProcessBroker, orders: bytes, taken: list[bool]) -> None:
+    client = broker.connect()
+    client.ask(produce_request("orders", produced(1)), 9)
+    client.ask(produce_request("orders", produced(1), acks=1), 9)
+    client.ask(produce_request("orders", produced(1)), 9, client_id="another")
+    client.ask(produce_request("orders", produced(1)), 8)
+    assert taken == [False, False, False]
+    assert broker.log("orders").log_end_offset == 4
+
+
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [
+        (changed(produced(1), crc=1), E.CORRUPT_MESSAGE),
+        (produced(1)[:40], E.INVALID_RECORD),
+        (changed(produced(2), record_count=1), E.INVALID_RECORD),
+        (produced(1, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True), 53),
+        (produced(1, producer_id=7, producer_epoch=0, base_sequence=9), E.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ],
+)
+def test_a_batch_that_is_refused_is_refused_in_the_same_words(
+    broker: InProcessBroker, orders: bytes, batch: memoryview, code: int
+) -> None:
+    broker.connect().ask(produce_request("orders", produced(1, producer_id=7, producer_epoch=0, base_sequence=0)), 9)
+    repeating = broker.connect()
+    repeating.ask(produce_request("orders", produced(1)), 9)
+
+    refused = repeating.ask(produce_request("orders", bytearray(batch)), 9)
+
+    assert refused.responses[0].partition_responses[0].error_code == code
+    assert refused == broker.connect().ask(produce_request("orders", bytearray(batch)), 9)
+
+
+def test_a_codec_that_the_version_does_not_know_is_refused(broker: InProcessBroker, orders: bytes) -> None:
+    client = broker.connect()
+    client.ask(produce_request("orders", produced(1)), 6)
+    refused = client.ask(produce_request("orders", produced(1, codec=Codec.ZSTD)), 6)
+    assert refused.responses[0].partition_responses[0].error_code == E.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_a_deleted_topic_is_not_written_to(broker: InProcessBroker, orders: bytes) -> None:
+    client = broker.connect()
+    client.ask(produce_request("orders", produced(1)), 9)
+    broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5)
+    unknown = client.ask(produce_request("orders", produced(1)), 9)
+    assert unknown.responses[0].partition_responses[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+
+    broker.create_topic("orders")
+    for _ in range(2):
+        answer = client.ask(produce_request("orders", produced(1)), 9).responses[0].partition_responses[0]
+        assert answer.error_code == E.NONE
+    assert broker.log("orders").log_end_offset == 2, "the new topic of that name got them"
+
+
+def test_who_does_not_lead_any_more_says_so(broker: InProcessBroker, orders: bytes) -> None:
+    client = broker.connect()
+    client.ask(produce_request("orders", produced(1)), 9)
+    broker.daemon.replicas.partition("orders", 0).leader = 2
+    refused = client.ask(produce_request("orders", produced(1)), 9)
+    assert refused.responses[0].partition_responses[0].error_code == E.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_write_that_fails_is_told(
+    broker: InProcessBroker, orders: bytes, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(file: File, buffers: object, position: int) -> int:
+        raise DiskFull(f"no space left to write {file.path}")
+
+    client = broker.connect()
+    client.ask(produce_request("orders", produced(1)), 9)
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(File, "append_vector", no_space)
+        failed = client.ask(produce_request("orders", produced(1)), 9)
+    assert taken == [True]
+    assert failed.responses[0].partition_responses[0].error_code == E.KAFKA_STORAGE_ERROR
+    assert client.ask(produce_request("orders", produced(1)), 9).responses[0].partition_responses[0].base_offset == 1
+
+
+@pytest.mark.settings(log_flush_interval_messages=1)
+def test_an_acknowledgement_that_has_to_wait_waits(
+    broker: InProcessBroker, orders: bytes, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = broker.connect()
+    client.ask(produce_request("orders", produced(1)), 9)
+    monkeypatch.setattr(Flusher, "flush", lambda *_: None)
+    client.send(produce_request("orders", produced(1)), 9)
+    assert client.has_no_answer()
+    assert taken == [True]
+    broker.advance(30_000)
+    assert client.receive().responses[0].partition_responses[0].error_code == E.REQUEST_TIMED_OUT
+
+
+def test_only_so_many_partitions_are_remembered(broker: InProcessBroker) -> None:
+    topic_id = broker.create_topic("orders")
+    client = broker.connect()
+    client.ask(produce_request("orders", produced(1), topic_id=topic_id), 9)
+    repeats = client.connection.peer.repeats
+    assert isinstance(repeats, Repeats)
+    (repeated,) = repeats._known.values()
+    assert isinstance(repeated, RepeatedProduce)
+    for number in range(MOST_REMEMBERED * 2):
+        repeats.add(b"%d" % number, repeated)
+    assert len(repeats._known) <= MOST_REMEMBERED
+
+
+def answer_bytes(client: Client, frame: bytes) -> bytes | None:
+    """What comes back for a frame, None if the connection is closed."""
+    client.send_bytes(len(frame).to_bytes(4, "big") + frame)
+    try:
+        return client.receive_payload()
+    except ConnectionClosed:
+        return None
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    position=st.integers(0, 10_000),
+    byte=st.integers(0, 255),
+    cut=st.integers(0, 3),
+    tail=st.binary(max_size=3),
+    version=st.sampled_from([3, 7, 9, 12]),
+)
+def test_whatever_is_changed_in_a_request_is_answered_as_on_a_new_connection(
+    broker: InProcessBroker, position: int, byte: int, cut: int, tail: bytes, version: int
+) -> None:
+    if "orders" not in broker.topics():
+        broker.create_topic("orders")
+    plain = encode_request(7, "test", produce_request("orders", produced([record(b"v")])), version)[4:]
+    frame = bytearray(plain)
+    frame[8 + position % (len(frame) - 8)] = byte  # the correlation id, key and version stay
+    sent = bytes(frame[: len(frame) - cut] + tail)
+
+    repeating, fresh = broker.connect(), broker.connect()
+    assert answer_bytes(repeating, plain) is not None
+
+    def end() -> int:
+        return int(broker.log("orders").log_end_offset)
+
+    before = end()
+    repeated_answer = answer_bytes(repeating, sent)
+    between = end()
+    fresh_answer = answer_bytes(fresh, sent)
+    after = end()
+
+    assert between - before == after - between
+    if between == before:
+        assert repeated_answer == fresh_answer
+    else:
+        assert repeated_answer is not None
+        assert fresh_answer is not None
+        expected = fresh_answer.replace(between.to_bytes(8, "big"), before.to_bytes(8, "big"))
+        assert repeated_answer == expected
+    repeating.close()
+    fresh.close()
