@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.processes import REPOSITORY, OwnBroker, memory_mb
+from bench.processes import REPOSITORY, OwnBroker, memory_mb, users_environment
 
 IMPORT = re.compile(r"^import time:\s+(\d+) \|\s+(\d+) \|( *)(\S+)$")
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
@@ -29,7 +29,11 @@ def free_port() -> int:
 
 
 def start(directory: Path) -> dict[str, float]:
-    """Seconds from the process's creation to the first answer on its port: a new directory, then the same again."""
+    """Seconds from the process's creation to the first answer on its port: a new directory, then the same again.
+
+    An uncounted start before that leaves the bytecode of the checkout behind, as an installation does.
+    """
+    _start_once(directory / "bytecode")
     first, idle_mb = _start_once(directory)
     again, _ = _start_once(directory)
     return {"new_directory_s": first, "again_s": again, "idle_mb": idle_mb}
@@ -42,7 +46,9 @@ def _start_once(directory: Path) -> tuple[float, float]:
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "broker.log").open("ab") as log:
         started = time.perf_counter()
-        process = subprocess.Popen([*command, *options], cwd=REPOSITORY, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*command, *options], cwd=REPOSITORY, env=users_environment(), stdout=log, stderr=log
+        )
         try:
             _first_answer(port, process)
             return time.perf_counter() - started, memory_mb(process.pid)[0]

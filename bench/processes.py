@@ -88,6 +88,11 @@ class BenchedBroker:
         pass
 
 
+def users_environment() -> dict[str, str]:
+    """The environment as a user has it: Python keeps the bytecode of what it has imported."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 class OwnBroker(BenchedBroker):
     """The broker of this checkout, on a directory of its own and a free port."""
 
@@ -98,7 +103,12 @@ class OwnBroker(BenchedBroker):
         directory.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *options], cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                [*command, *options],
+                cwd=REPOSITORY,
+                env=users_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline().decode()
