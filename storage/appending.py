@@ -66,16 +66,14 @@ class LogWrite:
 
     __slots__ = ("buffers", "file", "position", "segment", "size", "staged")
 
-    def __init__(
-        self, segment: Segment, file: File, staged: list[StagedAppend], buffers: Sequence[Buffer], size: int
-    ) -> None:
+    def __init__(self, segment: Segment, file: File, staged: Sequence[StagedAppend]) -> None:
         self.segment = segment
         self.file = file
         self.position = segment.size
         self.staged = staged
         """In the order of their offsets."""
-        self.buffers = buffers
-        self.size = size
+        self.buffers = [one.data for one in staged if one.size]
+        self.size = sum([one.size for one in staged])
         """Bytes to write; 0 if all are duplicates."""
 
     def perform(self) -> None:

@@ -215,23 +215,34 @@ class Log:
         if not staged or self._write is not None:
             return None
         segment = self.segments.active
-        if self._needs_roll(segment, segment.size, segment.first_timestamp, staged[0], now_ms):
-            segment = self._roll(staged[0].first_offset, now_ms)
-        size = staged[0].size
-        if len(staged) == 1:
-            write = LogWrite(segment, segment.file(), staged[:], (staged[0].data,), size)
-        else:
-            first_timestamp = segment.first_timestamp if segment.size else staged[0].header.max_timestamp
-            count = 1
-            for following in staged[1:]:
-                if self._needs_roll(segment, segment.size + size, first_timestamp, following, now_ms):
-                    break
-                size += following.size
-                count += 1
-            taken = staged[:count]
-            write = LogWrite(segment, segment.file(), taken, [s.data for s in taken if s.size], size)
+        first = staged[0]
+        if self._needs_roll(segment, segment.size, segment.first_timestamp, first, now_ms):
+            segment = self._roll(first.first_offset, now_ms)
+        taken = staged[:1] if len(staged) == 1 else staged[: self._count_for(segment, now_ms)]
+        write = LogWrite(segment, segment.file(), taken)
         self._write = write
         return write
+
+    def _count_for(self, segment: Segment, now_ms: int) -> int:
+        """How many of the batches that are staged go into ``segment`` before another one is due; one at least."""
+        staged = self._staged
+        first_timestamp = segment.first_timestamp if segment.size else staged[0].header.max_timestamp
+        size = staged[0].size
+        behind = sum([one.size for one in staged]) - size
+        # All of them together are as large, as late and as far on as any of them: almost always they just fit.
+        if not is_roll_due(
+            segment, self._config, self._roll_after_ms, written=segment.size + size, first_timestamp=first_timestamp,
+            size=behind, last_offset=self._next_offset - 1,
+            max_timestamp=max([one.header.max_timestamp for one in staged]), now_ms=now_ms,
+        ):  # fmt: skip
+            return len(staged)
+        count = 1
+        for following in staged[1:]:
+            if self._needs_roll(segment, segment.size + size, first_timestamp, following, now_ms):
+                break
+            size += following.size
+            count += 1
+        return count
 
     def _needs_roll(
         self, segment: Segment, written: int, first_timestamp: int, staged: StagedAppend, now_ms: int

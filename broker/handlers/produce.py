@@ -181,9 +181,7 @@ def _check(partition: Partition, batch: Batch, request: ProduceRequest, context:
         raise InvalidRequiredAcks(f"acks={acks}; it is 0, 1 or -1")
     if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
         raise InvalidTopic(f"{partition.topic_partition.topic} is internal: clients do not write to it")
-    partition.check_leadership()
-    if acks == ALL_ACKS:
-        partition.check_in_sync()
+    partition.check_append(by_all=acks == ALL_ACKS)
 
 
 def _refuse(answer: Answer, error: Fault | StorageError, partition: Partition | None, version: int) -> None:

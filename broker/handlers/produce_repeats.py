@@ -49,6 +49,7 @@ FLEXIBLE_SINCE: Final = 9
 LOG_START_SINCE: Final = 5
 
 _read_length = struct.Struct(">i").unpack_from
+_read_api = _read_length
 _read_correlation_id = _read_length
 _write_correlation_id = struct.Struct(">i").pack_into
 _pack_placeholder = struct.Struct(">q").pack
@@ -61,8 +62,8 @@ class Repeats:
 
     __slots__ = ("_api", "_end", "_is_flexible", "_known", "_version")
 
-    def __init__(self, api: bytes, version: int, end: int) -> None:
-        self._api = api
+    def __init__(self, version: int, end: int) -> None:
+        self._api = ApiKey.PRODUCE << 16 | version
         self._version = version
         self._is_flexible = version >= FLEXIBLE_SINCE
         self._end = end
@@ -82,7 +83,7 @@ class Repeats:
         """Append what a request brings that is like an earlier one. False: it is not, and nothing has been done."""
         frame = slot.frame
         position = self._end
-        if bytes(frame[:4]) != self._api:
+        if _read_api(frame)[0] != self._api:
             return False
         repeated = self._known.get(bytes(frame[FIRST_COMPARED:position]))
         if repeated is None:
@@ -91,7 +92,8 @@ class Repeats:
             if self._is_flexible:
                 length, position = read_uvarint(frame, position)
                 end = position + length - 1
-                if bytes(frame[end:]) != NO_TAGS:
+                # The tagged fields of partition, topic and request: none.
+                if end + 3 != len(frame) or frame[end] or frame[end + 1] or frame[end + 2]:
                     return False
             else:
                 (length,) = _read_length(frame, position)
@@ -110,6 +112,7 @@ class RepeatedProduce:
     __slots__ = (
         "_acks",
         "_apis",
+        "_append",
         "_client_id",
         "_index",
         "_offsets_at",
@@ -134,6 +137,7 @@ class RepeatedProduce:
         self._apis: ServedApis = context.apis
         self._partition = partition
         self._replicas = replicas
+        self._append = replicas.appender.append
         response, answer = self._answer()
         answer.base_offset = _PLACEHOLDER
         (template,) = frame_response(0, response, self._version)
@@ -143,15 +147,12 @@ class RepeatedProduce:
 
     def append(self, slot: ResponseSlot, records: memoryview) -> bool:
         """Append a batch. False: it is none for this way, and nothing has been done."""
-        partition = self._partition
         attributes = records[ATTRIBUTES_POSITION + 1]
         if attributes & TRANSACTIONAL_BIT or (attributes & CODEC_BITS and self._version < PLAIN_ONLY_BEFORE):
             return False
         try:
-            partition.check_leadership()
-            if self._acks == ALL_ACKS:
-                partition.check_in_sync()
-            self._replicas.appender.append(partition, records, partial(self._settle, slot))
+            self._partition.check_append(by_all=self._acks == ALL_ACKS)
+            self._append(self._partition, records, partial(self._settle, slot))
         except (Fault, StorageError):
             # The general way finds the same fault, and has the words for it.
             return False
@@ -205,5 +206,5 @@ def remember(request: ProduceRequest, context: RequestContext, partition: Partit
         end = len(frame) - len(records) - 4
     repeats = context.peer.repeats
     if not isinstance(repeats, Repeats) or not repeats.fits(version, end):
-        repeats = context.peer.repeats = Repeats(bytes(frame[:4]), version, end)
+        repeats = context.peer.repeats = Repeats(version, end)
     repeats.add(bytes(frame[FIRST_COMPARED:end]), RepeatedProduce(request, context, partition, replicas))

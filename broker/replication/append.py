@@ -82,7 +82,7 @@ class Appender:
         # The wall clock is asked once a turn.
         now_ms = self._turn_ms = self._turn_ms or self._clock.now_ms()
         staged = log.stage(validate_produced(records, log.rules, now_ms), leader_epoch=partition.leader_epoch)
-        staged.tag = done
+        staged.tag = done  # whoever takes the append further calls it with the staged batch and what came of it
         self._staged_in_turn[partition] = None
 
     def write_staged(self) -> None:
@@ -131,24 +131,18 @@ class Appender:
         except LogDirFailed as error:
             # The batches are in the log, but their directory is lost: nobody may be told that they are safe.
             for staged in write.staged:
-                tell(staged, error)
+                staged.tag(staged, error)
             self._on_failed(partition, error)
             return
         partition.advance_high_watermark()
         publication = Publication(partition)
         for staged in write.staged:
-            tell(staged, publication)
+            staged.tag(staged, publication)
         self._on_published(partition)
 
     def _fail(self, partition: Partition, write: LogWrite | None, error: StorageError) -> None:
         """The write failed: what was staged with it and behind it is rolled back, and every waiter is told."""
         self.stats.failed_writes += 1
         for staged in partition.log.fail_write(write, error):
-            tell(staged, error)
+            staged.tag(staged, error)
         self._on_failed(partition, error)
-
-
-def tell(staged: StagedAppend, outcome: Publication | StorageError) -> None:
-    """Tell the request that a staged batch came from."""
-    done: Done = staged.tag
-    done(staged, outcome)

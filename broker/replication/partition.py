@@ -108,12 +108,16 @@ class Partition:
             and self.log.log_start_offset <= offset <= self.log.log_end_offset
         )
 
-    def check_in_sync(self) -> None:
-        """Raise `NotEnoughReplicas` if acks=all can't be kept: fewer in sync than ``min.insync.replicas``.
+    def check_append(self, *, by_all: bool) -> None:
+        """Raise unless this node leads, and with ``by_all`` enough replicas are in sync (``min.insync.replicas``).
 
         The demand is capped by the number of replicas, as Kafka 4.3.1 does it: a topic of one replica takes acks=all
         whatever the setting.
         """
+        if self.is_removed or self.leader != self.node_id:
+            self.check_leadership()
+        if not by_all:
+            return
         needed = self.log.config.min_insync_replicas
         in_sync = len(self.in_sync_replicas)
         if in_sync < needed and in_sync < len(self.replicas):
