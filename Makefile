@@ -67,7 +67,7 @@ lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock t
 	    pyproject.toml $$groups --output-file requirements/$$name.txt; done
 
 dist: $(VENV)/.dev  ## Build the wheel, install it in an empty environment and start it
-	@sh docker/try_wheel.sh $(BIN)/python
+	@$(BIN)/python tests/wheel/try_wheel.py
 
 clean:  ## Remove everything that was made, but not the data
 	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -228,7 +228,8 @@ def validate_produced(records: memoryview | None, rules: AppendRules, now_ms: in
             if record_count == 1 and max_timestamp == base_timestamp and _is_plain_record(section):
                 section = None  # walked, and the header says the same
     if section is None:
-        header = _settled_by_header(records, header, rules, now_ms)
+        if rules.gives_log_append_time or attributes & LOG_APPEND_TIME_BIT:
+            header = _settled_by_header(records, header, rules, now_ms)
     else:
         header, records = _settled_by_records(records, header, section, rules, now_ms)
     if len(records) > rules.segment_bytes:
@@ -359,7 +360,7 @@ def _opened_if_small(batch: memoryview, header: BatchHeader) -> bytes | None:
 
 
 def _settled_by_header(batch: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int) -> BatchHeader:
-    """Timestamp type and time as the topic has them, records unseen."""
+    """Timestamp type and time as the topic has them, records unseen. One of the two says LogAppendTime."""
     claims_log_append_time = header.attributes & LOG_APPEND_TIME_BIT != 0
     if claims_log_append_time:
         # All records of such a batch have the header's max timestamp, so the header speaks for each of them.
@@ -369,9 +370,7 @@ def _settled_by_header(batch: memoryview, header: BatchHeader, rules: AppendRule
             raise _rejected([(index, f"record {index} {wrong}") for index in range(named)], header.record_count, 1)
     if rules.gives_log_append_time:
         return restamp_time(batch, header, TimestampType.LOG_APPEND_TIME, now_ms)
-    if claims_log_append_time:
-        return restamp_time(batch, header, TimestampType.CREATE_TIME, header.max_timestamp)
-    return header
+    return restamp_time(batch, header, TimestampType.CREATE_TIME, header.max_timestamp)
 
 
 def _settled_by_records(
