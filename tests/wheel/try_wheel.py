@@ -27,7 +27,9 @@ def main() -> None:
         home = Path(directory)
         venv.create(home / "env", with_pip=True)
         python = home / "env" / "bin" / "python"
-        run(python, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", REPOSITORY / "requirements/runtime.txt")
+        run(
+            python, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", REPOSITORY / "requirements/runtime.txt"
+        )
         run(python, "-m", "pip", "install", "--quiet", "--no-deps", wheel)
 
         # Somebody else's packages of the same names, as most people have a `config`.
