@@ -39,7 +39,7 @@ from broker.upkeep import Upkeep
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
 from protocol.primitives import Malformed
-from storage.errors import StorageError
+from storage.errors import LogDirFailed, StorageError
 from storage.files import FileSystem
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
@@ -473,8 +473,10 @@ class Daemon:
     # Failures
 
     def _disk_failed(self, error: StorageError) -> None:
-        """A data directory can't be trusted any more. This node stops: what it acknowledges must be on a disk."""
-        self.fail(error)
+        """Something could not be written; whoever tried has said so. A full disk may have room again, but a directory
+        that has failed can't be trusted any more: this node stops, since what it acknowledges must be on a disk."""
+        if isinstance(error, LogDirFailed):
+            self.fail(error)
 
     def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback of ours has raised: a bug, after which nothing is certain."""

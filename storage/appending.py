@@ -10,10 +10,12 @@ fail_write        or taken back, with everything staged behind it: the partial w
 from collections.abc import Sequence
 from typing import Any
 
+from config.log_config import LogConfig
 from storage.batch.record_batch import BatchHeader
 from storage.files import Buffer, File
 from storage.producer_state import CompletedTransaction, ProducerEntry
 from storage.segment import Segment
+from storage.segments import is_roll_due
 
 
 class StagedAppend:
@@ -80,3 +82,41 @@ class LogWrite:
         """Write. Touches nothing but the file. Raises DiskFull, LogDirFailed; a part may be in the file then."""
         if self.size:
             self.file.append_vector(self.buffers, self.position)
+
+
+def needs_roll(
+    segment: Segment,
+    staged: StagedAppend,
+    config: LogConfig,
+    after_ms: int,
+    written: int,
+    first_timestamp: int,
+    now_ms: int,
+) -> bool:
+    """Whether a batch must go into a new segment; see `is_roll_due`. A duplicate writes nothing and needs none."""
+    return not staged.is_duplicate and is_roll_due(
+        segment, config, after_ms, written=written, first_timestamp=first_timestamp, size=staged.size,
+        last_offset=staged.last_offset, max_timestamp=staged.header.max_timestamp, now_ms=now_ms,
+    )  # fmt: skip
+
+
+def count_for(
+    segment: Segment, staged: Sequence[StagedAppend], config: LogConfig, after_ms: int, next_offset: int, now_ms: int
+) -> int:
+    """How many of ``staged``, which end before ``next_offset``, go into ``segment`` before another one is due."""
+    first_timestamp = segment.first_timestamp if segment.size else staged[0].header.max_timestamp
+    size = staged[0].size
+    behind = sum([one.size for one in staged]) - size
+    # All of them together are as large, as late and as far on as any of them: almost always they just fit.
+    if not is_roll_due(
+        segment, config, after_ms, written=segment.size + size, first_timestamp=first_timestamp, size=behind,
+        last_offset=next_offset - 1, max_timestamp=max([one.header.max_timestamp for one in staged]), now_ms=now_ms,
+    ):  # fmt: skip
+        return len(staged)
+    count = 1
+    for following in staged[1:]:
+        if needs_roll(segment, following, config, after_ms, segment.size + size, first_timestamp, now_ms):
+            break
+        size += following.size
+        count += 1
+    return count

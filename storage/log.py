@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from config.log_config import LogConfig
-from storage.appending import LogWrite, StagedAppend
+from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
 from storage.batch.record_batch import BatchHeader, read_header, stamp
 from storage.batch.validation import AppendRules, ValidatedBatch
 from storage.errors import BatchLargerThanSegment, LogDirFailed, OffsetOutOfRange, StorageError
@@ -31,7 +31,7 @@ from storage.recovery import NEVER_EXPIRES, load_producers
 from storage.removal import PendingRemoval
 from storage.retention import segments_to_remove
 from storage.segment import Segment
-from storage.segments import Segments, is_roll_due, roll_after_ms
+from storage.segments import Segments, roll_after_ms
 from storage.timestamp_search import RecordPlace, first_record_at, record_of_largest_timestamp
 from storage.topic_partition import TopicPartition
 
@@ -216,41 +216,17 @@ class Log:
             return None
         segment = self.segments.active
         first = staged[0]
-        if self._needs_roll(segment, segment.size, segment.first_timestamp, first, now_ms):
+        after_ms = self._roll_after_ms
+        if needs_roll(segment, first, self._config, after_ms, segment.size, segment.first_timestamp, now_ms):
             segment = self._roll(first.first_offset, now_ms)
-        taken = staged[:1] if len(staged) == 1 else staged[: self._count_for(segment, now_ms)]
+            after_ms = self._roll_after_ms
+        count = 1
+        if len(staged) > 1:
+            count = count_for(segment, staged, self._config, after_ms, self._next_offset, now_ms)
+        taken = staged[:count]
         write = LogWrite(segment, segment.file(), taken)
         self._write = write
         return write
-
-    def _count_for(self, segment: Segment, now_ms: int) -> int:
-        """How many of the batches that are staged go into ``segment`` before another one is due; one at least."""
-        staged = self._staged
-        first_timestamp = segment.first_timestamp if segment.size else staged[0].header.max_timestamp
-        size = staged[0].size
-        behind = sum([one.size for one in staged]) - size
-        # All of them together are as large, as late and as far on as any of them: almost always they just fit.
-        if not is_roll_due(
-            segment, self._config, self._roll_after_ms, written=segment.size + size, first_timestamp=first_timestamp,
-            size=behind, last_offset=self._next_offset - 1,
-            max_timestamp=max([one.header.max_timestamp for one in staged]), now_ms=now_ms,
-        ):  # fmt: skip
-            return len(staged)
-        count = 1
-        for following in staged[1:]:
-            if self._needs_roll(segment, segment.size + size, first_timestamp, following, now_ms):
-                break
-            size += following.size
-            count += 1
-        return count
-
-    def _needs_roll(
-        self, segment: Segment, written: int, first_timestamp: int, staged: StagedAppend, now_ms: int
-    ) -> bool:
-        return not staged.is_duplicate and is_roll_due(
-            segment, self._config, self._roll_after_ms, written=written, first_timestamp=first_timestamp,
-            size=staged.size, last_offset=staged.last_offset, max_timestamp=staged.header.max_timestamp, now_ms=now_ms,
-        )  # fmt: skip
 
     def complete_write(self, write: LogWrite) -> None:
         """Publish: what was written is in the log from now on.

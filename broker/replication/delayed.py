@@ -1,10 +1,13 @@
 """Requests that wait in the purgatory: a produce for its acknowledgement, a fetch for enough bytes."""
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 
 from broker.purgatory import DelayedOperation
 from broker.replication.append import Publication
 from broker.replication.fetch import FetchRequirements, FetchRound, PartitionFetch, PartitionRead, visible_end
+
+log = logging.getLogger(__name__)
 
 
 class DelayedProduce(DelayedOperation):
@@ -30,6 +33,11 @@ class DelayedProduce(DelayedOperation):
 
     def on_complete(self) -> None:
         """Answer; partitions still pending are late."""
+        self._then(self._pending)
+
+    def on_failure(self, error: Exception) -> None:
+        """What nobody can say is acknowledged counts as late."""
+        log.error("a waiting produce failed: %s", error, exc_info=error)
         self._then(self._pending)
 
 
@@ -66,3 +74,7 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Read everything anew, within the same limits, and answer with what there is."""
         self._then(FetchRound(self._fetches, self._requirements).reads)
+
+    def on_failure(self, error: Exception) -> None:
+        """Answer with the error: whoever appended what it waited for must not suffer."""
+        self._then([PartitionRead(error) for _ in self._fetches])

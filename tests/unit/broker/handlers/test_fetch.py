@@ -269,3 +269,20 @@ def test_a_client_that_hangs_up_while_it_waits_harms_nobody(broker: InProcessBro
     consumer.send(fetch_request(offset=3, max_wait_ms=10_000), 12)
     consumer.close()
     assert broker.produce("orders", b"d") == 3
+
+
+@serves(FetchRequest, E.UNKNOWN_SERVER_ERROR, versions=[12])
+def test_a_waiting_fetch_that_breaks_answers_so_and_harms_no_producer(
+    broker: InProcessBroker, orders: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = broker.connect()
+    consumer.send(fetch_request(offset=3, max_wait_ms=10_000), 12)
+    assert consumer.has_no_answer()
+
+    def broken(log: Log, *_: object) -> int:
+        raise ZeroDivisionError("a bug")
+
+    with monkeypatch.context() as bug:
+        bug.setattr(Log, "readable_bytes", broken)
+        assert broker.produce("orders", b"d") == 3
+    assert consumer.receive().responses[0].partitions[0].error_code == E.UNKNOWN_SERVER_ERROR
