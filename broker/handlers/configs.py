@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from enum import IntEnum
 
+from broker.loggers import levels
 from broker.metadata.configs import ConfigView
 from broker.metadata.image import MetadataImage
 from broker.metadata.topic_rules import fault_of_name
@@ -18,7 +19,8 @@ from broker.request.faults import (
     error_code_of,
 )
 from broker.request.node import Node
-from config.described import ConfigEntry, describe_client_metrics, describe_group
+from config.described import ConfigEntry, ConfigSource, ConfigSynonym, describe_client_metrics, describe_group
+from config.values import ConfigType
 from protocol.errors import ErrorCode
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 
@@ -91,7 +93,7 @@ class ConfigsHandler:
             case ConfigResource.BROKER_LOGGER:
                 _check_cluster(context)
                 self._check_logger_name(name)
-                return ()
+                return [_logger_entry(logger, level) for logger, level in levels()]
             case ConfigResource.CLIENT_METRICS:
                 _check_cluster(context)
                 _check_named(name, "client metrics")
@@ -142,6 +144,20 @@ def _check_cluster(context: RequestContext) -> None:
 def _check_named(name: str, kind: str) -> None:
     if not name:
         raise InvalidRequest(f"a {kind} resource has a name")
+
+
+def _logger_entry(logger: str, level: str) -> ConfigEntry:
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER
+    return ConfigEntry(
+        name=logger,
+        value=level,
+        source=source,
+        type=ConfigType.STRING,
+        is_read_only=False,
+        is_sensitive=False,
+        synonyms=(ConfigSynonym(logger, level, source),),
+        documentation=None,
+    )
 
 
 def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> Answer:

@@ -1,5 +1,7 @@
 """DescribeConfigs through the codec."""
 
+import logging
+
 import pytest
 
 from protocol.errors import ErrorCode as E
@@ -90,6 +92,18 @@ def test_groups_and_client_metrics_have_their_defaults(broker: InProcessBroker) 
         "match": "",
         "metrics": "",
     }
+
+
+def test_loggers_are_told_with_their_levels(broker: InProcessBroker) -> None:
+    loggers = by_name(ask(broker, LOGGER, "1", include_synonyms=True))
+    logging.getLogger("broker.daemon").setLevel(logging.WARNING)
+    try:
+        changed = by_name(ask(broker, LOGGER, "1"))
+    finally:
+        logging.getLogger("broker.daemon").setLevel(logging.NOTSET)
+    assert next(iter(loggers)) == "root"
+    assert loggers["broker.daemon"].value == loggers["root"].value
+    assert (changed["broker.daemon"].value, changed["broker.daemon"].config_source) == ("WARN", 6)
 
 
 @serves(
