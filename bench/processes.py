@@ -84,6 +84,9 @@ class BenchedBroker:
         with Conversation(self.bootstrap):
             return congestion_control(self.port)
 
+    def wait_until_removed(self) -> None:
+        """Return when the files of deleted topics are gone, so that nobody is measured while they go."""
+
     def close(self) -> None:
         pass
 
@@ -98,8 +101,9 @@ class OwnBroker(BenchedBroker):
 
     def __init__(self, directory: Path, *, port: int = 0, python: Sequence[str] = ()) -> None:
         self._log_path = directory / "broker.log"
+        self._data = directory / "data"
         command = [sys.executable, *python, "-m", "broker"]
-        options = ["-o", f"listeners=PLAINTEXT://127.0.0.1:{port}", "-o", f"log.dirs={directory / 'data'}"]
+        options = ["-o", f"listeners=PLAINTEXT://127.0.0.1:{port}", "-o", f"log.dirs={self._data}"]
         directory.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -124,6 +128,10 @@ class OwnBroker(BenchedBroker):
         self._process.wait(60)
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+    def wait_until_removed(self) -> None:
+        while any(path.name.endswith("-delete") for path in self._data.iterdir()):
+            time.sleep(0.001)
 
     def log_text(self) -> str:
         return self._log_path.read_text(errors="replace")

@@ -44,6 +44,7 @@ class Bench:
                 yield name
             finally:
                 conversation.delete_topic(name)
+                self.broker.wait_until_removed()
 
     def end_offsets(self, topic: str, partitions: int) -> int:
         with Conversation(self.broker.bootstrap) as conversation:
