@@ -274,7 +274,13 @@ class Daemon:
         for error in self._logs.failures:
             self._disk_failed(error)
         for repaired in self._logs.repaired:
-            log.warning("recovered %s: %s", repaired.topic_partition, repaired.report)
+            log.warning(
+                "recovered %s: %d bytes checked, %d cut off, %d segments indexed anew",
+                repaired.topic_partition,
+                repaired.report.bytes_recovered,
+                repaired.report.bytes_cut,
+                repaired.report.segments_rebuilt,
+            )
         log.info("loaded %d logs in %.3f s", len(self._logs.all()), self._loop.time() - began)
 
     def _host_partitions(self) -> None:
