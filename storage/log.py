@@ -239,10 +239,13 @@ class Log:
         position = write.position
         stats = self.stats
         end_offset = self.log_end_offset
+        latest_epoch = self.leader_epochs.latest
+        appended = segment.appended
+        records = duplicates = 0
         failure: LogDirFailed | None = None
         for staged in write.staged:
             if staged.is_duplicate:
-                stats.duplicates += 1
+                duplicates += 1
                 continue
             header = staged.header
             first_offset = staged.first_offset
@@ -251,17 +254,20 @@ class Log:
             end_offset = staged.last_offset + 1
             size = staged.size
             try:
-                segment.appended(position, size, first_offset, end_offset - 1, header[8])
-                if staged.leader_epoch > self.leader_epochs.latest:
+                appended(position, size, first_offset, end_offset - 1, header[8])
+                if staged.leader_epoch > latest_epoch:
                     self.leader_epochs.assign(staged.leader_epoch, first_offset)
+                    latest_epoch = staged.leader_epoch
                 if staged.producer_after is not None:
                     self._publish_producer(segment, staged)
             except LogDirFailed as error:
                 failure = error
             position += size
-            stats.batches_appended += 1
-            stats.records_appended += header[12]
+            records += header[12]
         self.log_end_offset = end_offset
+        stats.duplicates += duplicates
+        stats.batches_appended += len(write.staged) - duplicates
+        stats.records_appended += records
         stats.bytes_appended += write.size
         del self._staged[: len(write.staged)]
         if failure is not None:

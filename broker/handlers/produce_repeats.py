@@ -90,7 +90,10 @@ class Repeats:
             return False
         try:
             if self._is_flexible:
-                length, position = read_uvarint(frame, position)
+                length = frame[position]
+                position += 1
+                if length > 0x7F:
+                    length, position = read_uvarint(frame, position - 1)
                 end = position + length - 1
                 # The tagged fields of partition, topic and request: none.
                 if end + 3 != len(frame) or frame[end] or frame[end + 1] or frame[end + 2]:

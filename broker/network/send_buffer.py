@@ -15,6 +15,13 @@ MOST_PIECES: Final = 512
 """Pieces in one `sendmsg`; systems take 1,024."""
 
 
+JOINED_BYTES: Final = 4096
+"""Pieces that are smaller together are copied into one."""
+
+_IN_MEMORY: Final = (bytes, bytearray, memoryview)
+"""What a chunk is that is no region."""
+
+
 class OpenFile(Protocol):
     def fileno(self) -> int: ...
 
@@ -67,7 +74,7 @@ class SendBuffer:
     def held_bytes(self) -> int:
         """The memory that waits here. Regions are no memory."""
         held = held_bytes(self._chunks)
-        return held - self._head_sent if held and not _is_region(self._chunks[0]) else held
+        return held - self._head_sent if held and isinstance(self._chunks[0], _IN_MEMORY) else held
 
     def send(self, to: socket.socket, most: int) -> tuple[SendOutcome, int]:
         """Send until nothing is left, the socket is full or about ``most`` bytes are gone; return which, and how many
@@ -79,17 +86,10 @@ class SendBuffer:
                 if total >= most:
                     return SendOutcome.TURN_OVER, total
                 head = chunks[0]
-                if _is_region(head):
-                    sent = self._send_region(to, cast(Region, head), most - total)
-                elif len(chunks) == 1 and not self._head_sent:
-                    # One small answer: what this is about most of the time.
-                    sent = to.send(cast(bytes, head))
-                    if sent == len(head):
-                        chunks.clear()
-                        return SendOutcome.DONE, total + sent
-                    self._head_sent = sent
-                else:
+                if isinstance(head, _IN_MEMORY):
                     sent = self._send_bytes(to)
+                else:
+                    sent = self._send_region(to, cast(Region, head), most - total)
                 total += sent
         except (BlockingIOError, InterruptedError):
             return SendOutcome.BLOCKED, total
@@ -110,21 +110,31 @@ class SendBuffer:
         return sent
 
     def _send_bytes(self, to: socket.socket) -> int:
+        """Send the bytes that stand before the next region, as far as the socket takes them."""
+        chunks = self._chunks
         pieces: list[bytes | bytearray | memoryview] = []
         flags = 0
-        for chunk in islice(self._chunks, MOST_PIECES):
-            if _is_region(chunk):
+        for chunk in islice(chunks, MOST_PIECES):
+            if not isinstance(chunk, _IN_MEMORY):
                 # The records follow at once: no packet of their own for what stands before them.
                 flags = MSG_MORE
                 break
-            pieces.append(cast(bytes, chunk))
+            pieces.append(chunk)
         if self._head_sent:
             pieces[0] = memoryview(pieces[0])[self._head_sent :]
+        size = sum(map(len, pieces))
         if len(pieces) == 1:
             sent = to.send(pieces[0], flags)
+        elif size <= JOINED_BYTES:
+            # Many small answers: to join them costs less than a vector of them (bench: produce-one-record).
+            sent = to.send(b"".join(pieces), flags)
         else:
             sent = to.sendmsg(pieces, (), flags)
-        self._forget(sent)
+        if sent == size and len(pieces) == len(chunks):
+            chunks.clear()
+            self._head_sent = 0
+        else:
+            self._forget(sent)
         return sent
 
     def _forget(self, sent: int) -> None:
@@ -137,10 +147,6 @@ class SendBuffer:
         self._head_sent = sent
 
 
-def _is_region(chunk: Chunk) -> bool:
-    return not isinstance(chunk, (bytes, bytearray, memoryview))
-
-
 def held_bytes(chunks: Iterable[Chunk]) -> int:
     """The memory in an answer. Regions are no memory."""
-    return sum(len(chunk) for chunk in chunks if not _is_region(chunk))
+    return sum(len(chunk) for chunk in chunks if isinstance(chunk, _IN_MEMORY))
