@@ -16,7 +16,10 @@ from storage.log_manager import LogManager
 log = logging.getLogger(__name__)
 
 LONGEST_FLUSH_CHECK_MS = 1000
-"""``flush.ms`` of single topics is looked at this often at least; a smaller one by its own measure is the file's."""
+"""How often at least somebody looks whether a topic's ``flush.ms`` is over, or a rolled segment is not on disk yet.
+
+Kafka looks never unless ``log.flush.scheduler.interval.ms`` is set, so that ``flush.ms`` alone does nothing there.
+"""
 
 
 class LogUpkeep:
