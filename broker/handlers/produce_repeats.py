@@ -91,9 +91,14 @@ class Repeats:
         try:
             if self._is_flexible:
                 length = frame[position]
-                position += 1
-                if length > 0x7F:
-                    length, position = read_uvarint(frame, position - 1)
+                if length < 0x80:
+                    position += 1
+                elif frame[position + 1] < 0x80:
+                    # Two bytes: every batch of some 120 bytes to 16 KB.
+                    length += frame[position + 1] - 1 << 7
+                    position += 2
+                else:
+                    length, position = read_uvarint(frame, position)
                 end = position + length - 1
                 # The tagged fields of partition, topic and request: none.
                 if end + 3 != len(frame) or frame[end] or frame[end + 1] or frame[end + 2]:
