@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from broker.dispatch.handler_pool import HandlerPool
+from broker.dispatch.handler_pool import MOST_A_TURN, HandlerPool
 from broker.request.channel import RequestChannel
 from broker.request.response import Peer, ResponseSlot
 
@@ -29,7 +29,7 @@ async def until_empty(channel: RequestChannel) -> None:
     raise AssertionError(f"{len(channel)} requests are left")
 
 
-def test_every_turn_ends_with_the_hook_and_has_at_most_sixteen_requests() -> None:
+def test_every_turn_ends_with_the_hook_and_has_a_bounded_number_of_requests() -> None:
     async def scenario() -> None:
         channel = RequestChannel(500)
         events: list[str] = []
@@ -45,7 +45,7 @@ def test_every_turn_ends_with_the_hook_and_has_at_most_sixteen_requests() -> Non
         put(channel, 100)
         await until_empty(channel)
         turns = "".join("." if event == "handled" else "|" for event in events).split("|")
-        assert max(map(len, turns)) == 16
+        assert max(map(len, turns)) == MOST_A_TURN
         assert turns[-1] == "", "the last turn has ended too"
         assert order == list(range(100))
         assert 0 <= pool.idle_ratio() <= 1
@@ -78,7 +78,7 @@ def test_between_turns_the_loop_turns() -> None:
         loop.call_soon(tick)
         await until_empty(channel)
         steps = [after - before for before, after in pairwise(seen)]
-        assert max(steps) <= 2 * 16
+        assert max(steps) <= 2 * MOST_A_TURN
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
