@@ -46,6 +46,21 @@ def sequential_write(directory: Path, *, size: int, count: int, cycles: int, lea
     return size * count * cycles / seconds / MEGABYTE
 
 
+def bare_append(
+    directory: Path, options: SocketOptions, *, frame: bytes, in_flight: int, count: int, cycles: int, lead_in: int
+) -> float:
+    """MB/s of the same requests to a program that receives, takes the CRC, writes, answers and does nothing else."""
+    seconds = 0.0
+    with tempfile.TemporaryDirectory(dir=directory) as home:
+        numbers = ["--request", str(len(frame)), "--header", "60"]
+        with Peer("append", "--file", f"{home}/file", *numbers, *options.arguments()) as peer:
+            for cycle in range(-lead_in, cycles):
+                sample = run_load(peer.bootstrap, [frame], in_flight=in_flight, requests=count)
+                if cycle >= 0:
+                    seconds += sample.seconds
+    return len(frame) * count * cycles / seconds / MEGABYTE
+
+
 def plain_sendfile(
     directory: Path, options: SocketOptions, *, size: int, header: int, request: bytes, in_flight: int, count: int
 ) -> Sample:

@@ -1,7 +1,8 @@
 """The bare programs that the broker is measured against, each run as a process of its own.
 
     python -m bench.peers echo [--congestion NAME] [--send-buffer BYTES] [--receive-buffer BYTES] [--each-frame]
-    python -m bench.peers sendfile FILE SIZE HEADER REQUEST_BYTES [...]
+    python -m bench.peers sendfile --file FILE --size BYTES --header BYTES --request BYTES [...]
+    python -m bench.peers append --file FILE --request BYTES --header BYTES [...]
 
 They print their port and serve until their standard input closes.
 """
@@ -15,6 +16,8 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+
+from storage.batch.checksum import crc32c
 
 RECEIVE_BYTES = 256 * 1024
 
@@ -137,6 +140,36 @@ def serve_sendfile(options: argparse.Namespace) -> None:
     sys.stdin.read()
 
 
+def serve_append(options: argparse.Namespace) -> None:
+    """Receive requests of a known size, take their CRC, write them to a file, answer: an append without a broker.
+
+    One connection after another, blocking, always into the same buffer: nothing that moves these bytes in one thread of
+    Python does less.
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        view = memoryview(bytearray(options.request))
+        answer = options.header.to_bytes(4, "big") + bytes(options.header)
+        while True:
+            connection, _ = listener.accept()
+            set_options(connection, options)
+            file = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            position = 0
+            while received := connection.recv_into(view):
+                while received < options.request and (more := connection.recv_into(view[received:])):
+                    received += more
+                crc32c(view)
+                position += os.pwrite(file, view, position)
+                connection.send(answer)
+            connection.close()
+            os.close(file)
+
+    threading.Thread(target=serve, daemon=True).start()
+    announce(listener.getsockname()[1])
+    sys.stdin.read()
+
+
 def announce(port: int) -> None:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
@@ -144,7 +177,7 @@ def announce(port: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=["echo", "sendfile"])
+    parser.add_argument("kind", choices=["echo", "sendfile", "append"])
     parser.add_argument("--congestion", default="")
     parser.add_argument("--send-buffer", type=int, default=-1)
     parser.add_argument("--receive-buffer", type=int, default=-1)
@@ -154,7 +187,7 @@ def main() -> None:
     parser.add_argument("--header", type=int)
     parser.add_argument("--request", type=int)
     options = parser.parse_args()
-    (serve_echo if options.kind == "echo" else serve_sendfile)(options)
+    {"echo": serve_echo, "sendfile": serve_sendfile, "append": serve_append}[options.kind](options)
 
 
 if __name__ == "__main__":

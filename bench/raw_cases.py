@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.conversation import Conversation, fetch_frame, produce_frame
-from bench.limits import MEGABYTE, SocketOptions, echo_cpu_us, plain_sendfile, sequential_write
+from bench.limits import MEGABYTE, SocketOptions, bare_append, echo_cpu_us, plain_sendfile, sequential_write
 from bench.load import LoadFailed, Sample, run_load, run_paced
 from bench.processes import BenchedBroker
 from protocol.headers import decode_response
@@ -134,7 +134,17 @@ def produce_1mb(bench: Bench) -> dict[str, float]:
         lead_in=2,
     )
     limit = sequential_write(bench.directory, size=MEGABYTE, count=bench.count(300), cycles=4, lead_in=2)
-    return {**figures, "limit_mb_s": limit, "ratio": figures["mb_s"] / limit}
+    frame = produce_frame("bench-0123456789ab", 0, records=values_in(MEGABYTE), value_bytes=VALUE_BYTES)
+    bare = bare_append(
+        bench.directory, bench.options, frame=frame, in_flight=4, count=bench.count(300), cycles=4, lead_in=2
+    )
+    return {
+        **figures,
+        "limit_mb_s": limit,
+        "ratio": figures["mb_s"] / limit,
+        "bare_mb_s": bare,
+        "ratio_bare": figures["mb_s"] / bare,
+    }
 
 
 def produce_128kb(bench: Bench) -> dict[str, float]:

@@ -20,7 +20,15 @@ TARGETS = {
     ("start", "new_directory_s"): ("<=", 0.15, "s from start to first answer, formatting included"),
     ("start", "idle_mb"): ("<=", 35.0, "MB resident after the start"),
 }
-DIGITS = {"ratio": 2, "ratio_pipelined": 2, "cores": 2, "cpu_s_gb": 3, "new_directory_s": 3, "again_s": 3}
+DIGITS = {
+    "ratio": 2,
+    "ratio_bare": 2,
+    "ratio_pipelined": 2,
+    "cores": 2,
+    "cpu_s_gb": 3,
+    "new_directory_s": 3,
+    "again_s": 3,
+}
 
 
 def summary(rounds: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
