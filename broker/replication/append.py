@@ -91,23 +91,34 @@ class Appender:
         if not self._staged_in_turn:
             return
         partitions, self._staged_in_turn = self._staged_in_turn, {}
-        for partition in partitions:
-            self._write(partition)
+        # First all writes, then what follows from them: a large write leaves the processor's caches without our code.
+        written = [(partition, write) for partition in partitions if (write := self._write_once(partition)) is not None]
+        for partition, write in written:
+            self._publish(partition, write)
+            if partition.log.staged:
+                self._write(partition)
 
     def _write(self, partition: Partition) -> None:
-        """Write whatever is staged, unless a write is in flight: that one goes on with this when it is done."""
-        log = partition.log
+        """Write and publish whatever is staged."""
+        while (write := self._write_once(partition)) is not None:
+            self._publish(partition, write)
+
+    def _write_once(self, partition: Partition) -> LogWrite | None:
+        """Write what goes into one segment; to be published. None where nothing is: nothing was staged, the write has
+        failed, or one is under way in the thread, which goes on with what is left when it is done."""
         write: LogWrite | None = None
         try:
-            while (write := log.begin_write(self._clock.now_ms())) is not None:
-                if write.size >= LARGE_WRITE_BYTES:
-                    self._write_in_thread(partition, write)
-                    return
-                write.perform()
-                self._publish(partition, write)
-                write = None  # what may fail from here on is the next one
+            write = partition.log.begin_write(self._clock.now_ms())
+            if write is None:
+                return None
+            if write.size >= LARGE_WRITE_BYTES:
+                self._write_in_thread(partition, write)
+                return None
+            write.perform()
         except StorageError as error:
             self._fail(partition, write, error)
+            return None
+        return write
 
     def _write_in_thread(self, partition: Partition, write: LogWrite) -> None:
         def written(_: None) -> None:
