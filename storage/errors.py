@@ -100,6 +100,10 @@ class LogDirFailed(StorageError):
     """The data directory can no longer be trusted (EIO, a failed fsync): it is offline until the process restarts."""
 
 
+class LogRemoved(StorageError):
+    """The log was deleted while a write to it was under way."""
+
+
 class TooManyOpenFiles(StorageError):
     """The process has no file descriptor left (EMFILE, ENFILE). Nothing has changed; the log stays online."""
 

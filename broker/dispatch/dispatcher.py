@@ -43,9 +43,9 @@ class Dispatcher:
         frame = slot.frame
         self.stats.handled += 1
         repeats = slot.peer.repeats
-        if repeats is not None and repeats.take(slot):
-            return
         try:
+            if repeats is not None and repeats.take(slot):
+                return
             header, position = decode_request_header(frame)
             route = self._registry.route(header.api_key, header.api_version)
             if route is None:
@@ -55,6 +55,12 @@ class Dispatcher:
         except Malformed as error:
             self.stats.malformed += 1
             slot.close_connection(f"its request of {len(frame)} bytes ({_beginning(frame)}) cannot be read: {error}")
+            return
+        except Exception as error:
+            self.stats.failed += 1
+            log.exception("a request of %d bytes (%s) met a bug before its handler", len(frame), _beginning(frame))
+            if not slot.is_filled:
+                slot.close_connection(f"its request met a bug: {error}")
             return
         context = RequestContext(header, slot.peer, slot, self._registry)
         try:

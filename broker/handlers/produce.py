@@ -20,7 +20,14 @@ from broker.request.faults import (
 )
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest, ProduceResponse
-from storage.batch.record_batch import HEADER_SIZE, Codec, read_header
+from storage.batch.record_batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_BITS,
+    HEADER_SIZE,
+    TRANSACTIONAL_BIT,
+    Codec,
+    read_header,
+)
 from storage.errors import (
     InvalidProducerEpoch,
     InvalidRecord,
@@ -38,12 +45,6 @@ ACKS = (ALL_ACKS, 1, NO_ACKS)
 
 ZSTD_SINCE_VERSION = 7
 TOPIC_IDS_SINCE_VERSION = 13
-
-# Where a batch tells its codec and whether it belongs to a transaction; looked at before anything is validated.
-ATTRIBUTES_LOW_BYTE = 22
-CODEC_BITS = 0x07
-TRANSACTIONAL_BIT = 0x10
-ZSTD = int(Codec.ZSTD)
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to internal topics."""
@@ -88,7 +89,7 @@ class ProduceHandler:
                     _check(partition, batch, request, context)
                     self._append(partition, batch.records, partial(pending.settle, answer))
                     pending.unsettled += 1
-                except (Fault, StorageError) as error:
+                except Exception as error:  # noqa: BLE001 - the faults table logs what it does not know
                     pending.has_errors = True
                     _refuse(answer, error, partition, context.api_version)
         if partition is not None and not pending.has_errors and _is_single(request.topic_data):
@@ -152,7 +153,11 @@ def _fault_of_all(request: ProduceRequest, context: RequestContext) -> Fault | N
     for topic in request.topic_data:
         for batch in topic.partition_data:
             records = batch.records
-            if records is not None and len(records) >= HEADER_SIZE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+            if (
+                records is not None
+                and len(records) >= HEADER_SIZE
+                and records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
+            ):
                 producer_ids = producer_ids or set()
                 producer_ids.add(read_header(records).producer_id)
     if producer_ids is None:
@@ -171,8 +176,8 @@ def _check(partition: Partition, batch: Batch, request: ProduceRequest, context:
     """Everything that can be said before the records themselves are looked at."""
     records = batch.records
     if records is not None and len(records) >= HEADER_SIZE:  # else validation has the word for it
-        attributes = records[ATTRIBUTES_LOW_BYTE]
-        if attributes & CODEC_BITS == ZSTD and context.api_version < ZSTD_SINCE_VERSION:
+        attributes = records[ATTRIBUTES_POSITION + 1]
+        if attributes & CODEC_BITS == Codec.ZSTD and context.api_version < ZSTD_SINCE_VERSION:
             raise UnsupportedCompression("zstd came with version 7 of Produce")
         if attributes & TRANSACTIONAL_BIT:
             raise InvalidTransactionState("there are no transactions on this broker yet")
@@ -184,7 +189,7 @@ def _check(partition: Partition, batch: Batch, request: ProduceRequest, context:
     partition.check_append(by_all=acks == ALL_ACKS)
 
 
-def _refuse(answer: Answer, error: Fault | StorageError, partition: Partition | None, version: int) -> None:
+def _refuse(answer: Answer, error: Exception, partition: Partition | None, version: int) -> None:
     """Put into an answer why its batch was not appended."""
     answer.error_code = code_of(error, version)
     if isinstance(error, StorageError):

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from broker.replication.append import Publication
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import RequestContext
-from broker.request.faults import Fault, error_code_of
+from broker.request.faults import error_code_of
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceResponse
 from storage.appending import StagedAppend
@@ -79,7 +79,7 @@ class PendingAnswer:
         self._context.respond(self.response)
 
 
-def code_of(error: Fault | StorageError, version: int) -> ErrorCode:
+def code_of(error: Exception, version: int) -> ErrorCode:
     """The code of an error as this version of the API knows it."""
     code = error_code_of(error)
     if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE_VERSION:

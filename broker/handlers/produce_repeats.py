@@ -83,7 +83,7 @@ class Repeats:
         """Append what a request brings that is like an earlier one. False: it is not, and nothing has been done."""
         frame = slot.frame
         position = self._end
-        if _read_api(frame)[0] != self._api:
+        if len(frame) <= position or _read_api(frame)[0] != self._api:
             return False
         repeated = self._known.get(bytes(frame[FIRST_COMPARED:position]))
         if repeated is None:

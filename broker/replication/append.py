@@ -11,7 +11,7 @@ from broker.offload import WorkerThread
 from broker.replication.partition import Partition
 from storage.appending import LogWrite, StagedAppend
 from storage.batch.validation import validate_produced
-from storage.errors import LogDirFailed, StorageError
+from storage.errors import LogDirFailed, LogRemoved, StorageError
 
 LARGE_WRITE_BYTES = 4 << 20
 """From here on a write would hold the loop for a millisecond. Below, the two hops to the thread and back cost more than
@@ -122,6 +122,9 @@ class Appender:
 
     def _write_in_thread(self, partition: Partition, write: LogWrite) -> None:
         def written(_: None) -> None:
+            if partition.is_removed:
+                self._fail(partition, write, LogRemoved(f"{partition.topic_partition} was deleted during a write"))
+                return
             self._publish(partition, write)
             self._write(partition)
 

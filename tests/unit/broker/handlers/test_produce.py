@@ -1,16 +1,19 @@
 """Produce through the codec: what is accepted, what is refused, and with which words."""
 
 import struct
+from collections.abc import Callable
 
 import pytest
 
-from broker.offload import Flusher
+from broker.offload import Flusher, WorkerThread
 from protocol.errors import ErrorCode as E
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.topics import DeleteTopicsRequest
 from storage.batch.record_batch import Codec
 from storage.batch.records import iterate_records
 from storage.errors import DiskFull
 from storage.files import File
+from storage.log import Log
 from tests.support.batches import T, changed, produced, record, records
 from tests.support.broker import ConnectionClosed, InProcessBroker
 from tests.support.requests import fetch_request, produce_request
@@ -368,6 +371,48 @@ def test_a_full_disk_refuses_the_batch_and_loses_nothing(
 
 def _no_space(file: File, buffers: object, position: int) -> int:
     raise DiskFull(f"no space left to write {file.path}")
+
+
+@serves(ProduceRequest, E.UNKNOWN_SERVER_ERROR, E.NONE, versions=[12])
+def test_a_bug_in_one_partition_is_not_the_others(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.create_topic("orders", partitions=2)
+    stage = Log.stage
+
+    def broken(log: Log, *arguments: object, **named: object) -> object:
+        if log.topic_partition.partition == 1:
+            raise ZeroDivisionError("a bug")
+        return stage(log, *arguments, **named)  # type: ignore[arg-type]
+
+    request = produce_request("orders", None)
+    request.topic_data[0].partition_data = [
+        ProduceRequest.TopicData.PartitionData(index=index, records=produced(1)) for index in (0, 1)
+    ]
+    with monkeypatch.context() as bug:
+        bug.setattr(Log, "stage", broken)
+        answers = broker.ask(request, 12).responses[0].partition_responses
+    assert [answer.error_code for answer in answers] == [E.NONE, E.UNKNOWN_SERVER_ERROR]
+
+
+@serves(ProduceRequest, E.UNKNOWN_TOPIC_OR_PARTITION, versions=[12])
+def test_a_topic_deleted_below_a_large_write_takes_the_write_with_it(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("orders", max_message_bytes=8 << 20)
+    held: list[tuple[Callable[[], None], Callable[[None], None]]] = []
+    monkeypatch.setattr(WorkerThread, "submit", lambda thread, job, done, failed: held.append((job, done)))
+    client = broker.connect()
+    client.send(produce_request("orders", produced([record(b"v" * (5 << 20))])), 12)
+    assert client.has_no_answer()
+    monkeypatch.undo()
+    broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5)
+
+    ((write, written),) = held
+    write()
+    written(None)
+
+    answer = client.receive().responses[0].partition_responses[0]
+    assert answer.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.daemon.failure is None
 
 
 @pytest.mark.settings(log_flush_interval_messages=1)

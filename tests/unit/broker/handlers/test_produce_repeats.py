@@ -156,6 +156,33 @@ def test_an_acknowledgement_that_has_to_wait_waits(
     assert client.receive().responses[0].partition_responses[0].error_code == E.REQUEST_TIMED_OUT
 
 
+@pytest.mark.parametrize("size", range(1, 12))
+def test_a_request_too_short_for_anything_closes_its_connection_only(
+    broker: InProcessBroker, orders: bytes, size: int
+) -> None:
+    client = broker.connect()
+    client.ask(produce_request("orders", produced(1)), 9)
+    client.send_bytes(size.to_bytes(4, "big") + bytes(size))
+    assert client.is_closed()
+    assert broker.produce("orders", b"others go on") == 1
+
+
+def test_a_bug_on_the_short_way_closes_its_connection_only(
+    broker: InProcessBroker, orders: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = broker.connect()
+    client.ask(produce_request("orders", produced(1)), 9)
+
+    def broken(*_: object) -> bool:
+        raise ZeroDivisionError("a bug")
+
+    with monkeypatch.context() as bug:
+        bug.setattr(Repeats, "take", broken)
+        client.send(produce_request("orders", produced(1)), 9)
+        assert client.is_closed()
+    assert broker.produce("orders", b"others go on") == 1
+
+
 def test_only_so_many_partitions_are_remembered(broker: InProcessBroker) -> None:
     topic_id = broker.create_topic("orders")
     client = broker.connect()
