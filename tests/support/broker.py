@@ -157,12 +157,12 @@ class InProcessBroker:
         self.stop()
         self._runner.close()
 
-    def connect(self) -> Client:
-        """A new connection."""
+    def connect(self, listener: str = "PLAINTEXT") -> Client:
+        """A new connection, as if it came in through ``listener``."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        peer = Peer(host="127.0.0.1", port=len(self._clients) + 1, listener="PLAINTEXT")
+        peer = Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener)
 
         async def adopt() -> Connection:
             return self.daemon.processors[0].adopt(theirs, peer)

@@ -1,7 +1,10 @@
 """DescribeCluster through the codec."""
 
+import pytest
+
 from protocol.errors import ErrorCode as E
 from protocol.messages.cluster import DescribeClusterRequest
+from protocol.messages.metadata import MetadataRequest
 from tests.support.broker import InProcessBroker
 from tests.support.serving import every_version, serves
 
@@ -25,3 +28,16 @@ def test_controllers_are_not_described_here(broker: InProcessBroker) -> None:
         assert (mismatched.error_code, mismatched.brokers) == (E.MISMATCHED_ENDPOINT_TYPE, [])
         assert (mismatched.cluster_id, mismatched.controller_id, mismatched.endpoint_type) == ("", -1, 1)
         assert broker.ask(DescribeClusterRequest(endpoint_type=3), version).error_code == E.UNSUPPORTED_ENDPOINT_TYPE
+
+
+@pytest.mark.settings(
+    listeners="INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+    advertised_listeners="INSIDE://inside.example:9092,OUTSIDE://outside.example:19092",
+    listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+    inter_broker_listener_name="INSIDE",
+)
+def test_each_listener_is_told_its_own_address(broker: InProcessBroker) -> None:
+    for listener, address in {"INSIDE": ("inside.example", 9092), "OUTSIDE": ("outside.example", 19092)}.items():
+        client = broker.connect(listener)
+        for request, version in ((DescribeClusterRequest(), 0), (MetadataRequest(topics=[]), 12)):
+            assert [(node.host, node.port) for node in client.ask(request, version).brokers] == [address]
