@@ -1,6 +1,7 @@
 """Declarations against the definitions that kafka-python carries in its wheel, and Kafka in its jars.
 
-Nothing of those definitions is copied here. Kafka's jars are looked for where the environment's ``KAFKA_LIBS`` says.
+Nothing of those definitions is copied here. Kafka's jars are looked for where the environment's
+``OTTLA_TEST_KAFKA_LIBS`` says.
 """
 
 import importlib.util
@@ -184,7 +185,7 @@ _JAR_NAMES = {
 
 def _definitions_in_jars() -> dict[str, Definition]:
     found = {}
-    for jar in Path(os.environ.get("KAFKA_LIBS", "/nowhere")).glob("kafka-*.jar"):
+    for jar in Path(os.environ.get("OTTLA_TEST_KAFKA_LIBS", "/nowhere")).glob("kafka-*.jar"):
         with zipfile.ZipFile(jar) as opened:
             for name in opened.namelist():
                 if re.fullmatch(r"common/(message|metadata)/\w+\.json", name):
@@ -193,7 +194,10 @@ def _definitions_in_jars() -> dict[str, Definition]:
     return found
 
 
-@pytest.mark.skipif("KAFKA_LIBS" not in os.environ, reason="KAFKA_LIBS does not name a directory with Kafka's jars")
+@pytest.mark.skipif(
+    "OTTLA_TEST_KAFKA_LIBS" not in os.environ,
+    reason="OTTLA_TEST_KAFKA_LIBS does not name a directory with Kafka's jars",
+)
 def test_every_declaration_is_the_one_in_kafkas_jars() -> None:
     definitions = _definitions_in_jars()
     for cls, version in EVERY_VERSION:
