@@ -1,6 +1,7 @@
 """The one list of APIs: which request goes to which handler."""
 
 from broker.dispatch.registry import Registry
+from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.cluster import ClusterHandler
 from broker.handlers.configs import ConfigsHandler
@@ -19,7 +20,14 @@ from broker.request.node import Node
 from config.broker_settings import BrokerSettings
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -77,7 +85,15 @@ def serve_all(
         init_producer_id.init_producer_id,
         refuse=init_producer_id.refuse,
     )
-    described = ConfigsHandler(configs, image, node)
+    described = ConfigsHandler(configs, image)
     registry.serve(DescribeConfigsRequest, DescribeConfigsResponse, described.describe_configs, refuse=described.refuse)
+    altered = AlterConfigsHandler(controller, configs)
+    registry.serve(AlterConfigsRequest, AlterConfigsResponse, altered.alter_configs, refuse=altered.refuse)
+    registry.serve(
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+        altered.incremental_alter_configs,
+        refuse=altered.refuse_incremental,
+    )
     cluster = ClusterHandler(node)
     registry.serve(DescribeClusterRequest, DescribeClusterResponse, cluster.describe_cluster, refuse=cluster.refuse)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from broker.clock import Clock, Ids
 from broker.metadata.configs import ConfigView
 from broker.metadata.image import (
-    RESOURCE_BROKER,
     RESOURCE_TOPIC,
     MetadataDelta,
     MetadataImage,
@@ -53,6 +52,7 @@ class Hosting:
         self._upkeep = upkeep
         self._worker = worker
         self._on_disk_failure = on_disk_failure
+        self._log_defaults = configs.log_defaults()
 
     def host_all(self, image: MetadataImage) -> None:
         """Take in every partition that this node has a replica of; called once, when the logs are loaded."""
@@ -79,12 +79,13 @@ class Hosting:
                     replicas=changed.replicas,
                     in_sync_replicas=frozenset(changed.isr),
                 )
+        if self._configs.log_defaults() != self._log_defaults:
+            self._log_defaults = self._configs.log_defaults()
+            for topic in image.topics_by_name.values():
+                self._configure(topic.name, image)
         for resource_type, name in delta.changed_configs:
             if resource_type == RESOURCE_TOPIC:
                 self._configure(name, image)
-            elif resource_type == RESOURCE_BROKER:
-                for topic in image.topics_by_name.values():
-                    self._configure(topic.name, image)
 
     def remove_later(self, removal: PendingRemoval) -> None:
         """Remove files that are out of use once their delay is over, in the worker thread."""

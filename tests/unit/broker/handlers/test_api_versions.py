@@ -20,6 +20,8 @@ SERVED = {
     20: (1, 6),
     22: (0, 5),
     32: (1, 4),
+    33: (0, 2),
+    44: (0, 1),
     60: (0, 2),
 }
 """What a running Apache Kafka 4.3.1 advertises of the APIs that are served here."""
