@@ -62,7 +62,7 @@ def _news(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]
 def _check_names(texts: Mapping[str, str]) -> None:
     fixed = [key for key in texts if (key in BROKER_SETTINGS or broker_definition(key)) and not is_dynamic(key)]
     if fixed:
-        raise SettingsError(f"These settings can't be changed while the broker runs: {', '.join(fixed)}")
+        raise SettingsError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     for key, text in texts.items():
         setting = split_listener_key(key)[1]
         definition = broker_definition(setting)

@@ -123,9 +123,9 @@ class AlterConfigsHandler:
                 else:
                     for_controller.append((index, one))
             except Fault as fault:
-                results[index] = AlterationResult(fault.code, f"{fault}.")
+                results[index] = AlterationResult(fault.code, str(fault))
             except InvalidConfig as error:
-                results[index] = AlterationResult(ErrorCode.INVALID_CONFIG, f"{error}.")
+                results[index] = AlterationResult(ErrorCode.INVALID_CONFIG, str(error))
 
         def altered(by_controller: Sequence[AlterationResult]) -> None:
             for (index, _), result in zip(for_controller, by_controller, strict=True):

@@ -26,6 +26,7 @@ from config.values import ConfigType
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import ClearElrRecord, ConfigRecord
 
+_CORDONED: Final = "cordoned.log.dirs"
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _RESOURCE_TYPES: Final = frozenset(ConfigResource)
 
@@ -104,6 +105,8 @@ class AlterationResult(NamedTuple):
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
+    changed: Sequence[str] = ()
+    """The names of the configs that are others than before."""
 
 
 class ConfigPlanner:
@@ -123,11 +126,12 @@ class ConfigPlanner:
             after = wanted.applied_to(before)
             self._check(wanted.resource, after)
         except Fault as fault:
-            return AlterationResult(fault.code, f"{fault}.")
+            return AlterationResult(fault.code, str(fault))
         except InvalidConfig as error:
-            return AlterationResult(ErrorCode.INVALID_CONFIG, f"{error}.")
-        self._add_records(wanted.resource, before, after)
-        return AlterationResult()
+            return AlterationResult(ErrorCode.INVALID_CONFIG, str(error))
+        changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+        self._add_records(wanted.resource, changed, after)
+        return AlterationResult(changed=changed)
 
     def _check_name(self, resource: Resource) -> None:
         """Whether the resource could have configs; whether it exists is asked last, as Kafka does."""
@@ -137,7 +141,7 @@ class ConfigPlanner:
                 if not name:
                     raise InvalidRequest("There are no configs of all topics: the resource has no name")
                 if fault := fault_of_name(name):
-                    raise InvalidTopic(fault.removesuffix("."))
+                    raise InvalidTopic(fault)
             case ConfigResource.BROKER:
                 if name != EVERY_BROKER:
                     self._configs.check_broker_id(name)
@@ -176,7 +180,9 @@ class ConfigPlanner:
             check_broker_alteration(self._configs.static_settings, texts, changed)
         except SettingsError as error:
             # Kafka has INVALID_CONFIG for topics and groups, but not for brokers.
-            raise InvalidRequest(str(error).removesuffix(".")) from None
+            raise InvalidRequest(str(error)) from None
+        if after.get(_CORDONED):
+            raise InvalidConfig(_CORDONED, after[_CORDONED], "nothing: no log directory can be cordoned here")
         if ELIGIBLE_LEADERS_FEATURE in self._image.features:
             self._check_min_insync_replicas(name, after)
 
@@ -189,8 +195,7 @@ class ConfigPlanner:
         if name == EVERY_BROKER and key in before and key not in after:
             raise InvalidConfig(key, None, "a value for all brokers, since eligible leaders are kept")
 
-    def _add_records(self, resource: Resource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    def _add_records(self, resource: Resource, changed: Sequence[str], after: Mapping[str, str]) -> None:
         for key in changed:
             self.records.append(
                 ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=key, value=after.get(key))

@@ -238,8 +238,9 @@ class Controller:
         results = [planner.plan(one) for one in wanted]
         if planner.records and not validate_only:
             for one, result in zip(wanted, results, strict=True):
-                if result.error is ErrorCode.NONE:
-                    log.info("altering configs of %s", one.resource)
+                if result.changed:
+                    # No values: among names that nobody knows there may be secrets.
+                    log.info("altering configs of %s: %s", one.resource, ", ".join(result.changed))
             self._append(planner.records, lambda: then(results))
         else:
             self._log.when_durable(lambda: then(results))
