@@ -49,7 +49,6 @@ kafka-configs --bootstrap-server localhost:9092 --alter \\
 - Topics without a value of their own follow the broker's from the next request on.
 - Numbers of threads are at most doubled or halved in one step, as in Kafka. Fewer `num.network.threads` close the
   connections of those that go once their requests are answered.
-- Lower limits on connections close none that are open.
 - `listener.name.<name>.max.connections` and `listener.name.<name>.max.connection.creation.rate` can be changed too.
 - Kafka can also change `listeners`, `listener.security.protocol.map`, TLS and SASL while it runs; here the change is
   refused, as are Java classes, `config.providers` and `cordoned.log.dirs`. A value that an adopted directory brings and

@@ -505,25 +505,6 @@ def test_a_processor_that_goes_answers_what_is_under_way(broker: InProcessBroker
     assert sending(broker) == 2
 
 
-@pytest.mark.settings(listeners="PLAINTEXT://127.0.0.1:0")
-def test_connections_are_limited_from_now_on(broker: InProcessBroker) -> None:
-    limits = broker.daemon._limits
-    changes = (
-        ("max.connections", SET, "100"),
-        ("max.connections.per.ip", SET, "50"),
-        ("max.connections.per.ip.overrides", SET, "10.0.0.7:3, 10.0.0.8:4"),
-        ("listener.name.plaintext.max.connections", SET, "20"),
-    )
-    assert alter(broker, BROKER, "1", *changes) == E.NONE
-
-    for _ in range(2):
-        assert (limits.max_connections, limits.max_connections_per_ip) == (100, 50)
-        assert limits.per_ip_overrides == {"10.0.0.7": 3, "10.0.0.8": 4}
-        assert limits.per_listener == {"PLAINTEXT": 20}
-        broker.restart()
-        limits = broker.daemon._limits
-
-
 def connect(broker: InProcessBroker) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A real connection to the first listener."""
     port = broker.daemon._acceptors[0].port
@@ -531,15 +512,37 @@ def connect(broker: InProcessBroker) -> tuple[asyncio.StreamReader, asyncio.Stre
     return reader, writer
 
 
-def test_max_connections_per_ip_turns_the_next_connection_away(broker: InProcessBroker) -> None:
-    _, first = connect(broker)
-    assert alter(broker, BROKER, "1", ("max.connections.per.ip", SET, "1")) == E.NONE
+def accepted(broker: InProcessBroker) -> int:
+    """How many real connections were let in."""
+    return broker.daemon._acceptors[0].stats.accepted
 
-    reader, second = connect(broker)
-    assert broker.run(reader.read(1)) == b""
-    assert broker.daemon._acceptors[0].stats.refused == 1
+
+@pytest.mark.parametrize("key", ["max.connections", "listener.name.plaintext.max.connections"])
+def test_above_its_limit_nobody_is_let_in_until_it_is_raised(broker: InProcessBroker, key: str) -> None:
+    _, first = connect(broker)
+    broker.wait_until(lambda: accepted(broker) == 1)
+    assert alter(broker, BROKER, "1", (key, SET, "1")) == E.NONE
+
+    _, second = connect(broker)
+    broker.settle()
+    assert accepted(broker) == 1
+    assert alter(broker, BROKER, "1", (key, SET, "2")) == E.NONE
+    broker.wait_until(lambda: accepted(broker) == 2)
     first.close()
     second.close()
+
+
+def test_max_connections_per_ip_turns_the_next_connection_away_after_a_restart_too(broker: InProcessBroker) -> None:
+    limits = ("max.connections.per.ip", SET, "1"), ("max.connections.per.ip.overrides", SET, "127.0.0.1:2")
+    assert alter(broker, BROKER, "1", *limits) == E.NONE
+    for allowed in (2, 1):
+        clients = [connect(broker) for _ in range(allowed + 1)]
+        assert broker.run(clients[-1][0].read(1)) == b""
+        assert (accepted(broker), broker.daemon._acceptors[0].stats.refused) == (allowed, 1)
+        for _, writer in clients:
+            writer.close()
+        assert alter(broker, BROKER, "1", ("max.connections.per.ip.overrides", DELETE, None)) == E.NONE
+        broker.restart()
 
 
 def test_producers_are_forgotten_sooner(broker: InProcessBroker) -> None:

@@ -10,7 +10,7 @@ import pytest
 from broker.network.acceptor import REST_MS, Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
 from broker.network.connection import NetworkSettings
-from broker.network.connection_limits import UNLIMITED, ConnectionLimits
+from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor
 from broker.network.socket_options import SocketOptions, is_loopback, plain_address
 from broker.request.channel import RequestChannel
@@ -261,26 +261,6 @@ def test_loopback_is_not_paced() -> None:
         control = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
         buffer_bytes = connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         assert control in (b"cubic", b"reno") or buffer_bytes >= 262_144
-
-
-@on_both_loops
-async def test_a_limit_that_is_raised_lets_in_who_waits_and_one_that_is_lowered_closes_nobody() -> None:
-    async with house(max_connections=1) as it:
-        acceptor = it.listen()
-        clients = [it.connect(acceptor) for _ in range(2)]
-        await it.until(lambda: it.limits.total == 1)
-        await it.settle()
-
-        def limit(most: int) -> None:
-            it.limits.change(
-                max_connections=most, max_connections_per_ip=UNLIMITED, per_ip_overrides={}, per_listener={}
-            )
-
-        limit(2)
-        await it.until(lambda: it.limits.total == 2)
-        limit(1)
-        await it.settle()
-        assert not any(map(is_closed, clients))
 
 
 @on_both_loops
