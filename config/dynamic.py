@@ -21,7 +21,7 @@ LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
 """What a listener may have of its own, that does something here."""
 
 _FIXED_HERE: Final = ("listeners", "listener.security.protocol.map")
-"""Kafka can open another listener while it runs; here that takes a restart."""
+"""Kafka opens another listener while it runs, but tells clients there of no broker: it registers at its start only."""
 
 
 class DynamicSettings(NamedTuple):
