@@ -228,7 +228,7 @@ def _changed_list(resource: Resource, change: ConfigChange, current: str | None)
     type_, default = _type_and_default(resource, change.name)
     if type_ != ConfigType.LIST:
         operation = ConfigOperation(change.operation).name
-        raise InvalidConfig(change.name, change.value, f"SET or DELETE: it is no list, for {operation}")
+        raise InvalidConfig(change.name, change.value, f"a setting that is a list, as {operation} needs it")
     parts = [part for part in (default if current is None else current).split(",") if part]
     for part in (change.value or "").split(","):
         if change.operation == ConfigOperation.APPEND and part not in parts:
