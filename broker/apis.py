@@ -2,6 +2,7 @@
 
 from broker.clock import Clock
 from broker.dispatch.registry import Registry
+from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.cluster import ClusterHandler
 from broker.handlers.configs import ConfigsHandler
@@ -26,7 +27,14 @@ from broker.request.node import Node
 from config.broker_settings import BrokerSettings
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -110,8 +118,16 @@ def serve_all(
         epochs.offset_for_leader_epoch,
         refuse=epochs.refuse,
     )
-    described = ConfigsHandler(configs, image, node)
+    described = ConfigsHandler(configs, image)
     registry.serve(DescribeConfigsRequest, DescribeConfigsResponse, described.describe_configs, refuse=described.refuse)
+    altered = AlterConfigsHandler(controller, configs)
+    registry.serve(AlterConfigsRequest, AlterConfigsResponse, altered.alter_configs, refuse=altered.refuse)
+    registry.serve(
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+        altered.incremental_alter_configs,
+        refuse=altered.refuse_incremental,
+    )
     cluster = ClusterHandler(node)
     registry.serve(DescribeClusterRequest, DescribeClusterResponse, cluster.describe_cluster, refuse=cluster.refuse)
     log_dirs = LogDirsHandler(logs)
