@@ -5,6 +5,7 @@ from broker.dispatch.registry import Registry
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.cluster import ClusterHandler
+from broker.handlers.config_resources import ConfigResourcesHandler
 from broker.handlers.configs import ConfigsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.fetch import FetchHandler
@@ -27,6 +28,7 @@ from broker.request.node import Node
 from config.broker_settings import BrokerSettings
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol.messages.config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -147,4 +149,11 @@ def serve_all(
         DescribeTopicPartitionsResponse,
         topic_partitions.describe_topic_partitions,
         refuse=topic_partitions.refuse,
+    )
+    resources = ConfigResourcesHandler(image, node)
+    registry.serve(
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponse,
+        resources.list_config_resources,
+        refuse=resources.refuse,
     )

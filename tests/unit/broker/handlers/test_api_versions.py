@@ -29,6 +29,7 @@ SERVED = {
     46: (0, 0),
     55: (0, 2),
     60: (0, 2),
+    74: (0, 1),
     75: (0, 0),
 }
 """What a running Apache Kafka 4.3.1 advertises of the APIs that are served here."""
