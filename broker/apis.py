@@ -14,6 +14,7 @@ from broker.metadata.configs import ConfigView
 from broker.metadata.controller import Controller
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.publisher import Publisher
+from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from config.broker_settings import BrokerSettings
@@ -42,6 +43,7 @@ def serve_all(
     settings: BrokerSettings,
     node: Node,
     replicas: ReplicaManager,
+    fetch_sessions: FetchSessions,
     publisher: Publisher,
     controller: Controller,
     producer_ids: ProducerIds,
@@ -59,7 +61,7 @@ def serve_all(
         advertised=PRODUCE_ADVERTISED,
         keeps_frame=True,
     )
-    fetch = FetchHandler(replicas, image, node, fetch_max_bytes=settings.fetch_max_bytes)
+    fetch = FetchHandler(replicas, fetch_sessions, image, node, fetch_max_bytes=settings.fetch_max_bytes)
     registry.serve(FetchRequest, FetchResponse, fetch.fetch, refuse=fetch.refuse)
     list_offsets = ListOffsetsHandler(replicas)
     registry.serve(ListOffsetsRequest, ListOffsetsResponse, list_offsets.list_offsets, refuse=list_offsets.refuse)

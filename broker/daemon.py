@@ -30,6 +30,7 @@ from broker.network.processor import Processor
 from broker.network.socket_options import SocketOptions
 from broker.offload import Flusher, WorkerThread
 from broker.purgatory import Purgatory
+from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.channel import RequestChannel
@@ -117,6 +118,12 @@ class Daemon:
             produce_purgatory=self._produce_purgatory,
             fetch_purgatory=self._fetch_purgatory,
             on_disk_failure=self._disk_failed,
+        )
+        self.fetch_sessions = FetchSessions(
+            self._clock,
+            self._ids,
+            self._fetch_purgatory,
+            slots=settings.max_incremental_fetch_session_cache_slots,
         )
         self._logs: LogManager | None = None
         self._metadata_log: MetadataLog | None = None
@@ -321,6 +328,7 @@ class Daemon:
             settings=self._settings,
             node=self.node,
             replicas=self.replicas,
+            fetch_sessions=self.fetch_sessions,
             publisher=self.publisher,
             controller=self._controller,
             producer_ids=ProducerIds(self._controller.allocate_producer_ids),

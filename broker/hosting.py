@@ -79,6 +79,7 @@ class Hosting:
                     replicas=changed.replicas,
                     in_sync_replicas=frozenset(changed.isr),
                 )
+                self._replicas.changed(hosted)
         for resource_type, name in delta.changed_configs:
             if resource_type == RESOURCE_TOPIC:
                 self._configure(name, image)
@@ -140,6 +141,7 @@ class Hosting:
             hosted = self._replicas.find(topic, partition.index)
             if hosted is not None:
                 hosted.log.config = config
+                self._replicas.changed(hosted)
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, StorageError):

@@ -1,5 +1,7 @@
 """One partition as its leader has it: the log, the replicas in sync, the high watermark."""
 
+from typing import Protocol
+
 from broker.clock import Clock
 from broker.request.faults import (
     FencedLeaderEpoch,
@@ -13,6 +15,13 @@ from storage.log import Log
 from storage.topic_partition import TopicPartition
 
 NO_EPOCH = -1
+
+
+class PartitionWatcher(Protocol):
+    """Somebody who wants to know that a partition is no longer as it was, without looking again and again."""
+
+    def partition_changed(self) -> None:
+        """Something that a fetch can see has changed."""
 
 
 class Partition:
@@ -32,6 +41,7 @@ class Partition:
         "node_id",
         "replicas",
         "topic_id",
+        "watchers",
     )
 
     def __init__(
@@ -58,6 +68,8 @@ class Partition:
         self.is_internal = is_internal
         self.is_removed = False
         """Its topic was deleted; who still holds it finds out here."""
+        self.watchers: dict[PartitionWatcher, None] | None = None
+        """Who is told of every change, a set that keeps its order; where nobody is, an append pays one look."""
         if self.is_leader:
             self._take_office()
 
@@ -130,6 +142,24 @@ class Partition:
         This node is the only replica that can be in sync until followers fetch.
         """
         return self.log.advance_high_watermark(self.log.log_end_offset)
+
+    def watch(self, watcher: PartitionWatcher) -> None:
+        """Tell ``watcher`` of every change from now on."""
+        if self.watchers is None:
+            self.watchers = {}
+        self.watchers[watcher] = None
+
+    def unwatch(self, watcher: PartitionWatcher) -> None:
+        """Tell ``watcher`` no more."""
+        assert self.watchers is not None, f"nobody watches {self.topic_partition}"
+        del self.watchers[watcher]
+        if not self.watchers:
+            self.watchers = None
+
+    def tell_watchers(self) -> None:
+        """Something that a fetch can see has changed."""
+        for watcher in tuple(self.watchers or ()):
+            watcher.partition_changed()
 
     # The flusher's two questions (`broker.offload.Flushable`).
 
