@@ -1,4 +1,4 @@
-"""A client without a library: one question after the other over a socket, as this project's codecs write and read it."""
+"""A client without a library: one question after the other over a socket, by this project's own codecs."""
 
 from __future__ import annotations
 
