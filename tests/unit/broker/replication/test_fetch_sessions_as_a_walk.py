@@ -28,7 +28,7 @@ class Walk:
     def __init__(self, broker: InProcessBroker) -> None:
         self.broker = broker
         self.asked: dict[tuple[Any, int], AskedPartition] = {}
-        self.names: dict[bytes, str] = {}
+        self.names: dict[tuple[Any, int], str] = {}
         self.told: dict[tuple[Any, int], tuple[int, int]] = {}
 
     def take(self, request: FetchRequest) -> None:
@@ -38,8 +38,8 @@ class Walk:
                 self.asked[topic.topic or topic.topic_id, asked.partition] = asked
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
-                self.asked.pop((forgotten.topic or forgotten.topic_id, index), None)
-                self.told.pop((forgotten.topic or forgotten.topic_id, index), None)
+                for state in (self.asked, self.names, self.told):
+                    state.pop((forgotten.topic or forgotten.topic_id, index), None)
 
     def answer(self, request: FetchRequest, *, tells_all: bool) -> list[Row]:
         """Read everything within the limits, and remember what is told."""
@@ -83,7 +83,7 @@ class Walk:
         )
         if isinstance(topic, bytes):
             known = self.broker.daemon.publisher.image.topics_by_id.get(topic)
-            name = self.names.setdefault(topic, known.name) if known else self.names.get(topic)
+            name = self.names.setdefault(key, known.name) if known else self.names.get(key)
             if name is None:
                 fetch.fault = UnknownTopicId("")
                 return fetch
