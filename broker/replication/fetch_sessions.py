@@ -65,7 +65,7 @@ class FetchTerms(NamedTuple):
 class CachedPartition(PartitionFetch):
     """One partition of a session: what is asked of it, and what its client has been told."""
 
-    __slots__ = ("_session", "_watched", "high_watermark", "log_start_offset", "position")
+    __slots__ = ("_is_located", "_session", "_watched", "high_watermark", "log_start_offset", "position")
 
     def __init__(self, session: "FetchSession", asked: PartitionFetch, position: int) -> None:
         super().__init__(
@@ -84,6 +84,8 @@ class CachedPartition(PartitionFetch):
         self.high_watermark = NO_OFFSET
         self.log_start_offset = NO_OFFSET
         self._session = session
+        self._is_located = True
+        """Whether it has been located since it changed."""
         self._watched: Partition | None = None
 
     def ask(self, asked: PartitionFetch) -> None:
@@ -110,7 +112,8 @@ class CachedPartition(PartitionFetch):
     def is_quiet(self, read: PartitionRead, isolation: Isolation) -> bool:
         """Whether the next read would give nothing to tell either, unless the partition changes."""
         return (
-            read.error is None
+            self._is_located
+            and read.error is None
             and read.diverging_epoch is None
             and self.partition is not None
             and self.fetch_offset >= visible_end(self.partition, isolation)
@@ -118,6 +121,7 @@ class CachedPartition(PartitionFetch):
 
     def watch(self) -> None:
         """Hear of changes of the partition that has been located."""
+        self._is_located = True
         if self.partition is not self._watched:
             self.unwatch()
             if self.partition is not None:
@@ -132,6 +136,7 @@ class CachedPartition(PartitionFetch):
 
     def partition_changed(self) -> None:
         """A `PartitionWatcher`'s: there may be news."""
+        self._is_located = False
         self._session.partition_changed(self)
 
 

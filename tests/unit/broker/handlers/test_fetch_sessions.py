@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -456,6 +457,22 @@ def test_a_partition_in_error_does_not_end_the_wait_of_the_others(broker: InProc
     rows = consumer.rows(client.receive())
     assert rows[0] == ("a", 2, 0, 1, True)
     assert [row[2] for row in rows[1:]] == [E.UNKNOWN_TOPIC_OR_PARTITION] * 3
+
+
+@serves(FetchRequest, E.UNSUPPORTED_COMPRESSION_TYPE, versions=[9])
+def test_what_changed_during_a_wait_is_looked_at_by_the_next_fetch(broker: InProcessBroker, topics: None) -> None:
+    consumer = Consumer(broker, 9)
+    consumer.fetch({("a", 1): 0, ("b", 1): 0})
+    client = broker.connect()
+    client.send(consumer.request(max_wait_ms=10_000), 9)
+    assert client.has_no_answer()
+    partition = broker.daemon.replicas.partition("b", 1)
+    partition.log.config = replace(partition.log.config, compression_type="zstd")
+    broker.daemon.replicas.changed(partition)
+    broker.produce("a", b"w", partition=1)
+    assert consumer.rows(client.receive()) == [("a", 1, 0, 1, True)]
+    consumer.epoch += 1
+    assert consumer.fetch({("a", 1): 1}) == [("b", 1, E.UNSUPPORTED_COMPRESSION_TYPE, -1, False)]
 
 
 def test_a_deleted_topic_ends_the_wait(broker: InProcessBroker, consumer: Consumer) -> None:
