@@ -150,6 +150,7 @@ class FetchSession:
         "changed",
         "epoch",
         "is_closed",
+        "is_fetching",
         "is_privileged",
         "session_id",
         "terms",
@@ -162,6 +163,8 @@ class FetchSession:
         self.terms = terms
         self.is_privileged = terms.is_follower
         self.is_closed = False
+        self.is_fetching = False
+        """Whether a fetch is under way, which may wait."""
         self.changed: set[CachedPartition] = set()
         """The partitions that may have news; about all others it is known that they have none."""
         self._partitions: dict[PartitionKey, CachedPartition] = {}
@@ -197,6 +200,7 @@ class FetchSession:
         if terms != self.terms:
             self.terms = terms
             self.changed.update(self._partitions.values())
+        self.is_fetching = True
         for cached in self.changed:
             locate(cached)
             cached.watch()
@@ -205,6 +209,7 @@ class FetchSession:
         self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
     ) -> list[tuple[PartitionFetch, PartitionRead]]:
         """What must be told of the reads of ``partitions``; remembers that it was told, and who may have news next."""
+        self.is_fetching = False
         told: list[tuple[PartitionFetch, PartitionRead]] = []
         for cached, read in zip(partitions, reads, strict=True):
             assert isinstance(cached, CachedPartition)
@@ -224,7 +229,11 @@ class FetchSession:
     def partition_changed(self, cached: CachedPartition) -> None:
         """One of its partitions may have news."""
         self.changed.add(cached)
-        self._purgatory.check(self)
+        if self.is_fetching:
+            self._purgatory.check(self)
+        else:
+            # The next fetch will see it; until then nobody pays for a client that may never come back.
+            cached.unwatch()
 
     def close(self) -> None:
         """The client will not come back to it."""

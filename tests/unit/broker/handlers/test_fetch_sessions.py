@@ -503,6 +503,18 @@ def test_who_ends_the_session_does_not_wait_for_its_last_fetch(broker: InProcess
     assert client.receive().session_id == 0
 
 
+def test_a_session_that_nobody_uses_is_told_of_a_change_once(broker: InProcessBroker, consumer: Consumer) -> None:
+    partition = broker.daemon.replicas.partition("a", 2)
+    assert partition.watchers
+    broker.produce("a", b"w", partition=2)
+    assert partition.watchers is None
+    assert consumer.fetch() == [("a", 2, 0, 1, True)]
+    assert partition.watchers
+    assert consumer.fetch({("a", 2): 1}) == []
+    broker.produce("a", b"w", partition=2)
+    assert consumer.fetch() == [("a", 2, 0, 2, True)]
+
+
 # What it costs --------------------------------------------------------------------------------------------------------
 
 

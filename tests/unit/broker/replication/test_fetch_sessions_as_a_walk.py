@@ -270,6 +270,7 @@ def happen(broker: InProcessBroker, what: str, place: tuple[str, int]) -> None:
         broker.daemon.replicas.changed(partition)
 
 
+@pytest.mark.timeout(300)
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     history=st.lists(st.one_of(FETCH, EVENT, EVENT), min_size=5, max_size=30),
