@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import client_cases, process_cases, raw_cases, report
+from bench import client_cases, process_cases, raw_cases, report, session_cases
 from bench.limits import SocketOptions
 from bench.processes import BenchedBroker, Disturbance, OwnBroker, memory_mb, wait_until_answering
 from bench.raw_cases import Bench
@@ -26,6 +26,7 @@ CASES: dict[str, Callable[[Bench], dict[str, float]]] = {
     "fetch-64kb": raw_cases.fetch_64kb,
     "fetch-1mb": raw_cases.fetch_1mb,
     "fetch-16x64kb": raw_cases.fetch_16_partitions,
+    "fetch-session": session_cases.fetch_session,
     "latency": raw_cases.latency,
     "confluent-kafka": client_cases.confluent_kafka,
     "kafka-python": client_cases.kafka_python,

@@ -16,6 +16,7 @@ TARGETS = {
     ("produce-1mb", "ratio"): (">=", 0.45, "of sequential write() of 1 MB"),
     ("fetch-1mb", "ratio"): (">=", 0.65, "of plain sendfile of 1 MB"),
     ("produce-one-record", "ratio"): ("<=", 2.2, "x the CPU of a bare echo, one request at a time"),
+    ("fetch-session", "ratio"): ("<=", 1.25, "x the CPU of a session of the 10 that move"),
     ("start", "again_s"): ("<=", 0.15, "s from start to first answer"),
     ("start", "new_directory_s"): ("<=", 0.15, "s from start to first answer, formatting included"),
     ("start", "idle_mb"): ("<=", 35.0, "MB resident after the start"),
@@ -23,6 +24,7 @@ TARGETS = {
 DIGITS = {
     "ratio": 2,
     "ratio_bare": 2,
+    "ratio_full": 3,
     "ratio_pipelined": 2,
     "cores": 2,
     "cpu_s_gb": 3,

@@ -33,6 +33,7 @@ from broker.network.processor_pool import ProcessorPool
 from broker.network.socket_options import SocketOptions
 from broker.offload import Flusher, WorkerThread
 from broker.purgatory import Purgatory
+from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.channel import RequestChannel
@@ -128,6 +129,12 @@ class Daemon:
             on_disk_failure=self._disk_failed,
         )
         self._in_force: SettingsInForce | None = None
+        self.fetch_sessions = FetchSessions(
+            self._clock,
+            self._ids,
+            self._fetch_purgatory,
+            slots=settings.max_incremental_fetch_session_cache_slots,
+        )
         self._logs: LogManager | None = None
         self._log_upkeep: LogUpkeep | None = None
         self._metadata_log: MetadataLog | None = None
@@ -338,6 +345,7 @@ class Daemon:
             settings=self._settings,
             node=self.node,
             replicas=self.replicas,
+            fetch_sessions=self.fetch_sessions,
             metadata_log=self._metadata_log,
             logs=self._logs,
             clock=self._clock,

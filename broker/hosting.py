@@ -95,6 +95,7 @@ class Hosting:
                     replicas=changed.replicas,
                     in_sync_replicas=frozenset(changed.isr),
                 )
+                self._replicas.changed(hosted)
         if self._to_host and not self._goes_on:
             self._host_some(image)
         if self._configs.log_defaults() != self._log_defaults:
@@ -193,6 +194,7 @@ class Hosting:
             hosted = self._replicas.find(topic, partition.index)
             if hosted is not None:
                 hosted.log.config = config
+                self._replicas.changed(hosted)
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, StorageError):
