@@ -188,15 +188,20 @@ class Connection:
         if self._buffer is not None or self._last_frame > SMALLEST_BUFFER or owner.memory.is_short:
             self._receive_in_place()
             return
+        channel = owner.channel
+        room = channel.room
+        if room <= 0:
+            # The system holds its bytes: thousands that all ask at once must not hold a buffer each until it is their
+            # turn (bench: idle-connections).
+            self._wait_for_room()
+            return
         scratch = owner.scratch
         end = self._received(scratch.view)
         if not end:
             return
         slots = self._slots
-        channel = owner.channel
         data = scratch.data
         now_us = self.last_active_us
-        room = channel.room
         if room > (free := self.max_in_flight - len(slots)):
             room = free
         start = 0
@@ -307,7 +312,15 @@ class Connection:
             self._owner.channel.when_room(self._on_channel_room)
 
     def _on_channel_room(self) -> None:
-        self._resume(Pause.CHANNEL)
+        if self._buffer is not None or self.pauses != Pause.CHANNEL:
+            self._resume(Pause.CHANNEL)
+            return
+        # It had something to read when it stopped. To read that now keeps its place in the line; to be watched again
+        # first would let all the others in as well, to find no room.
+        self.pauses = 0
+        self._on_readable()
+        if not self.pauses:
+            self._read_again()
 
     # The memory it is received into
 
