@@ -41,8 +41,8 @@ async def _serve(loaded: LoadedSettings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    daemon = Daemon(loaded.settings)
     try:
+        daemon = Daemon(loaded.settings)
         if not await _started(daemon, stop):
             return STOPPED
     except CannotStart as error:

@@ -25,7 +25,7 @@ from broker.metadata.registration import Registration
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
 from broker.network.connection import NetworkSettings
-from broker.network.connection_limits import UNLIMITED, ConnectionLimits
+from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
 from broker.network.processor import Processor
 from broker.network.socket_options import SocketOptions
 from broker.offload import Flusher, WorkerThread
@@ -96,12 +96,7 @@ class Daemon:
         self._flushers: dict[str, tuple[Flusher, WorkerThread]] = {}
 
         self._channel = RequestChannel(settings.queued_max_requests)
-        self._limits = ConnectionLimits(
-            max_connections=settings.max_connections,
-            max_connections_per_ip=settings.max_connections_per_ip,
-            per_ip_overrides=settings.max_connections_by_ip,
-            per_listener={listener.name: listener.max_connections or UNLIMITED for listener in settings.listeners},
-        )
+        self.connection_limits = ConnectionLimits(limit_settings(settings))
         self.processors = self._make_processors()
         self._acceptors = self._make_acceptors()
         self.registry = Registry()
@@ -410,7 +405,7 @@ class Daemon:
 
     def _make_processors(self) -> list[Processor]:
         settings = self._settings
-        memory = RequestMemory(settings.queued_max_request_bytes, self._loop.call_soon)
+        memory = RequestMemory(settings.queued_max_request_bytes, self._loop.call_soon, self._clock)
         network = NetworkSettings(
             socket_request_max_bytes=settings.socket_request_max_bytes,
             max_in_flight=settings.ottla_connection_max_in_flight,
@@ -424,7 +419,7 @@ class Daemon:
                 channel=self._channel,
                 memory=memory,
                 settings=network,
-                limits=self._limits,
+                limits=self.connection_limits,
             )
             for index in range(settings.num_network_threads)
         ]
@@ -443,7 +438,7 @@ class Daemon:
                 loop=self._loop,
                 clock=self._clock,
                 processors=self.processors,
-                limits=self._limits,
+                limits=self.connection_limits,
                 options=options,
                 backlog=settings.socket_listen_backlog_size,
             )
@@ -489,6 +484,31 @@ class Daemon:
         error = context.get("exception")
         log.critical("%s", context["message"], exc_info=error)
         self.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
+
+
+def limit_settings(settings: BrokerSettings) -> LimitSettings:
+    """What ``settings`` say of connections. Asks the system's resolver where an override names a host; raises
+    `CannotStart` where it has no address."""
+    try:
+        per_ip_overrides = addresses_of(settings.max_connections_by_ip)
+    except UnknownHost as error:
+        raise CannotStart(str(error)) from error
+    listeners = settings.listeners
+    return LimitSettings(
+        max_connections=settings.max_connections,
+        max_connections_per_ip=settings.max_connections_per_ip,
+        per_ip_overrides=per_ip_overrides,
+        per_listener={one.name: one.max_connections for one in listeners if one.max_connections is not None},
+        max_creation_rate=settings.max_connection_creation_rate,
+        creation_rate_per_listener={
+            one.name: one.max_connection_creation_rate
+            for one in listeners
+            if one.max_connection_creation_rate is not None
+        },
+        inter_broker_listener=settings.inter_broker_listener,
+        quota_windows=settings.quota_window_num,
+        quota_window_ms=settings.quota_window_size_seconds * 1_000,
+    )
 
 
 async def first_of(*events: asyncio.Event) -> None:

@@ -284,6 +284,8 @@ class Connection:
             self._last_frame = SIZE_BYTES + len(slots[-1].frame)
             if self._last_frame > self._largest_frame:
                 self._largest_frame = self._last_frame
+            if owner.memory.favoured is self:
+                owner.memory.request_received()
         if cut >= room:
             self._wait_for_room()
         elif not self.pauses:
@@ -380,6 +382,17 @@ class Connection:
         """Part of `Borrower`: try again what had no memory."""
         self._resume(Pause.MEMORY)
 
+    def make_way(self) -> None:
+        """Part of `Borrower`: others need the memory that half a request holds."""
+        if self._end > self._start:
+            arrived = self._end - self._start
+            log.warning(
+                "Closing %s: others wait for memory (queued.max.request.bytes), and it has sent %d bytes of a request",
+                self.peer,
+                arrived,
+            )
+            self.close()
+
     def frame_released(self) -> None:
         """Part of `SlotOwner`: if all that are unanswered only wait, they wait without a buffer."""
         for slot in self._slots:
@@ -410,8 +423,8 @@ class Connection:
             self._start = self._end = 0
         if self._buffer is None:
             owner.memory.leave(self)
-        elif self.pauses & Pause.MEMORY:
-            # What is under way no longer stands against going beyond the limit.
+        if self.pauses & Pause.MEMORY:
+            # What was under way no longer stands against going beyond the limit.
             self._resume(Pause.MEMORY)
 
     # Sending

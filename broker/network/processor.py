@@ -164,11 +164,6 @@ class Processor:
             after_ms = (oldest_us + most_us - now_us + 999) // 1000
             self._arm_idle_alarm(max(after_ms, self.settings.connections_max_idle_ms // 100, 1))
 
-    def least_recently_active(self, besides_listener: str) -> Connection | None:
-        """The connection of another listener that has been idle for longest."""
-        others = [connection for connection in self._connections if connection.peer.listener != besides_listener]
-        return min(others, key=lambda connection: connection.last_active_us, default=None)
-
     # Free memory
 
     def _arm_trim_alarm(self) -> None:

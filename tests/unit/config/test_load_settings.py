@@ -74,7 +74,7 @@ def test_kafkas_own_server_properties_is_accepted_as_it_is(tmp_path: Path) -> No
     assert settings.socket_send_buffer_bytes == 102400
     assert notices == [
         "kept but not opened, because no other controller will connect: CONTROLLER://:9093",
-        "accepted without effect here: controller.quorum.bootstrap.servers, inter.broker.listener.name, process.roles, "
+        "accepted without effect here: controller.quorum.bootstrap.servers, process.roles, "
         "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor",
     ]
 

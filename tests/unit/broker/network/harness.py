@@ -94,7 +94,7 @@ class Network:
         self.loop = asyncio.get_running_loop()
         self.clock = ManualClock()
         self.channel = RequestChannel(queued_max_requests)
-        self.memory = RequestMemory(memory_bytes, self.loop.call_soon)
+        self.memory = RequestMemory(memory_bytes, self.loop.call_soon, self.clock)
         self.limits = ConnectionLimits()
         self.processor = Processor(
             0,
