@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import sys
 import time
@@ -17,6 +18,9 @@ log = logging.getLogger("broker")
 
 STOPPED = 0
 FAILED = 1
+
+MACOS_OPEN_FILES = 10_240
+"""OPEN_MAX of macOS."""
 
 YOUNG_OBJECTS = 20_000
 """How many more objects there must be than before the garbage collector looks at them."""
@@ -32,8 +36,28 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _failed(error)
     for notice in loaded.notices:
         log.info("%s", notice)
+    raise_descriptor_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(loaded))
+
+
+def raise_descriptor_limit() -> None:
+    """Ask for as many open files as this process may have: connections and segments need one each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        log.info("up to %d open files", soft)
+        return
+    for wanted in (hard, MACOS_OPEN_FILES):
+        if 0 <= wanted <= soft:
+            continue
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            # macOS calls its hard limit unlimited, and then allows OPEN_MAX only.
+            continue
+        log.info("up to %d open files, raised from %d", wanted, soft)
+        return
+    log.warning("up to %d open files: the limit cannot be raised to %d", soft, hard)
 
 
 async def _serve(loaded: LoadedSettings) -> int:

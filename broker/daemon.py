@@ -91,8 +91,8 @@ class Daemon:
 
         self._wheel = TimingWheel(self._clock)
         self._upkeep = Upkeep(self._wheel)
-        self._writer = WorkerThread("writer", loop)
-        self._housekeeper = WorkerThread("housekeeper", loop)
+        self._writer = WorkerThread("writer", loop, self._clock)
+        self._housekeeper = WorkerThread("housekeeper", loop, self._clock)
         self._flushers: dict[str, tuple[Flusher, WorkerThread]] = {}
 
         self._channel = RequestChannel(settings.queued_max_requests)
@@ -467,7 +467,7 @@ class Daemon:
         """The one flusher of a directory."""
         known = self._flushers.get(directory.path)
         if known is None:
-            thread = WorkerThread(f"flusher {directory.path}", self._loop)
+            thread = WorkerThread(f"flusher {directory.path}", self._loop, self._clock)
             known = self._flushers[directory.path] = Flusher(thread), thread
         return known[0]
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.clock import Clock, Ids
 from broker.metadata.configs import ConfigView
@@ -17,13 +18,16 @@ from broker.offload import WorkerThread
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.upkeep import Upkeep
-from storage.errors import StorageError
+from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.removal import PendingRemoval
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
+
+RETRY_MS: Final = 1_000
+"""How long a partition waits whose log found no room or no descriptor."""
 
 
 class Hosting:
@@ -53,6 +57,8 @@ class Hosting:
         self._upkeep = upkeep
         self._worker = worker
         self._on_disk_failure = on_disk_failure
+        self._waiting: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
+        """Partitions whose log could not be made for want of something that may come back."""
 
     def host_all(self, image: MetadataImage) -> None:
         """Take in every partition that this node has a replica of; called once, when the logs are loaded."""
@@ -113,12 +119,32 @@ class Hosting:
                 in_sync_replicas=frozenset(image.isr),
                 is_internal=topic.is_internal,
             )
+        except (DiskFull, TooManyOpenFiles) as error:
+            self._host_later(topic_partition, topic, image, error)
+            return
         except StorageError as error:
             self._failed(error)
             return
         self._replicas.host(partition)
 
+    def _host_later(
+        self, topic_partition: TopicPartition, topic: TopicImage, image: PartitionImage, error: StorageError
+    ) -> None:
+        if not self._waiting:
+            log.error("%s has no log yet, trying again every %d ms: %s", topic_partition, RETRY_MS, error)
+            self._upkeep.once(RETRY_MS, self._host_waiting)
+        self._waiting[topic_partition] = topic, image
+
+    def _host_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for topic, image in waiting.values():
+            self._host(topic, image)
+        hosted = len(waiting) - len(self._waiting)
+        if hosted:
+            log.info("%d partitions have their logs now", hosted)
+
     def _drop(self, topic: str, index: int) -> None:
+        self._waiting.pop(TopicPartition(topic, index), None)
         partition = self._replicas.find(topic, index)
         if partition is None:
             return
