@@ -67,6 +67,8 @@ async def _serve(loaded: LoadedSettings) -> int:
         loop.add_signal_handler(number, stop.set)
     try:
         daemon = Daemon(loaded.settings)
+        # How long do requests take? `kill -USR1` asks.
+        loop.add_signal_handler(signal.SIGUSR1, daemon.latencies.log)
         if not await _started(daemon, stop):
             return STOPPED
     except CannotStart as error:

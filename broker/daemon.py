@@ -26,6 +26,7 @@ from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
 from broker.network.connection import NetworkSettings
 from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
+from broker.network.latencies import LatencyReport
 from broker.network.processor import Processor
 from broker.network.socket_options import SocketOptions
 from broker.offload import Flusher, WorkerThread
@@ -98,6 +99,7 @@ class Daemon:
         self._channel = RequestChannel(settings.queued_max_requests)
         self.connection_limits = ConnectionLimits(limit_settings(settings))
         self.processors = self._make_processors()
+        self.latencies = LatencyReport(self.processors)
         self._acceptors = self._make_acceptors()
         self.registry = Registry()
         self._directories = Directories(self._files, settings)

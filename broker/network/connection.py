@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from broker.histogram import Histogram
 from broker.network.buffer_pool import SMALLEST_BUFFER, Buffer, BufferPool, RequestMemory
 from broker.network.send_buffer import RegionCutShort, SendBuffer, SendOutcome, held_bytes
 from broker.request.channel import RequestChannel
@@ -95,6 +96,9 @@ class ConnectionOwner(Protocol):
     @property
     def stats(self) -> "ConnectionStats": ...
 
+    def latencies_of(self, listener: str) -> Histogram:
+        """Where the connections of ``listener`` count how long their requests took."""
+
     def touch(self, connection: "Connection") -> None:
         """``connection`` has something to send: give it its turn."""
 
@@ -119,6 +123,7 @@ class Connection:
         "_is_touched",
         "_largest_frame",
         "_last_frame",
+        "_latencies",
         "_limit",
         "_outgoing",
         "_owner",
@@ -127,6 +132,7 @@ class Connection:
         "_slots",
         "_socket",
         "_start",
+        "_unsent",
         "is_closed",
         "last_active_us",
         "max_in_flight",
@@ -154,6 +160,9 @@ class Connection:
         self._last_frame = 0
         self._largest_frame = 0
         self._outgoing = SendBuffer()
+        self._unsent: list[tuple[int, int]] = []
+        """What the answers in there answer: when it was received (µs), and how many requests came then."""
+        self._latencies = owner.latencies_of(peer.listener)
         self._held_bytes = 0
         """Memory in answers that wait for one before them."""
         self.pauses = 0
@@ -456,10 +465,19 @@ class Connection:
         self._is_touched = False
         slots = self._slots
         add = self._outgoing.add
-        answered = 0
-        while slots and slots[0].is_filled:
-            add(slots.popleft().chunks)
+        answered = counted = received_us = 0
+        while slots and (slot := slots[0]).is_filled:
+            if slot.received_us != received_us:
+                # What was received together is counted together (bench: produce-one-record).
+                if answered:
+                    self._unsent.append((received_us, answered - counted))
+                    counted = answered
+                received_us = slot.received_us
+            add(slot.chunks)
+            slots.popleft()
             answered += 1
+        if answered:
+            self._unsent.append((received_us, answered - counted))
         self._owner.stats.responses_sent += answered
         if not self._is_blocked:
             self._send(most_bytes, now_us)
@@ -485,6 +503,10 @@ class Connection:
             self.last_active_us = now_us
             self._owner.stats.bytes_sent += sent
         if outcome is SendOutcome.DONE:
+            sent_us = self._owner.now_us()
+            for received_us, count in self._unsent:
+                self._latencies.record(sent_us - received_us, count)
+            self._unsent.clear()
             if self._is_blocked:
                 self._is_blocked = False
                 self._owner.loop.remove_writer(self._fd)

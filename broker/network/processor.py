@@ -8,6 +8,7 @@ from time import monotonic_ns
 from typing import Final
 
 from broker.clock import Alarm, Clock
+from broker.histogram import Histogram
 from broker.network.buffer_pool import SMALLEST_BUFFER, BufferPool, RequestMemory
 from broker.network.connection import MOST_BYTES_A_TURN, Connection, ConnectionStats, NetworkSettings
 from broker.network.connection_limits import ConnectionLimits
@@ -31,7 +32,15 @@ def monotonic_us() -> int:
 class ProcessorStats(ConnectionStats):
     """What a processor has counted."""
 
-    __slots__ = ("busy_us", "connections_closed", "connections_created", "connections_expired", "started_us", "turns")
+    __slots__ = (
+        "busy_us",
+        "connections_closed",
+        "connections_created",
+        "connections_expired",
+        "latencies",
+        "started_us",
+        "turns",
+    )
 
     def __init__(self, started_us: int) -> None:
         super().__init__()
@@ -43,6 +52,8 @@ class ProcessorStats(ConnectionStats):
         self.started_us = started_us
         self.busy_us = 0
         """Time spent on sending."""
+        self.latencies: dict[str, Histogram] = {}
+        """By listener: from receiving a request's last byte to handing the last byte of its answer to the system."""
 
 
 class Processor:
@@ -102,6 +113,10 @@ class Processor:
         if self._idle_alarm is None and self.settings.connections_max_idle_ms >= 0:
             self._arm_idle_alarm(self.settings.connections_max_idle_ms)
         return connection
+
+    def latencies_of(self, listener: str) -> Histogram:
+        """Part of `ConnectionOwner`."""
+        return self.stats.latencies.setdefault(listener, Histogram())
 
     def touch(self, connection: Connection) -> None:
         """Part of `ConnectionOwner`: it has something to send. Wakes the task once, however many come."""
