@@ -20,8 +20,9 @@ class Histogram:
 
     def record(self, duration_us: int, times: int = 1) -> None:
         """Count a duration, ``times`` times."""
-        shift = max(duration_us.bit_length() - _EIGHTHS - 1, 0)
-        self.counts[min((shift << _EIGHTHS) + (duration_us >> shift), BUCKETS - 1)] += times
+        shift = duration_us.bit_length() - _EIGHTHS - 1
+        bucket = (shift << _EIGHTHS) + (duration_us >> shift) if shift > 0 else duration_us
+        self.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += times
 
 
 def upper_bound_us(bucket: int) -> int:

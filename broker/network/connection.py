@@ -442,7 +442,7 @@ class Connection:
         """Part of `SlotOwner`: if its turn has come, send it in the processor's next turn."""
         if self._is_touched:
             return
-        if self._slots[0] is slot:
+        if self._slots[0] is slot and not self._is_blocked:
             self._is_touched = True
             self._owner.touch(self)
         else:
@@ -463,6 +463,21 @@ class Connection:
     def send_answers(self, most_bytes: int, now_us: int) -> None:
         """Its turn: send the answers that are ready, in the order of the requests; about ``most_bytes`` of them."""
         self._is_touched = False
+        # While the last answers are not out, the next ones stay requests without an answer: those are bounded
+        # (bench: disturbers, deaf).
+        answered = self._take_answers() if not self._unsent else 0
+        if not self._is_blocked:
+            self._send(most_bytes, now_us)
+        if self.is_closed:
+            return
+        if answered:
+            self._settle()
+        if self._held_bytes or self._is_blocked or self._is_touched:
+            self._held_bytes = sum(held_bytes(slot.chunks) for slot in self._slots)
+            self._weigh_answers()
+
+    def _take_answers(self) -> int:
+        """Give the answers that are ready to the send buffer; how many."""
         slots = self._slots
         add = self._outgoing.add
         answered = counted = received_us = 0
@@ -478,16 +493,8 @@ class Connection:
             answered += 1
         if answered:
             self._unsent.append((received_us, answered - counted))
-        self._owner.stats.responses_sent += answered
-        if not self._is_blocked:
-            self._send(most_bytes, now_us)
-        if self.is_closed:
-            return
-        if answered:
-            self._settle()
-        if self._held_bytes or self._is_blocked:
-            self._held_bytes = sum(held_bytes(slot.chunks) for slot in slots)
-            self._weigh_answers()
+            self._owner.stats.responses_sent += answered
+        return answered
 
     def _send(self, most_bytes: int, now_us: int) -> None:
         try:
@@ -510,7 +517,10 @@ class Connection:
             if self._is_blocked:
                 self._is_blocked = False
                 self._owner.loop.remove_writer(self._fd)
-            if self.pauses:
+            if self._slots and self._slots[0].is_filled:
+                self._is_touched = True
+                self._owner.touch(self)
+            elif self.pauses:
                 self._sent_all()
         elif outcome is SendOutcome.BLOCKED:
             if not self._is_blocked:

@@ -395,6 +395,33 @@ async def test_who_does_not_take_his_answers_is_not_read() -> None:
 
 
 @on_both_loops
+async def test_who_asks_on_and_takes_nothing_has_a_bounded_number_of_answers_waiting() -> None:
+    async with network(max_in_flight=8) as it:
+        connection, client = it.connect()
+        client.send(frame(b"?"))
+        await it.requests(1)
+        it.slots[0].fill([frame(b"!" * 600_000)])
+        answered = asked = 1
+        for _ in range(50):
+            client.send(frame(b"?"))
+            asked += 1
+            await it.turns(3)
+            await it.take()
+            for slot in it.slots[answered:]:
+                slot.fill([frame(b"small")])
+                answered += 1
+        assert answered == 1 + 8
+        assert connection.unanswered == 8
+        while answered < asked:
+            await it.until(lambda: client.read() and len(it.channel))
+            await it.take()
+            for slot in it.slots[answered:]:
+                slot.fill([frame(b"small")])
+                answered += 1
+        await it.until(lambda: client.read() == frame(b"!" * 600_000) + 50 * frame(b"small"))
+
+
+@on_both_loops
 async def test_answers_held_behind_one_that_waits_are_bounded_too() -> None:
     async with network() as it:
         connection, client = it.connect()
