@@ -46,7 +46,7 @@ def connect_many(bootstrap: str, count: int) -> list[socket.socket]:
 
 
 def idle_connections(directory: Path) -> dict[str, float]:
-    """10,000 connections on a fresh broker: what they cost when they have only come, and when all have asked at once."""
+    """10,000 connections on a fresh broker: what they cost when they have come, and when all have asked."""
     broker = OwnBroker(directory)
     connections: list[socket.socket] = []
     try:

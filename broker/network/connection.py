@@ -36,6 +36,10 @@ LEAST_ROOM: Final = 2048
 MOST_COPIED_BYTES: Final = 2048
 """Requests up to here are copied out of the processor's memory, larger ones are cut in place."""
 
+MOST_REQUESTS_A_TURN: Final = 8
+"""Requests that a connection puts into the channel before it is another's turn: who pipelines thousands must not have
+more of them before everybody else's (bench: disturbers, pipeline)."""
+
 MOST_ANSWERS_BYTES: Final = 1024 * 1024
 """Memory in unsent answers above which a connection is not read. One answer may be larger."""
 
@@ -68,6 +72,8 @@ class Pause:
     """It does not take its answers."""
     FINISHING: Final = 16
     """Nothing more is wanted from it."""
+    TURN: Final = 32
+    """It has put in all that it may in one turn of the loop."""
 
 
 class ConnectionStats:
@@ -101,6 +107,9 @@ class ConnectionOwner(Protocol):
 
     def touch(self, connection: "Connection") -> None:
         """``connection`` has something to send: give it its turn."""
+
+    def touch_again(self, connection: "Connection") -> None:
+        """``connection`` has had its turn and has more to send: behind all that have not."""
 
     def give_scratch(self) -> None:
         """`scratch` belongs to a connection now, counted as borrowed: take another. Only while memory is not short."""
@@ -213,6 +222,8 @@ class Connection:
         now_us = self.last_active_us
         if room > (free := self.max_in_flight - len(slots)):
             room = free
+        if room > MOST_REQUESTS_A_TURN:
+            room = MOST_REQUESTS_A_TURN
         start = 0
         while room > 0 and end - start > SIZE_BYTES:
             size = _read_size(data, start)[0]
@@ -228,8 +239,11 @@ class Connection:
             owner.give_scratch()
             self._use(scratch, end)
             self._start = start
-            self._cut(scratch, now_us)
-        elif room <= 0:
+            if room > 0:
+                self._cut(scratch, now_us)
+            else:
+                self._wait_for_room()
+        elif len(slots) >= self.max_in_flight:
             self._wait_for_room()
 
     def _receive_in_place(self) -> None:
@@ -272,7 +286,7 @@ class Connection:
         data, view = buffer.data, buffer.view
         most_bytes = owner.settings.socket_request_max_bytes
         start, end = self._start, self._end
-        room = min(self.max_in_flight - len(slots), owner.channel.room)
+        room = min(self.max_in_flight - len(slots), owner.channel.room, MOST_REQUESTS_A_TURN)
         cut = 0
         while cut < room and end - start >= SIZE_BYTES:
             size = _read_size(data, start)[0]
@@ -295,7 +309,7 @@ class Connection:
                 self._largest_frame = self._last_frame
             if owner.memory.favoured is self:
                 owner.memory.request_received()
-        if cut >= room:
+        if cut >= room and (start < end or room < MOST_REQUESTS_A_TURN):
             self._wait_for_room()
         elif not self.pauses:
             self._make_room(buffer)
@@ -316,11 +330,18 @@ class Connection:
         self._finish()
 
     def _wait_for_room(self) -> None:
+        channel = self._owner.channel
         if len(self._slots) >= self.max_in_flight:
             self._pause(Pause.IN_FLIGHT)
-        else:
+        elif channel.room <= 0:
             self._pause(Pause.CHANNEL)
-            self._owner.channel.when_room(self._on_channel_room)
+            channel.when_room(self._on_channel_room)
+        else:
+            self._pause(Pause.TURN)
+            self._owner.loop.call_soon(self._on_next_turn)
+
+    def _on_next_turn(self) -> None:
+        self._resume(Pause.TURN)
 
     def _on_channel_room(self) -> None:
         if self._buffer is not None or self.pauses != Pause.CHANNEL:
@@ -519,7 +540,7 @@ class Connection:
                 self._owner.loop.remove_writer(self._fd)
             if self._slots and self._slots[0].is_filled:
                 self._is_touched = True
-                self._owner.touch(self)
+                self._owner.touch_again(self)
             elif self.pauses:
                 self._sent_all()
         elif outcome is SendOutcome.BLOCKED:
@@ -528,7 +549,7 @@ class Connection:
                 self._owner.loop.add_writer(self._fd, self._on_writable)
         elif not self._is_blocked:
             self._is_touched = True
-            self._owner.touch(self)
+            self._owner.touch_again(self)
 
     def _on_writable(self) -> None:
         """The socket takes more: here, since it will call again as long as something is left."""

@@ -18,7 +18,7 @@ from broker.request.response import Peer
 log = logging.getLogger(__name__)
 
 MOST_BYTES_ALONE: Final = 4 * MOST_BYTES_A_TURN
-"""What a connection sends in a turn that it has for itself: the other processors want theirs too."""
+"""What a connection sends in a turn that it has for itself, while no request waits either."""
 
 TRIM_INTERVAL_MS: Final = 5_000
 """How long a free buffer is kept for the next request, at least."""
@@ -84,6 +84,8 @@ class Processor:
         self._limits = limits
         self._connections: set[Connection] = set()
         self._touched: list[Connection] = []
+        self._unfinished: list[Connection] = []
+        """Those that had their turn and have more: behind all others (bench: disturbers, greedy)."""
         self._end: asyncio.Future[None] = loop.create_future()
         self._empty: asyncio.Event = asyncio.Event()
         self._idle_alarm: Alarm | None = None
@@ -98,7 +100,7 @@ class Processor:
     @property
     def waiting_responses(self) -> int:
         """Connections whose answers wait for their turn (Kafka: ResponseQueueSize)."""
-        return len(self._touched)
+        return len(self._touched) + len(self._unfinished)
 
     def idle_ratio(self) -> float:
         """The part of its life in which it had nothing to send."""
@@ -120,9 +122,15 @@ class Processor:
 
     def touch(self, connection: Connection) -> None:
         """Part of `ConnectionOwner`: it has something to send. Wakes the task once, however many come."""
-        if not self._touched:
+        if not self._touched and not self._unfinished:
             self.loop.call_soon(self._turn)
         self._touched.append(connection)
+
+    def touch_again(self, connection: Connection) -> None:
+        """Part of `ConnectionOwner`."""
+        if not self._touched and not self._unfinished:
+            self.loop.call_soon(self._turn)
+        self._unfinished.append(connection)
 
     def give_scratch(self) -> None:
         """Part of `ConnectionOwner`."""
@@ -146,7 +154,11 @@ class Processor:
         try:
             began_us = self.now_us()
             touched, self._touched = self._touched, []
-            most_bytes = MOST_BYTES_ALONE if len(touched) == 1 else MOST_BYTES_A_TURN
+            if self._unfinished:
+                touched += self._unfinished
+                self._unfinished.clear()
+            is_alone = len(touched) == 1 and not len(self.channel)
+            most_bytes = MOST_BYTES_ALONE if is_alone else MOST_BYTES_A_TURN
             for connection in touched:
                 connection.send_answers(most_bytes, began_us)
             if self._trim_alarm is None and self.pool.free_bytes:
