@@ -123,6 +123,7 @@ class Hosting:
             self._host_later(topic_partition, topic, image, error)
             return
         except StorageError as error:
+            self._waiting.pop(topic_partition, None)
             self._failed(error)
             return
         self._replicas.host(partition)
@@ -136,12 +137,13 @@ class Hosting:
         self._waiting[topic_partition] = topic, image
 
     def _host_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for topic, image in waiting.values():
+        for topic_partition, (topic, image) in tuple(self._waiting.items()):
             self._host(topic, image)
-        hosted = len(waiting) - len(self._waiting)
-        if hosted:
-            log.info("%d partitions have their logs now", hosted)
+            if self._replicas.find(*topic_partition) is not None:
+                del self._waiting[topic_partition]
+                log.info("%s has its log now", topic_partition)
+        if self._waiting:
+            self._upkeep.once(RETRY_MS, self._host_waiting)
 
     def _drop(self, topic: str, index: int) -> None:
         self._waiting.pop(TopicPartition(topic, index), None)

@@ -74,6 +74,13 @@ class Connection:
         self.socket.close()
 
 
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} has not come to pass"
+        time.sleep(0.01)
+
+
 Ask = Callable[[BrokerProcess], Connection]
 
 
@@ -107,8 +114,16 @@ def test_above_max_connections_a_new_one_waits_until_another_closes(start: Start
 
 def test_above_max_connections_per_ip_a_new_one_is_closed_at_once(start: Start, ask: Ask) -> None:
     broker = start(max_connections_per_ip=1000, max_connections_per_ip_overrides="localhost:2")
-    kept = [ask(broker) for _ in range(2)]
-    assert all(one.is_answered() for one in kept)
+    kept: list[Connection] = []
+
+    def two_are_let_in() -> bool:
+        # Kafka may still count the connection that has seen it start.
+        one = ask(broker)
+        if one.is_answered():
+            kept.append(one)
+        return len(kept) == 2
+
+    until(two_are_let_in, "letting two in")
     assert ask(broker).is_closed()
     kept[0].socket.sendall(API_VERSIONS_V0)
     assert kept[0].is_answered()
@@ -147,13 +162,6 @@ class FewDescriptors(BrokerProcess):
     def command(self) -> list[str]:
         limited = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60)); "
         return [sys.executable, "-c", limited + "os.execv(sys.executable, sys.argv[1:])", *super().command()]
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} has not come to pass"
-        time.sleep(0.01)
 
 
 @ours_only
