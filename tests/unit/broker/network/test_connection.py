@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.network.buffer_pool import FAVOUR_MS, SMALLEST_BUFFER
-from broker.network.connection import MOST_ANSWERS_BYTES, Pause
+from broker.network.connection import MOST_ANSWERS_BYTES, MOST_REQUESTS_A_TURN, Pause
 from broker.request.response import NOTHING
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 
@@ -274,6 +274,17 @@ async def test_a_full_channel_stops_reading_and_serves_the_waiting_in_their_orde
         await it.turns()
         assert one.pauses == two.pauses == 0
         assert it.channel.stats.times_full >= 2
+
+
+@on_both_loops
+async def test_who_pipelines_many_has_a_few_before_everybody_elses_and_not_all() -> None:
+    async with network() as it:
+        (_, pipeliner), (_, other) = it.connect(), it.connect()
+        pipeliner.send(frame(b"p") * 60)
+        other.send(frame(b"o"))
+        requests = await it.requests(61)
+        assert requests.index(b"o") <= 2 * MOST_REQUESTS_A_TURN
+        assert requests.count(b"p") == 60
 
 
 @on_both_loops

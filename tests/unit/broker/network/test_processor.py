@@ -5,8 +5,9 @@ import pytest
 
 from broker.histogram import upper_bound_us
 from broker.network.buffer_pool import SMALLEST_BUFFER
+from broker.network.connection import MOST_BYTES_A_TURN
 from broker.network.latencies import LatencyReport
-from broker.network.processor import TRIM_INTERVAL_MS
+from broker.network.processor import MOST_BYTES_ALONE, TRIM_INTERVAL_MS
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 
 
@@ -74,6 +75,45 @@ async def test_a_connection_gets_one_turn_for_all_its_answers() -> None:
         await it.until(lambda: len(client.read()) == 50)
         assert it.processor.stats.turns == before + 1
         assert it.processor.stats.responses_sent == 10
+
+
+@on_both_loops
+async def test_who_has_had_a_turn_and_has_more_comes_behind_those_who_have_not() -> None:
+    async with network() as it:
+        sent: list[str] = []
+
+        class Sender:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def send_answers(self, most_bytes: int, now_us: int) -> None:
+                sent.append(self.name)
+
+        it.processor.touch_again(Sender("large"))  # type: ignore[arg-type]
+        it.processor.touch(Sender("small"))  # type: ignore[arg-type]
+        assert it.processor.waiting_responses == 2
+        await it.turns()
+        assert sent == ["small", "large"]
+        assert it.processor.waiting_responses == 0
+
+
+@on_both_loops
+async def test_alone_it_may_send_more_unless_a_request_waits() -> None:
+    async with network() as it:
+        allowed: list[int] = []
+
+        class Sender:
+            def send_answers(self, most_bytes: int, now_us: int) -> None:
+                allowed.append(most_bytes)
+
+        it.processor.touch(Sender())  # type: ignore[arg-type]
+        await it.turns()
+        _, client = it.connect()
+        client.send(frame(b"?"))
+        await it.until(lambda: len(it.channel))
+        it.processor.touch(Sender())  # type: ignore[arg-type]
+        await it.turns()
+        assert allowed == [MOST_BYTES_ALONE, MOST_BYTES_A_TURN]
 
 
 @on_both_loops
