@@ -24,8 +24,8 @@ from broker.metadata.publisher import Publisher
 from broker.metadata.registration import Registration
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
-from broker.network.connection import NetworkSettings
 from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
+from broker.network.connection_owner import NetworkSettings
 from broker.network.latencies import LatencyReport
 from broker.network.processor import Processor
 from broker.network.socket_options import SocketOptions

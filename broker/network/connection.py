@@ -9,20 +9,18 @@ A connection borrows a buffer while it has bytes that are not answered or not co
 are views of the buffer, never copies; what is copied is a half frame that finds no room behind them, to another buffer.
 """
 
-import asyncio
 import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
-from broker.histogram import Histogram
-from broker.network.buffer_pool import SMALLEST_BUFFER, Buffer, BufferPool, RequestMemory
+from broker.network.buffer_pool import SMALLEST_BUFFER, Buffer
+from broker.network.connection_owner import ConnectionOwner
+from broker.network.departed import Departed
 from broker.network.send_buffer import RegionCutShort, SendBuffer, SendOutcome, held_bytes
-from broker.request.channel import RequestChannel
-from broker.request.response import NO_FRAME, NOTHING, Peer, ResponseSlot
+from broker.request.response import NO_FRAME, Peer, ResponseSlot
 
 log = logging.getLogger(__name__)
 
@@ -47,17 +45,6 @@ MOST_BYTES_A_TURN: Final = 256 * 1024
 """What a connection sends at most before it is another's turn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkSettings:
-    """What connections are held to."""
-
-    socket_request_max_bytes: int = 104_857_600
-    max_in_flight: int = 64
-    """`ottla.connection.max.in.flight`: requests without an answer above which a connection is not read."""
-    connections_max_idle_ms: int = 600_000
-    """-1: never closed for that."""
-
-
 class Pause:
     """Why a connection is not read; it is read again when no reason is left. Bits of a plain int: an `IntFlag` costs a
     microsecond each time it is looked at."""
@@ -74,48 +61,6 @@ class Pause:
     """Nothing more is wanted from it."""
     TURN: Final = 32
     """It has put in all that it may in one turn of the loop."""
-
-
-class ConnectionStats:
-    """What a processor's connections have counted together."""
-
-    __slots__ = ("bytes_received", "bytes_sent", "responses_sent")
-
-    def __init__(self) -> None:
-        self.bytes_received = 0
-        self.bytes_sent = 0
-        self.responses_sent = 0
-
-
-class ConnectionOwner(Protocol):
-    """The processor, as its connections see it."""
-
-    loop: asyncio.AbstractEventLoop
-    settings: NetworkSettings
-    channel: RequestChannel
-    memory: RequestMemory
-    pool: BufferPool
-    now_us: Callable[[], int]
-    scratch: Buffer
-    """Memory for whoever receives; nobody keeps anything in it."""
-
-    @property
-    def stats(self) -> "ConnectionStats": ...
-
-    def latencies_of(self, listener: str) -> Histogram:
-        """Where the connections of ``listener`` count how long their requests took."""
-
-    def touch(self, connection: "Connection") -> None:
-        """``connection`` has something to send: give it its turn."""
-
-    def touch_again(self, connection: "Connection") -> None:
-        """``connection`` has had its turn and has more to send: behind all that have not."""
-
-    def give_scratch(self) -> None:
-        """`scratch` belongs to a connection now, counted as borrowed: take another. Only while memory is not short."""
-
-    def closed(self, connection: "Connection") -> None:
-        """``connection`` is no more."""
 
 
 class Connection:
@@ -631,36 +576,3 @@ class Connection:
         self._detached.clear()
         self._owner.memory.leave(self)
         self._owner.closed(self)
-
-
-class Departed:
-    """What is left of a connection that has died: it drops the answers of the requests that were under way, and gives
-    the buffers back when these need them no more. A `SlotOwner`."""
-
-    __slots__ = ("_buffers", "_pool", "_slots", "peer")
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
-        self._slots: Sequence[ResponseSlot] = ()
-        self._buffers: Sequence[Buffer] = ()
-        self._pool: BufferPool | None = None
-
-    def inherit(self, slots: Sequence[ResponseSlot], buffers: Sequence[Buffer], pool: BufferPool) -> None:
-        self._slots = slots
-        self._buffers = buffers
-        self._pool = pool
-        self.frame_released()
-
-    def slot_filled(self, slot: ResponseSlot) -> None:
-        slot.chunks = NOTHING
-        self.frame_released()
-
-    def close_at(self, slot: ResponseSlot, reason: str) -> None:
-        self.frame_released()
-
-    def frame_released(self) -> None:
-        if self._pool is not None and all(slot.frame is NO_FRAME for slot in self._slots):
-            for buffer in self._buffers:
-                self._pool.give_back(buffer)
-            self._slots = self._buffers = ()
-            self._pool = None

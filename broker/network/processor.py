@@ -10,8 +10,9 @@ from typing import Final
 from broker.clock import Alarm, Clock
 from broker.histogram import Histogram
 from broker.network.buffer_pool import SMALLEST_BUFFER, BufferPool, RequestMemory
-from broker.network.connection import MOST_BYTES_A_TURN, Connection, ConnectionStats, NetworkSettings
+from broker.network.connection import MOST_BYTES_A_TURN, Connection
 from broker.network.connection_limits import ConnectionLimits
+from broker.network.connection_owner import ConnectionStats, NetworkSettings
 from broker.request.channel import RequestChannel
 from broker.request.response import Peer
 

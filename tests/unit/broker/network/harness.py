@@ -11,8 +11,9 @@ import pytest
 import uvloop
 
 from broker.network.buffer_pool import RequestMemory
-from broker.network.connection import Connection, NetworkSettings
+from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
+from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
 from broker.request.channel import RequestChannel
 from broker.request.response import Peer, ResponseSlot

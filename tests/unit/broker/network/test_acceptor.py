@@ -10,8 +10,8 @@ import pytest
 
 from broker.network.acceptor import REST_MS, Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
-from broker.network.connection import NetworkSettings
 from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
+from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
 from broker.network.socket_options import SocketOptions, is_loopback, plain_address
 from broker.request.channel import RequestChannel
