@@ -59,6 +59,9 @@ class ConnectionOwner(Protocol):
     def touch_again(self, connection: "Connection") -> None:
         """``connection`` has had its turn and has more to send: behind all that have not."""
 
+    def bytes_a_turn(self) -> int:
+        """How much a connection may send before it is another's turn."""
+
     def give_scratch(self) -> None:
         """`scratch` belongs to a connection now, counted as borrowed: take another. Only while memory is not short."""
 

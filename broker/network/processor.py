@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 MOST_BYTES_ALONE: Final = 4 * MOST_BYTES_A_TURN
 """What a connection sends in a turn that it has for itself, while no request waits either."""
 
+MOST_BYTES_WHILE_OTHERS_WAIT: Final = MOST_BYTES_A_TURN // 4
+"""What it sends in a turn while requests wait, or answers that have not had theirs (bench: disturbers, greedy)."""
+
 TRIM_INTERVAL_MS: Final = 5_000
 """How long a free buffer is kept for the next request, at least."""
 
@@ -133,6 +136,10 @@ class Processor:
             self.loop.call_soon(self._turn)
         self._unfinished.append(connection)
 
+    def bytes_a_turn(self) -> int:
+        """Part of `ConnectionOwner`."""
+        return MOST_BYTES_WHILE_OTHERS_WAIT if len(self.channel) or self._touched else MOST_BYTES_A_TURN
+
     def give_scratch(self) -> None:
         """Part of `ConnectionOwner`."""
         self.memory.count(self.scratch.capacity)
@@ -158,8 +165,9 @@ class Processor:
             if self._unfinished:
                 touched += self._unfinished
                 self._unfinished.clear()
-            is_alone = len(touched) == 1 and not len(self.channel)
-            most_bytes = MOST_BYTES_ALONE if is_alone else MOST_BYTES_A_TURN
+            most_bytes = self.bytes_a_turn()
+            if len(touched) == 1 and most_bytes == MOST_BYTES_A_TURN:
+                most_bytes = MOST_BYTES_ALONE
             for connection in touched:
                 connection.send_answers(most_bytes, began_us)
             if self._trim_alarm is None and self.pool.free_bytes:

@@ -5,9 +5,8 @@ import pytest
 
 from broker.histogram import upper_bound_us
 from broker.network.buffer_pool import SMALLEST_BUFFER
-from broker.network.connection import MOST_BYTES_A_TURN
 from broker.network.latencies import LatencyReport
-from broker.network.processor import MOST_BYTES_ALONE, TRIM_INTERVAL_MS
+from broker.network.processor import MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT, TRIM_INTERVAL_MS
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 
 
@@ -113,7 +112,7 @@ async def test_alone_it_may_send_more_unless_a_request_waits() -> None:
         await it.until(lambda: len(it.channel))
         it.processor.touch(Sender())  # type: ignore[arg-type]
         await it.turns()
-        assert allowed == [MOST_BYTES_ALONE, MOST_BYTES_A_TURN]
+        assert allowed == [MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT]
 
 
 @on_both_loops
