@@ -79,6 +79,7 @@ class Connection:
         "_last_frame",
         "_latencies",
         "_limit",
+        "_oldest_unsent_us",
         "_outgoing",
         "_owner",
         "_receive",
@@ -114,8 +115,10 @@ class Connection:
         self._last_frame = 0
         self._largest_frame = 0
         self._outgoing = SendBuffer()
-        self._unsent: list[tuple[int, int]] = []
-        """What the answers in there answer: when it was received (µs), and how many requests came then."""
+        self._unsent = 0
+        """How many answers are in there, whole or in part."""
+        self._oldest_unsent_us = 0
+        """When the first of their requests was received."""
         self._latencies = owner.latencies_of(peer.listener)
         self._held_bytes = 0
         """Memory in answers that wait for one before them."""
@@ -429,9 +432,18 @@ class Connection:
     def send_answers(self, most_bytes: int, now_us: int) -> None:
         """Its turn: send the answers that are ready, in the order of the requests; about ``most_bytes`` of them."""
         self._is_touched = False
+        slots = self._slots
+        answered = 0
         # While the last answers are not out, the next ones stay requests without an answer: those are bounded
         # (bench: disturbers, deaf).
-        answered = self._take_answers() if not self._unsent else 0
+        if not self._unsent and slots and slots[0].is_filled:
+            self._oldest_unsent_us = slots[0].received_us
+            add = self._outgoing.add
+            while slots and slots[0].is_filled:
+                add(slots.popleft().chunks)
+                answered += 1
+            self._unsent = answered
+            self._owner.stats.responses_sent += answered
         if not self._is_blocked:
             self._send(most_bytes, now_us)
         if self.is_closed:
@@ -439,28 +451,8 @@ class Connection:
         if answered:
             self._settle()
         if self._held_bytes or self._is_blocked or self._is_touched:
-            self._held_bytes = sum(held_bytes(slot.chunks) for slot in self._slots)
+            self._held_bytes = sum(held_bytes(slot.chunks) for slot in slots)
             self._weigh_answers()
-
-    def _take_answers(self) -> int:
-        """Give the answers that are ready to the send buffer; how many."""
-        slots = self._slots
-        add = self._outgoing.add
-        answered = counted = received_us = 0
-        while slots and (slot := slots[0]).is_filled:
-            if slot.received_us != received_us:
-                # What was received together is counted together (bench: produce-one-record).
-                if answered:
-                    self._unsent.append((received_us, answered - counted))
-                    counted = answered
-                received_us = slot.received_us
-            add(slot.chunks)
-            slots.popleft()
-            answered += 1
-        if answered:
-            self._unsent.append((received_us, answered - counted))
-            self._owner.stats.responses_sent += answered
-        return answered
 
     def _send(self, most_bytes: int, now_us: int) -> None:
         try:
@@ -476,10 +468,10 @@ class Connection:
             self.last_active_us = now_us
             self._owner.stats.bytes_sent += sent
         if outcome is SendOutcome.DONE:
-            sent_us = self._owner.now_us()
-            for received_us, count in self._unsent:
-                self._latencies.record(sent_us - received_us, count)
-            self._unsent.clear()
+            if self._unsent:
+                # What goes out together counts as long as the oldest of it: once a turn, and never too short.
+                self._latencies.record(self._owner.now_us() - self._oldest_unsent_us, self._unsent)
+                self._unsent = 0
             if self._is_blocked:
                 self._is_blocked = False
                 self._owner.loop.remove_writer(self._fd)

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 MOST_BYTES_ALONE: Final = 4 * MOST_BYTES_A_TURN
 """What a connection sends in a turn that it has for itself, while no request waits either."""
 
-MOST_BYTES_WHILE_OTHERS_WAIT: Final = MOST_BYTES_A_TURN // 4
+MOST_BYTES_WHILE_OTHERS_WAIT: Final = MOST_BYTES_A_TURN // 2
 """What it sends in a turn while requests wait, or answers that have not had theirs (bench: disturbers, greedy)."""
 
 TRIM_INTERVAL_MS: Final = 5_000
