@@ -63,7 +63,7 @@ def test_a_topic_that_is_deleted_before_it_is_whole_leaves_nothing(broker: InPro
 
 @pytest.mark.parametrize("error", [DiskFull("no space left"), TooManyOpenFiles("too many open files")])
 def test_a_partition_whose_log_finds_no_room_gets_it_later(
-    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, error: StorageError
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: StorageError
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Log:
         raise error
@@ -79,3 +79,5 @@ def test_a_partition_whose_log_finds_no_room_gets_it_later(
     broker.advance(RETRY_MS)
 
     assert [produce_to(broker, index) for index in range(3)] == [E.NONE] * 3
+    told = [line for line in caplog.messages if "has no log yet" in line]
+    assert len(told) == 1, "one line, not one for each partition and second"
