@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.interop import programs
+from tests.interop.java_tools import JavaTools
 from tests.interop.summary import SUMMARY, Summary
 from tests.support.clients import Client, connect
 from tests.support.server import BrokerProcess, broker_for_tests
@@ -80,6 +81,12 @@ def client(broker: BrokerProcess) -> Client:
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic name that no other test uses; nothing is created."""
     return f"{request.node.originalname.removeprefix('test_')[:60]}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="session")
+def java(broker: BrokerProcess) -> JavaTools:
+    """Kafka's own command line tools."""
+    return JavaTools(installed(programs.java), broker.bootstrap)
 
 
 def installed(find: Any) -> Any:

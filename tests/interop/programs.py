@@ -113,7 +113,7 @@ def kafkajs() -> tuple[str, Path]:
 
 
 def kafka_python_source() -> Path:
-    """kafka-python's source distribution, unpacked: the version and the hashes are those that the tests are locked to."""
+    """kafka-python's source distribution, unpacked, in the version that the tests are locked to, its hash compared."""
     requirement = _locked_requirement("kafka-python")
 
     def fetch(directory: Path) -> None:

@@ -186,7 +186,7 @@ def test_configs_are_described_with_their_source(kafkajs: KafkaJs, client: Clien
     entries = {entry["configName"]: entry for entry in resource["configEntries"]}
     assert (entries["retention.ms"]["configValue"], entries["retention.ms"]["configSource"]) == ("1000", 1)
     assert (entries["cleanup.policy"]["configValue"], entries["cleanup.policy"]["configSource"]) == ("delete", 5)
-    assert [one["configName"] for one in entries["retention.ms"]["configSynonyms"]][0] == "retention.ms"
+    assert entries["retention.ms"]["configSynonyms"][0]["configName"] == "retention.ms"
 
 
 def test_configs_of_the_broker_are_described(kafkajs: KafkaJs, client: Client) -> None:
