@@ -1,4 +1,4 @@
-"""CreateTopics and DeleteTopics."""
+"""CreateTopics, DeleteTopics and CreatePartitions."""
 
 from __future__ import annotations
 
@@ -90,3 +90,32 @@ class DeleteTopicsResponse:
         topic_id: Uuid = field(since=6, default=NO_UUID)
         error_code: Int16 = 0
         error_message: String | None = field(since=5, default=None)
+
+
+@message(key=37, versions=(0, 3), flexible_since=2)
+class CreatePartitionsRequest:
+    topics: Array[Topic]
+    timeout_ms: Int32
+    validate_only: Bool
+
+    @struct
+    class Topic:
+        name: String
+        count: Int32
+        assignments: Array[Assignment] | None
+
+        @struct
+        class Assignment:
+            broker_ids: Array[Int32]
+
+
+@message(key=37, versions=(0, 3), flexible_since=2)
+class CreatePartitionsResponse:
+    throttle_time_ms: Int32 = 0
+    results: Array[Result]
+
+    @struct
+    class Result:
+        name: String
+        error_code: Int16 = 0
+        error_message: String | None = None

@@ -1,0 +1,43 @@
+"""DescribeLogDirs: which data directories there are, and what stands in them."""
+
+from __future__ import annotations
+
+from protocol.schema import Array, Bool, Int16, Int32, Int64, String, field, message, struct
+
+
+@message(key=35, versions=(1, 5), flexible_since=2)
+class DescribeLogDirsRequest:
+    topics: Array[Topic] | None
+
+    @struct
+    class Topic:
+        topic: String
+        partitions: Array[Int32]
+
+
+@message(key=35, versions=(1, 5), flexible_since=2)
+class DescribeLogDirsResponse:
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = field(since=3, default=0)
+    results: Array[Result]
+
+    @struct
+    class Result:
+        error_code: Int16 = 0
+        log_dir: String
+        topics: Array[Topic]
+        total_bytes: Int64 = field(since=4, default=-1)
+        usable_bytes: Int64 = field(since=4, default=-1)
+        is_cordoned: Bool = field(since=5, default=False)
+
+        @struct
+        class Topic:
+            name: String
+            partitions: Array[Partition]
+
+            @struct
+            class Partition:
+                partition_index: Int32
+                partition_size: Int64
+                offset_lag: Int64
+                is_future_key: Bool
