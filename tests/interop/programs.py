@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,11 +56,18 @@ class Outcome:
 
 
 def run(
-    command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = RUN_TIMEOUT_S, cwd: Path | None = None
+    command: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    timeout_s: float = RUN_TIMEOUT_S,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Run a program to its end. Raises AssertionError if it is not done within `timeout_s`."""
     try:
-        done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, cwd=cwd, check=False)
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, timeout=timeout_s, cwd=cwd, env=environment, check=False
+        )
     except subprocess.TimeoutExpired as late:
         said = ((late.stdout or b"") + (late.stderr or b"")).decode(errors="replace")
         raise AssertionError(f"not done within {timeout_s} s: {' '.join(command[-12:])}\n{said}") from None
@@ -115,6 +122,7 @@ def kafkajs() -> tuple[str, Path]:
 def kafka_python_source() -> Path:
     """kafka-python's source distribution, unpacked, in the version that the tests are locked to, its hash compared."""
     requirement = _locked_requirement("kafka-python")
+    service = INSTALL / "kafka_python_service.py"
 
     def fetch(directory: Path) -> None:
         requirements = directory / "requirements.txt"
@@ -124,9 +132,12 @@ def kafka_python_source() -> Path:
         _install("kafka-python's source distribution", [*download, "--requirement", str(requirements)])
         (archive,) = directory.glob("*.tar.gz")
         shutil.unpack_archive(archive, directory, filter="data")
-        next(directory.glob("kafka_python-*/")).rename(directory / "source")
+        source = next(directory.glob("kafka_python-*/")).rename(directory / "source")
+        # The distribution has the tests, but not all that makes them a package.
+        (source / "test" / "__init__.py").touch()
+        shutil.copy(service, source / "test" / "service.py")
 
-    return _installed("kafka-python", [REPOSITORY / "requirements" / "test.txt"], fetch) / "source"
+    return _installed("kafka-python", [REPOSITORY / "requirements" / "test.txt", service], fetch) / "source"
 
 
 def _locked_requirement(name: str) -> str:
