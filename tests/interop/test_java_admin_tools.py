@@ -85,8 +85,8 @@ def test_partitions_are_added_and_never_taken_away(java: JavaTools, client: Clie
     assert client.partitions(topic) == list(range(5))
     client.produce(topic, [Record(value=b"after", partition=4)])
     assert client.offsets(topic) == {0: (0, 0), 1: (0, 1), 2: (0, 0), 3: (0, 0), 4: (0, 1)}
-    refused = java.run("kafka-topics", "--alter", "--topic", topic, "--partitions", "3").refused().said
-    assert f"The topic {topic} currently has 5 partition(s); 3 would not be an increase." in refused
+    refused = java.run("kafka-topics", "--alter", "--topic", topic, "--partitions", "3").refused()
+    assert "InvalidPartitionsException" in refused.said
 
 
 def test_a_topic_is_deleted_and_a_missing_one_is_said_to_be_so(java: JavaTools, client: Client, topic: str) -> None:
@@ -123,18 +123,11 @@ def test_a_changed_limit_holds_for_the_next_record(java: JavaTools, client: Clie
     assert client.offsets(topic) == {0: (0, 1)}
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ("retention.ms=tomorrow", "Invalid value tomorrow for configuration retention.ms: Not a number of type LONG"),
-        ("no.such.config=1", "Unknown topic config name: no.such.config"),
-    ],
-)
-def test_a_config_that_can_not_be_is_refused(
-    java: JavaTools, client: Client, topic: str, change: str, reason: str
-) -> None:
+@pytest.mark.parametrize("change", ["retention.ms=tomorrow", "no.such.config=1"])
+def test_a_config_that_can_not_be_is_refused(java: JavaTools, client: Client, topic: str, change: str) -> None:
     client.create_topic(topic)
-    assert reason in java.run("kafka-configs", "--alter", "--topic", topic, "--add-config", change).refused().said
+    refused = java.run("kafka-configs", "--alter", "--topic", topic, "--add-config", change).refused()
+    assert "InvalidConfigurationException" in refused.said
     assert client.topic_configs(topic)["retention.ms"] == "604800000"
 
 
@@ -162,7 +155,7 @@ def test_what_one_broker_was_started_with_is_described(java: JavaTools, node_id:
 
 def test_what_a_broker_must_be_started_with_can_not_be_changed(java: JavaTools, node_id: str) -> None:
     refused = java.run("kafka-configs", "--alter", "--broker", node_id, "--add-config", "node.id=7").refused()
-    assert "Cannot update these configs dynamically: [node.id]" in refused.said
+    assert "InvalidRequestException" in refused.said
 
 
 def test_the_loggers_of_a_broker_are_described(java: JavaTools, node_id: str) -> None:
