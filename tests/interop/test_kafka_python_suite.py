@@ -24,10 +24,16 @@ SUITE_TIMEOUT_S = 900
 
 @pytest.fixture
 def broker_as_expected(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """What the suite's own template of a `server.properties` says: node 0, four partitions, a listener by name."""
+    """A broker with the settings that the suite's own fixtures give theirs, as far as its tests can tell."""
     port = port_below_client_ports()
-    address = f"PLAINTEXT://127.0.0.1:{port}"
-    settings = {"node.id": "0", "num.partitions": "4", "advertised.listeners": address}
+    settings = {
+        "node.id": "0",
+        "num.partitions": "4",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        "offsets.topic.num.partitions": "2",
+    }
     process = broker_for_tests(tmp_path, settings=settings, port=port)
     process.start()
     try:
