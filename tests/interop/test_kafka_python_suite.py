@@ -71,17 +71,10 @@ def test_what_kafka_python_expects_of_a_broker_holds(
     }
     ours = ("-p", "tests.interop.not_applicable", f"--not-applicable={LIST}", f"--outcomes={outcomes}")
     lenient = ("--may-pass",) if against_apache_kafka() else ()
-    theirs = (
-        "-o",
-        "addopts=",
-        "-p",
-        "no:cacheprovider",
-        "--timeout=120",
-        "--timeout-method=signal",
-        "test/integration",
-    )
+    quiet = ("-o", "addopts=", "-o", "log_level=WARNING", "-p", "no:cacheprovider")
+    theirs = ("--timeout=120", "--timeout-method=signal", "test/integration")
     outcome = programs.run(
-        [sys.executable, "-m", "pytest", *ours, *lenient, *theirs],
+        [sys.executable, "-m", "pytest", *ours, *lenient, *quiet, *theirs],
         cwd=source,
         environment=environment,
         timeout_s=SUITE_TIMEOUT_S,
