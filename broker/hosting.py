@@ -8,7 +8,6 @@ from typing import Final
 from broker.clock import Clock, Ids
 from broker.metadata.configs import ConfigView
 from broker.metadata.image import (
-    RESOURCE_BROKER,
     RESOURCE_TOPIC,
     MetadataDelta,
     MetadataImage,
@@ -64,6 +63,7 @@ class Hosting:
         self._upkeep = upkeep
         self._worker = worker
         self._on_disk_failure = on_disk_failure
+        self._log_defaults = configs.log_defaults()
         self._to_host: deque[tuple[bytes, int]] = deque()
         """Partitions whose logs are still to be made: topic id and index."""
         self._goes_on = False
@@ -97,12 +97,13 @@ class Hosting:
                 )
         if self._to_host and not self._goes_on:
             self._host_some(image)
+        if self._configs.log_defaults() != self._log_defaults:
+            self._log_defaults = self._configs.log_defaults()
+            for topic in image.topics_by_name.values():
+                self._configure(topic.name, image)
         for resource_type, name in delta.changed_configs:
             if resource_type == RESOURCE_TOPIC:
                 self._configure(name, image)
-            elif resource_type == RESOURCE_BROKER:
-                for topic in image.topics_by_name.values():
-                    self._configure(topic.name, image)
 
     def remove_later(self, removal: PendingRemoval) -> None:
         """Remove files that are out of use once their delay is over, in the worker thread."""
