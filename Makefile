@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench lock docs dist clean
+.PHONY: help setup run test check format bench interop lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -55,6 +55,9 @@ format: $(VENV)/.dev  ## Put the code into its format
 bench: $(VENV)/.test  ## Measure the broker against this machine's own limits (ARGS="--only produce --bootstrap host:port")
 	@$(BIN)/python -m bench $(ARGS)
 
+interop: $(VENV)/.test  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
+	@$(BIN)/python -m pytest tests/interop $(ARGS)
+
 docs: $(VENV)/.test  ## Write the generated pages again (configuration, protocol support)
 	@$(BIN)/python -m config.documentation
 	@$(BIN)/python -m tests.support.protocol_support
@@ -70,5 +73,5 @@ dist: $(VENV)/.dev  ## Build the wheel, install it in an empty environment and s
 	@$(BIN)/python tests/wheel/try_wheel.py
 
 clean:  ## Remove everything that was made, but not the data
-	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .interop dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
