@@ -8,6 +8,7 @@ from broker.handlers.cluster import ClusterHandler
 from broker.handlers.config_resources import ConfigResourcesHandler
 from broker.handlers.configs import ConfigsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
+from broker.handlers.elections import ElectionsHandler
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
@@ -39,6 +40,7 @@ from protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -47,7 +49,12 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from protocol.messages.reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from protocol.messages.topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -136,7 +143,15 @@ def serve_all(
     registry.serve(DescribeClusterRequest, DescribeClusterResponse, cluster.describe_cluster, refuse=cluster.refuse)
     log_dirs = LogDirsHandler(logs)
     registry.serve(DescribeLogDirsRequest, DescribeLogDirsResponse, log_dirs.describe_log_dirs, refuse=log_dirs.refuse)
-    reassignments = ReassignmentsHandler(image)
+    elections = ElectionsHandler(image, node)
+    registry.serve(ElectLeadersRequest, ElectLeadersResponse, elections.elect_leaders, refuse=elections.refuse)
+    reassignments = ReassignmentsHandler(controller, image)
+    registry.serve(
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+        reassignments.alter_partition_reassignments,
+        refuse=reassignments.refuse_alteration,
+    )
     registry.serve(
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsResponse,

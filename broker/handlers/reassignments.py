@@ -1,22 +1,80 @@
-"""ListPartitionReassignments: which partitions are moving to other brokers (API key 46; KIP-455)."""
+"""AlterPartitionReassignments and ListPartitionReassignments (API keys 45 and 46; KIP-455)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from broker.metadata.controller import Controller
 from broker.metadata.image import MetadataImage, PartitionImage, TopicImage
+from broker.metadata.placement import Refused
 from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import ClusterAuthorizationFailed
+from broker.request.faults import ClusterAuthorizationFailed, RequestTimedOut
 from protocol.errors import ErrorCode
-from protocol.messages.reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 
 TopicAnswer = ListPartitionReassignmentsResponse.Topic
 Answer = ListPartitionReassignmentsResponse.Topic.Partition
+AlteredPartition = AlterPartitionReassignmentsResponse.Response.Partition
 
 
 class ReassignmentsHandler:
-    """Reads the published image. One node moves nothing; a directory that it has adopted may have been moving."""
+    """Asks the controller, and the published image. One node moves nothing; a directory that it has adopted may have
+    been moving."""
 
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, controller: Controller, image: MetadataImage) -> None:
+        self._controller = controller
         self._image = image
+
+    def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, context: RequestContext
+    ) -> None:
+        """Answer once what could be changed is durable."""
+        if not context.may(Operation.ALTER, ResourceType.CLUSTER):
+            raise ClusterAuthorizationFailed(f"{context.peer.principal} may not reassign partitions")
+        if request.timeout_ms <= 0:
+            raise RequestTimedOut(f"the request's timeout of {request.timeout_ms} ms was over before anything moved")
+        wishes = [
+            (topic.name, partition.partition_index, partition.replicas)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+
+        def altered(results: Sequence[Refused | None]) -> None:
+            left = iter(results)
+            answer = AlterPartitionReassignmentsResponse(
+                allow_replication_factor_change=request.allow_replication_factor_change, responses=[]
+            )
+            for topic in request.topics:
+                answer.responses.append(
+                    AlterPartitionReassignmentsResponse.Response(
+                        name=topic.name,
+                        partitions=[_altered(partition.partition_index, next(left)) for partition in topic.partitions],
+                    )
+                )
+            context.respond(answer)
+
+        self._controller.reassign_partitions(wishes, then=altered)
+
+    def refuse_alteration(
+        self, request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str | None
+    ) -> AlterPartitionReassignmentsResponse:
+        """The answer in which everything carries ``code``."""
+        refused = Refused(code, message)
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_code=code,
+            error_message=message,
+            responses=[
+                AlterPartitionReassignmentsResponse.Response(
+                    name=topic.name,
+                    partitions=[_altered(partition.partition_index, refused) for partition in topic.partitions],
+                )
+                for topic in request.topics
+            ],
+        )
 
     def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest, context: RequestContext
@@ -49,6 +107,12 @@ class ReassignmentsHandler:
                 found = (topic.partition(index) for index in wanted.partition_indexes)
                 asked.append((topic, [partition for partition in found if partition is not None]))
         return asked
+
+
+def _altered(index: int, refused: Refused | None) -> AlteredPartition:
+    if refused is None:
+        return AlteredPartition(partition_index=index)
+    return AlteredPartition(partition_index=index, error_code=refused.error, error_message=refused.message)
 
 
 def _is_moving(partition: PartitionImage) -> bool:

@@ -9,8 +9,9 @@ from broker.metadata.configs import ConfigView
 from broker.metadata.image import MetadataImage, PartitionImage, Record, TopicImage
 from broker.metadata.log import MetadataLog
 from broker.metadata.partition_creation import GrowthPlanner, GrowthResult, MorePartitions
-from broker.metadata.placement import Placement
+from broker.metadata.placement import Placement, Refused
 from broker.metadata.producer_ids import BLOCK_SIZE
+from broker.metadata.reassignment import ReassignmentPlanner
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
 from broker.metadata.topic_creation import CreationDefaults, NewTopic, TopicPlanner, TopicResult
 from broker.metadata.topic_deletion import DeletionResult, UnwantedTopic, plan_deletion
@@ -175,6 +176,30 @@ class Controller:
             for wish in wishes:
                 if wish.topic in grown:
                     log.info("topic %s gets %d partitions in all", wish.topic, wish.count)
+            self._append(planner.records, lambda: then(results))
+        else:
+            self._log.when_durable(lambda: then(results))
+
+    def reassign_partitions(
+        self,
+        wishes: Sequence[tuple[str, int, Sequence[int] | None]],
+        *,
+        then: Callable[[list[Refused | None]], None],
+    ) -> None:
+        """Give partitions (topic, index) other replicas, or with None call off what moves them (KIP-455).
+
+        ``then`` gets for each wish None, or why it was refused.
+        """
+        planner = ReassignmentPlanner(self._image, self._placement())
+        results: list[Refused | None] = []
+        for topic, index, replicas in wishes:
+            try:
+                planner.plan(topic, index, replicas)
+            except Refused as refused:
+                results.append(refused)
+            else:
+                results.append(None)
+        if planner.records:
             self._append(planner.records, lambda: then(results))
         else:
             self._log.when_durable(lambda: then(results))

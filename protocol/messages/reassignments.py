@@ -1,8 +1,45 @@
-"""ListPartitionReassignments: which partitions are moving to other brokers."""
+"""AlterPartitionReassignments and ListPartitionReassignments: partitions that move to other brokers."""
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, String, message, struct
+from protocol.schema import Array, Bool, Int16, Int32, String, field, message, struct
+
+
+@message(key=45, versions=(0, 1), flexible_since=0)
+class AlterPartitionReassignmentsRequest:
+    timeout_ms: Int32 = 60_000
+    allow_replication_factor_change: Bool = field(since=1, default=True)
+    topics: Array[Topic]
+
+    @struct
+    class Topic:
+        name: String
+        partitions: Array[Partition]
+
+        @struct
+        class Partition:
+            partition_index: Int32
+            replicas: Array[Int32] | None = None
+
+
+@message(key=45, versions=(0, 1), flexible_since=0)
+class AlterPartitionReassignmentsResponse:
+    throttle_time_ms: Int32 = 0
+    allow_replication_factor_change: Bool = field(since=1, default=True)
+    error_code: Int16 = 0
+    error_message: String | None = None
+    responses: Array[Response]
+
+    @struct
+    class Response:
+        name: String
+        partitions: Array[Partition]
+
+        @struct
+        class Partition:
+            partition_index: Int32
+            error_code: Int16 = 0
+            error_message: String | None = None
 
 
 @message(key=46, versions=(0, 0), flexible_since=0)

@@ -1,0 +1,97 @@
+"""ElectLeaders: let partitions be led by another of their replicas (API key 43; KIP-183, KIP-460)."""
+
+from enum import IntEnum
+
+from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from broker.request.context import Operation, RequestContext, ResourceType
+from broker.request.faults import ClusterAuthorizationFailed, InvalidRequest, RequestTimedOut
+from broker.request.node import Node
+from protocol.errors import ErrorCode
+from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
+
+TopicResult = ElectLeadersResponse.ReplicaElectionResult
+Result = ElectLeadersResponse.ReplicaElectionResult.PartitionResult
+
+
+class ElectionType(IntEnum):
+    """Whom to elect, by the codes of the protocol."""
+
+    PREFERRED = 0
+    """The first replica."""
+    UNCLEAN = 1
+    """Any replica, in sync or not, where there is no leader."""
+
+
+class ElectionsHandler:
+    """Reads the published image: this node leads whatever it has a replica of, so that no election changes anything."""
+
+    def __init__(self, image: MetadataImage, node: Node) -> None:
+        self._image = image
+        self._node = node
+
+    def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+        """Say of each partition why it keeps its leader. If all are meant, those that need no election are left out."""
+        if not context.may(Operation.ALTER, ResourceType.CLUSTER):
+            raise ClusterAuthorizationFailed(f"{context.peer.principal} may not elect leaders")
+        if request.election_type not in tuple(ElectionType):
+            raise InvalidRequest(f"there is no election type {request.election_type}")
+        if request.timeout_ms <= 0:
+            raise RequestTimedOut(f"the request's timeout of {request.timeout_ms} ms was over before any election")
+        election_type = ElectionType(request.election_type)
+        if request.topic_partitions is None:
+            results = [
+                TopicResult(
+                    topic=topic.name,
+                    partition_result=[
+                        result
+                        for partition in topic.partitions
+                        if (result := self._result(election_type, partition)).error_code
+                        != ErrorCode.ELECTION_NOT_NEEDED
+                    ],
+                )
+                for topic in self._image.topics_by_name.values()
+            ]
+        else:
+            results = [
+                TopicResult(
+                    topic=asked.topic,
+                    partition_result=[self._named(election_type, asked.topic, index) for index in asked.partitions],
+                )
+                for asked in request.topic_partitions
+            ]
+        return ElectLeadersResponse(replica_election_results=results)
+
+    def refuse(self, request: ElectLeadersRequest, code: ErrorCode, message: str | None) -> ElectLeadersResponse:
+        """The answer in which everything carries ``code``."""
+        return ElectLeadersResponse(
+            error_code=code,
+            replica_election_results=[
+                TopicResult(
+                    topic=asked.topic,
+                    partition_result=[
+                        Result(partition_id=index, error_code=code, error_message=message) for index in asked.partitions
+                    ],
+                )
+                for asked in request.topic_partitions or ()
+            ],
+        )
+
+    def _named(self, election_type: ElectionType, topic: str, index: int) -> Result:
+        known = self._image.topics_by_name.get(topic)
+        partition = known.partition(index) if known is not None else None
+        if partition is None:
+            text = f"There is no partition {index} of topic '{topic}'."
+            return Result(partition_id=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=text)
+        return self._result(election_type, partition)
+
+    def _result(self, election_type: ElectionType, partition: PartitionImage) -> Result:
+        if election_type is ElectionType.PREFERRED and partition.replicas[0] != self._node.node_id:
+            code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            text = f"Broker {partition.replicas[0]}, which should lead, is not there."
+        elif partition.leader == NO_LEADER:
+            code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            text = f"None of the brokers {list(partition.replicas)} is there."
+        else:
+            code = ErrorCode.ELECTION_NOT_NEEDED
+            text = f"Broker {partition.leader} leads already."
+        return Result(partition_id=partition.index, error_code=code, error_message=text)
