@@ -16,7 +16,7 @@ from tests.support.clients import Client, connect
 from tests.support.server import BrokerProcess, broker_for_tests
 
 # What is still to come, by its subject: an entry of what does not apply yet names one of these.
-SUBJECTS = {"consumer groups", "transactions", "ACLs", "quotas", "SASL", "TLS"}
+SUBJECTS = {"consumer groups", "transactions", "ACLs", "quotas", "SASL", "TLS", "moves between log directories"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
