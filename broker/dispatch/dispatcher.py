@@ -82,6 +82,8 @@ class Dispatcher:
             return
         # What an unexpected exception says is for us, not for the client.
         message = "" if code is ErrorCode.UNKNOWN_SERVER_ERROR else str(error)
+        if message:
+            log.info("Refused %s of %s with %s: %s", route.name, context.peer, code.name, message)
         refusal = route.refuse(request, code, message)
         if refusal is None:
             context.close_connection(f"{route.name} failed with {code.name} and has no answer to say so: {error}")
