@@ -111,7 +111,7 @@ def _log_to_stderr(level: str) -> None:
 class OneLine(logging.Formatter):
     """A message is one line: no name that a client thinks up begins another, or moves a terminal's cursor."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+    def formatMessage(self, record: logging.LogRecord) -> str:
         if not record.message.isprintable():
             record.message = "".join(
                 character if character.isprintable() else ascii(character)[1:-1] for character in record.message

@@ -1,4 +1,4 @@
-"""The log lines that peers cause, within bounds: a few of each kind pass, the others are counted and told in one line."""
+"""The log lines that peers cause, within bounds: a few of each kind pass, the others are counted and told."""
 
 import logging
 from typing import TYPE_CHECKING, Final

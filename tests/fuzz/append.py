@@ -17,13 +17,12 @@ from config.log_config import LogConfig
 from storage.batch.record_batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
-    Codec,
     computed_crc,
     read_header,
     seal,
     write_header,
 )
-from storage.batch.records import assemble_batch, iterate_records, open_records
+from storage.batch.records import assemble_batch, open_records
 from storage.batch.validation import validate_produced
 from storage.errors import DiskFull, StorageError
 from storage.files import FileSystem

@@ -107,8 +107,8 @@ class Wires:
 
 
 class Victim:
-    """The broker that is tried: its handlers below a processor of ours. A new one takes its place when too much has been
-    created in it."""
+    """The broker that is tried: its handlers below a processor of ours. A new one takes its place when too much has
+    been created in it."""
 
     def __init__(self) -> None:
         self.unexpected = Unexpected()

@@ -72,8 +72,8 @@ class Client:
 
     def receive_payload(self) -> bytes:
         """The bytes of the next answer, without their size."""
-        size = int.from_bytes(self._broker.run(self._receive(4)), "big")
-        return self._broker.run(self._receive(size))
+        size = int.from_bytes(self._broker.run(self.receive_bytes(4)), "big")
+        return self._broker.run(self.receive_bytes(size))
 
     def has_no_answer(self) -> bool:
         """Whether nothing has come, though the broker had every chance."""
@@ -86,7 +86,7 @@ class Client:
     def is_closed(self) -> bool:
         """Whether the broker has closed the connection and sent nothing before."""
         try:
-            return self._broker.run(self._receive(1)) == b""
+            return self._broker.run(self.receive_bytes(1)) == b""
         except ConnectionClosed:
             return True
 
@@ -98,7 +98,8 @@ class Client:
     async def _send(self, data: bytes) -> None:
         await asyncio.get_running_loop().sock_sendall(self.socket, data)
 
-    async def _receive(self, size: int) -> bytes:
+    async def receive_bytes(self, size: int) -> bytes:
+        """So many bytes of whatever comes. Raises `ConnectionClosed`."""
         received = b""
         async with asyncio.timeout(PATIENCE_S):
             while len(received) < size:
