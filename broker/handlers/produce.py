@@ -79,7 +79,7 @@ class ProduceHandler:
         pending = PendingAnswer(request.acks, request.timeout_ms, context, self._replicas)
         request_fault = _fault_of_all(request, context)
         partition: Partition | None = None
-        refused: list[tuple[Topic, Batch, Exception]] = []
+        refused: list[tuple[Topic, Batch, str]] = []
         for topic in _each_once(request.topic_data):
             answers: list[Answer] = []
             pending.response.responses.append(
@@ -99,7 +99,8 @@ class ProduceHandler:
                 except Exception as error:  # noqa: BLE001 - the faults table logs what it does not know
                     pending.has_errors = True
                     if isinstance(error, _MISTAKES):
-                        refused.append((topic, batch, error))
+                        # Not the error itself: its traceback would keep whatever was opened for it.
+                        refused.append((topic, batch, str(error)))
                     _refuse(answer, error, partition, context.api_version)
         if partition is not None and not pending.has_errors and _is_single(request.topic_data):
             remember(request, context, partition, self._replicas)
@@ -200,9 +201,9 @@ def _check(partition: Partition, batch: Batch, request: ProduceRequest, context:
     partition.check_append(by_all=acks == ALL_ACKS)
 
 
-def _log_refusal(refused: list[tuple[Topic, Batch, Exception]], context: RequestContext) -> None:
+def _log_refusal(refused: list[tuple[Topic, Batch, str]], context: RequestContext) -> None:
     """One line for a request, whatever it holds."""
-    topic, batch, error = refused[0]
+    topic, batch, reason = refused[0]
     log.info(
         "Refused %d batches from %s (client id %s), the first of %d bytes for %s-%d: %s",
         len(refused),
@@ -211,7 +212,7 @@ def _log_refusal(refused: list[tuple[Topic, Batch, Exception]], context: Request
         len(batch.records or b""),
         topic.name or topic.topic_id.hex(),
         batch.index,
-        error,
+        reason,
     )
 
 
