@@ -15,19 +15,14 @@ from pathlib import Path
 
 from config.log_config import LogConfig
 from storage.batch.record_batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
     computed_crc,
-    read_header,
-    seal,
-    write_header,
 )
-from storage.batch.records import assemble_batch, open_records
 from storage.batch.validation import validate_produced
 from storage.errors import DiskFull, StorageError
 from storage.files import FileSystem
 from storage.loading import open_log
 from storage.log import Log
+from tests.fuzz.batch_mutations import with_another_field, with_other_records
 from tests.support.batches import EVERY_CODEC, T, changed, produced, record, records
 from tests.support.logs import ORDERS, values_in
 
@@ -153,13 +148,6 @@ def _check_log(log: Log, written: list[bytes]) -> None:
 
 # Mutation that knows the form -----------------------------------------------------------------------------------------
 
-_INTERESTING = (0, 1, -1, 2, 127, 128, 2**15 - 1, -(2**15), 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), T, T + 3_600_001)
-_WIDTHS = {
-    "base_offset": 64, "batch_length": 32, "partition_leader_epoch": 32, "magic": 8, "attributes": 16,
-    "last_offset_delta": 32, "base_timestamp": 64, "max_timestamp": 64, "producer_id": 64, "producer_epoch": 16,
-    "base_sequence": 32, "record_count": 32,
-}  # fmt: skip
-
 
 def mutate(data: bytes, most_bytes: int, seed: int, any_change: Callable[[bytes, int], bytes]) -> bytes:
     """Change one thing: a rule, the order of the steps, a header field, a record, or any bytes of one batch."""
@@ -182,58 +170,11 @@ def mutate(data: bytes, most_bytes: int, seed: int, any_change: Callable[[bytes,
         case 4:
             sent = any_change(sent, 1000)
         case 5 | 6:
-            sent = _with_another_field(sent, chance)
+            sent = with_another_field(sent, chance)
         case _:
-            sent = _with_other_records(sent, chance, any_change)
+            sent = with_other_records(sent, chance, any_change)
     steps[number] = step, sent
     return pack(rules, *steps)[:most_bytes]
-
-
-def _with_another_field(sent: bytes, chance: random.Random) -> bytes:
-    if len(sent) < HEADER_SIZE:
-        return sent
-    batch = bytearray(sent)
-    name = chance.choice(list(_WIDTHS))
-    header = read_header(batch)
-    value = chance.choice(
-        [chance.choice(_INTERESTING), getattr(header, name) + chance.randint(-2, 2), chance.randrange(256)]
-    )
-    half = 1 << _WIDTHS[name] - 1
-    write_header(batch, header._replace(**{name: (value + half) % (2 * half) - half}))
-    if name == "record_count":
-        # Alone it is refused at once.
-        last = max(read_header(batch).record_count - 1, -(2**31))
-        write_header(batch, read_header(batch)._replace(last_offset_delta=last))
-    return _sealed(batch, chance)
-
-
-def _with_other_records(sent: bytes, chance: random.Random, any_change: Callable[[bytes, int], bytes]) -> bytes:
-    """The records changed in the open, and compressed anew in the same codec or another."""
-    try:
-        header = read_header(sent)
-        section = open_records(sent, header, 1 << 16)
-    except StorageError:
-        return any_change(sent, 1000)
-    section = any_change(section, 1000)
-    if not chance.randrange(4):
-        codec = chance.choice(EVERY_CODEC)
-        header = header._replace(attributes=header.attributes & ~7 | codec)
-    return _sealed(assemble_batch(header, section), chance)
-
-
-def any_batch_changed(frame: bytes, chance: random.Random) -> bytes:
-    """A request with another header field in the batch that it holds, if it holds one."""
-    start = frame.find(b"\xff\xff\xff\xff\x02") - 12
-    if start < 0:
-        return frame
-    size = int.from_bytes(frame[start + 8 : start + 12]) + LOG_OVERHEAD
-    return frame[:start] + _with_another_field(frame[start : start + size], chance) + frame[start + size :]
-
-
-def _sealed(batch: bytearray, chance: random.Random) -> bytes:
-    if chance.randrange(20) and len(batch) >= HEADER_SIZE:
-        seal(batch)
-    return bytes(batch)
 
 
 def pack(rules: int, *steps: tuple[int, bytes]) -> bytes:

@@ -7,7 +7,8 @@
 4 | a control batch                                        read as the marker that ends a transaction
 """
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from storage.batch.records import NOT_PLACED, assemble_batch, encode_batch, iter
 from storage.batch_reader import read_batches
 from storage.errors import DecompressionTooLarge, StorageError
 from storage.producer_state import read_marker
+from tests.fuzz.batch_mutations import with_another_field, with_other_records
 from tests.support.batches import EVERY_CODEC, end_marker, produced, record, records
 
 AS_IT_IS, COMPRESSED_HERE, STREAM, SEGMENT, MARKER = range(5)
@@ -91,6 +93,17 @@ def _check_segment(content: bytes) -> None:
         assert batch.data == content[position : position + batch.header.size]
         position += batch.header.size
     assert position <= len(content)
+
+
+def mutate(data: bytes, most_bytes: int, seed: int, any_change: Callable[[bytes, int], bytes]) -> bytes:
+    """Change a field or the records of a batch, or any bytes."""
+    chance = random.Random(seed)
+    kind = data[0] % 5 if data else STREAM
+    if kind in (STREAM, SEGMENT) or not chance.randrange(3):
+        return any_change(data, most_bytes)
+    if chance.randrange(2):
+        return data[:1] + with_another_field(data[1:], chance)
+    return (data[:1] + with_other_records(data[1:], chance, any_change))[:most_bytes]
 
 
 def seeds() -> Iterator[bytes]:

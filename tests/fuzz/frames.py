@@ -27,7 +27,7 @@ from broker.request.response import Peer
 from protocol.headers import encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.topics import DeleteTopicsRequest
-from tests.fuzz.append import any_batch_changed
+from tests.fuzz.batch_mutations import any_batch_changed
 from tests.fuzz.decoders import REQUESTS, filled, versions_of
 from tests.support.batches import EVERY_CODEC, produced
 from tests.support.broker import InProcessBroker

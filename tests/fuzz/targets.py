@@ -54,6 +54,7 @@ TARGETS = {
             seeds=batches.seeds,
             rooms=batches.ROOMS,
             most_bytes=batches.MOST_BYTES,
+            mutate=batches.mutate,
         ),
         Target(
             name="append",
