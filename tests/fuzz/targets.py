@@ -27,7 +27,7 @@ class Target:
 
     def findings(self) -> list[Path]:
         """What broke a promise once; each is replayed by the tests and is a seed of every run."""
-        return sorted((FINDINGS / self.name).glob("*.bin"))
+        return sorted(path for path in (FINDINGS / self.name).glob("*") if path.is_file())
 
 
 TARGETS = {
