@@ -89,9 +89,12 @@ class ProduceHandler:
                 answer = Answer(index=batch.index, error_code=0, base_offset=-1)
                 answers.append(answer)
                 partition = None
+                if request_fault is not None:
+                    # Not raised: its traceback would hold this frame, and this frame the request and it.
+                    pending.has_errors = True
+                    _refuse(answer, request_fault, None, context.api_version)
+                    continue
                 try:
-                    if request_fault is not None:
-                        raise request_fault
                     partition = self._partition(topic, batch.index, context)
                     _check(partition, batch, request, context)
                     self._append(partition, batch.records, partial(pending.settle, answer))

@@ -3,6 +3,7 @@
 What Apache Kafka 4.3.1 does with each of them is in the comments where it does something else.
 """
 
+import gc
 import logging
 import struct
 from collections.abc import Iterator
@@ -216,6 +217,40 @@ def test_a_sequence_out_of_order_is_refused_and_named(broker: InProcessBroker, w
         answer = client.ask(produce_request("orders", batch), 12).responses[0].partition_responses[0]
         assert answer.error_code == code
     witness.sees_no_harm("orders-0", "5")
+
+
+REFUSALS: dict[str, tuple[str, dict[str, int]]] = {
+    "no such topic": ("nowhere", {}),
+    "a bad CRC": ("orders", {"crc": 1}),
+    "a codec that is none": ("orders", {"attributes": 5}),
+    "a transaction without an id": ("orders", {"attributes": 0x10}),
+    "bytes that no codec opens": ("compacted", {"attributes": Codec.ZSTD}),
+}
+
+
+@pytest.mark.parametrize(("topic", "fields"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize("acks", [0, -1])
+def test_a_refused_request_lets_go_of_its_memory_at_once(
+    broker: InProcessBroker, topic: str, fields: dict[str, int], acks: int
+) -> None:
+    """A buffer that somebody still looks into is never lent again: a reference cycle would keep it until the garbage
+    collector comes, which here may be never."""
+    broker.create_topic("compacted", cleanup_policy="compact")
+    batch = changed(produced([record(bytes(900_000))]), **fields)
+    free_bytes = broker.daemon.processors[0].pool.free_bytes
+    client = broker.connect()
+    gc.disable()
+    try:
+        client.send(produce_request(topic, batch, acks=acks), 9)
+        if acks:
+            assert client.receive().responses[0].partition_responses[0].error_code != E.NONE
+        else:
+            assert client.is_closed()
+        broker.settle()
+        assert broker.held_bytes == 0
+        assert broker.daemon.processors[0].pool.free_bytes >= free_bytes + MIB
+    finally:
+        gc.enable()
 
 
 NAMES = {
