@@ -62,6 +62,9 @@ class Dispatcher:
             if not slot.is_filled:
                 slot.close_connection(f"its request met a bug: {error}")
             return
+        # Errors that an answer is made of remember this frame of ours. They must not keep the request's memory with it
+        # until the garbage collector finds them.
+        del frame
         context = RequestContext(header, slot.peer, slot, self._registry)
         try:
             answer = route.handler(request, context)

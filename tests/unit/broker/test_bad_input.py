@@ -17,6 +17,7 @@ from protocol.headers import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.configs import DescribeConfigsRequest
 from protocol.messages.fetch import FetchResponse
+from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.topics import CreateTopicsRequest
@@ -397,3 +398,45 @@ def test_a_batch_that_opens_to_too_much_is_refused_where_it_is_opened(
     answer = broker.connect().ask(produce_request("compacted", whole), 12).responses[0].partition_responses[0]
     assert answer.error_code == E.MESSAGE_TOO_LARGE
     witness.sees_no_harm("127.0.0.1:", "compacted-0", f"open to more than {128 * MIB} bytes")
+
+
+def list_offsets(topic: str, timestamp: int = -1) -> ListOffsetsRequest:
+    partition = ListOffsetsRequest.Topic.Partition(partition_index=0, timestamp=timestamp)
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsRequest.Topic(name=topic, partitions=[partition])])
+
+
+def described(resource_type: int, name: str) -> DescribeConfigsRequest:
+    resource = DescribeConfigsRequest.Resource(resource_type=resource_type, resource_name=name, configuration_keys=None)
+    return DescribeConfigsRequest(resources=[resource])
+
+
+ASKED: dict[str, tuple[Any, int]] = {
+    "a fetch of an unknown topic": (fetch_request("nowhere"), 12),
+    "a fetch of an unknown partition": (fetch_request("orders", partition=9), 12),
+    "a fetch of an offset that is not there": (fetch_request("orders", offset=1 << 40), 12),
+    "a fetch in an unknown epoch": (fetch_request("orders", partition_fields={"current_leader_epoch": 9}), 12),
+    "a fetch of -1 bytes": (fetch_request("orders", partition_max_bytes=-1), 12),
+    "offsets of an unknown topic": (list_offsets("nowhere"), 8),
+    "offsets of an odd time": (list_offsets("orders", timestamp=-99), 8),
+    "a topic of a bad name": (create_topic("a/b", 1), 7),
+    "configs of a bad type": (described(99, "orders"), 4),
+    "configs of an unknown topic": (described(2, "nowhere"), 4),
+}
+
+
+@pytest.mark.parametrize(("request_", "version"), ASKED.values(), ids=ASKED)
+def test_a_large_request_with_a_mistake_lets_go_of_its_memory_at_once(
+    broker: InProcessBroker, request_: Any, version: int
+) -> None:
+    asked = encode_request(7, "test", request_, version)[4:]
+    free_bytes = broker.daemon.processors[0].pool.free_bytes
+    client = broker.connect()
+    gc.disable()
+    try:
+        client.send_bytes(frame(asked + bytes(900_000)))
+        assert client.receive_payload()[:4] == bytes([0, 0, 0, 7])
+        broker.settle()
+        assert broker.held_bytes == 0
+        assert broker.daemon.processors[0].pool.free_bytes >= free_bytes + MIB
+    finally:
+        gc.enable()
