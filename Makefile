@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench interop lock docs dist clean
+.PHONY: help setup run test check format bench interop fuzz lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -33,6 +33,12 @@ $(VENV)/.test: requirements/test.txt | $(BIN)/python
 $(VENV)/.dev: requirements/dev.txt | $(BIN)/python
 	@echo "Installing what the checks need into $(VENV) ..."
 	@$(PIP) -r requirements/dev.txt && touch $@ $(VENV)/.test $(VENV)/.runtime
+
+$(VENV)/.fuzz: requirements/fuzz.txt $(VENV)/.test
+	@$(BIN)/python -c 'import platform, sys; sys.exit((sys.platform, platform.machine()) != ("linux", "x86_64") or sys.version_info >= (3, 14))' || { \
+	  echo "Fuzzing needs atheris, whose wheels are for Linux on x86-64 and Python 3.11 to 3.13. Without it 'make test' replays its findings." >&2; exit 1; }
+	@echo "Installing the fuzzer into $(VENV) ..."
+	@$(PIP) -r requirements/fuzz.txt && touch $@
 
 setup: $(VENV)/.dev  ## Make .venv with everything a developer needs
 
@@ -58,14 +64,17 @@ bench: $(VENV)/.test  ## Measure the broker against this machine's own limits (A
 interop: $(VENV)/.test  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
 	@$(BIN)/python -m pytest tests/interop $(ARGS)
 
+fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
+	@$(BIN)/python -u -m tests.fuzz --runs $(or $(RUNS),2000000) $(ARGS)
+
 docs: $(VENV)/.test  ## Write the generated pages again (configuration, protocol support)
 	@$(BIN)/python -m config.documentation
 	@$(BIN)/python -m tests.support.protocol_support
 
 lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock them in requirements/
 	@$(BIN)/python -m pip install --quiet uv
-	@for name in runtime test dev; do \
-	  case $$name in runtime) groups= ;; test) groups="--group test" ;; dev) groups="--group test --group check" ;; esac; \
+	@for name in runtime test fuzz dev; do \
+	  case $$name in runtime) groups= ;; dev) groups="--group test --group check" ;; *) groups="--group $$name" ;; esac; \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade --no-header \
 	    pyproject.toml $$groups --output-file requirements/$$name.txt; done
 
@@ -73,5 +82,5 @@ dist: $(VENV)/.dev  ## Build the wheel, install it in an empty environment and s
 	@$(BIN)/python tests/wheel/try_wheel.py
 
 clean:  ## Remove everything that was made, but not the data
-	@rm -rf $(VENV) .interop dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .interop dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/fuzz/corpus
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

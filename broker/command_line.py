@@ -10,7 +10,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from broker.clock import LoopClock
 from broker.daemon import CannotStart, Daemon
+from broker.request.line_limit import LineLimit
 from config.errors import SettingsError
 from config.parse import LoadedSettings, load_settings
 
@@ -71,6 +73,8 @@ async def _serve(loaded: LoadedSettings, *, most_open_files: int) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(LineLimit(LoopClock(loop, time.time)))
     try:
         daemon = Daemon(loaded.settings, most_open_files=most_open_files)
         # How long do requests take? `kill -USR1` asks.
@@ -129,11 +133,22 @@ def _override(text: str) -> tuple[str, str]:
 
 
 def _log_to_stderr(level: str) -> None:
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter = OneLine("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler])
+
+
+class OneLine(logging.Formatter):
+    """A message is one line: no name that a client thinks up begins another, or moves a terminal's cursor."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if not record.message.isprintable():
+            record.message = "".join(
+                character if character.isprintable() else ascii(character)[1:-1] for character in record.message
+            )
+        return super().formatMessage(record)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -180,6 +180,12 @@ class Daemon:
             if self._is_ready.is_set():  # else `start` has told
                 self._running.result()
 
+    def expire_waiting(self) -> None:
+        """Answer every request that waits as if its time were over."""
+        self._produce_purgatory.expire_all()
+        self._fetch_purgatory.expire_all()
+        self._delete_records_purgatory.expire_all()
+
     def fail(self, error: BaseException) -> None:
         """The broker can't go on: whoever waits for it is told, and will stop it."""
         if self.failure is None:
@@ -382,9 +388,7 @@ class Daemon:
         for acceptor in self._acceptors:
             acceptor.close()
         self._processor_pool.stop_reading()
-        self._produce_purgatory.expire_all()
-        self._fetch_purgatory.expire_all()
-        self._delete_records_purgatory.expire_all()
+        self.expire_waiting()
         try:
             async with asyncio.timeout(DRAIN_S):
                 await self._processor_pool.drained()

@@ -13,7 +13,16 @@ from dataclasses import MISSING
 from functools import lru_cache
 from typing import Any, Final
 
-from protocol.primitives import Buffer, Malformed, Unencodable, encode_uvarint, read_uvarint, skip_tagged_fields
+from protocol.primitives import (
+    MOST_ELEMENTS,
+    Buffer,
+    Malformed,
+    Unencodable,
+    encode_uvarint,
+    read_uvarint,
+    skip_counted_fields,
+    too_many_elements,
+)
 from protocol.schema import ArrayOf, FieldLayout, Fixed, Sized, StructOf, WireType, describe, layout
 
 LONGEST_STRING: Final = 0x7FFF
@@ -132,10 +141,11 @@ class DecoderSource(_Source):
             Malformed=Malformed,
             unreadable=(binary.error, IndexError, UnicodeDecodeError),
             read_uvarint=read_uvarint,
-            skip_tagged_fields=skip_tagged_fields,
+            skip_counted_fields=skip_counted_fields,
             fixed_array=_fixed_array,
             refused_length=_refused_length,
             refused_tag=_refused_tag,
+            too_many_elements=too_many_elements,
         )
         self.line("def decode(buf, pos):")
         self.indent = 1
@@ -148,6 +158,8 @@ class DecoderSource(_Source):
         self.line(f"return {result}, pos")
         if any("view[" in line for line in self.lines):
             self.lines.insert(start, "    " * self.indent + "view = memoryview(buf)")
+        if any("elements_left" in line for line in self.lines):
+            self.lines.insert(start, "    " * self.indent + f"elements_left = {MOST_ELEMENTS}")
         self.indent = 1
         self.line("except unreadable as problem:")
         self.indent = 2
@@ -283,6 +295,7 @@ class DecoderSource(_Source):
         size = f"({length}) * {smallest}" if smallest > 1 else length
         self.line(f"if {counted} < {at_least} or {size} > limit - pos:")
         self.line(f"    raise refused_length({what!r}, {length}, limit - pos)")
+        self.count_elements(what, length)
         if isinstance(element, Fixed):
             self.line(f"{target} = fixed_array({element.format!r}, {length}, buf, pos)")
             self.line(f"pos += {size}")
@@ -302,19 +315,25 @@ class DecoderSource(_Source):
         if nullable:
             self.indent -= 1
 
+    def count_elements(self, what: str, length: str) -> None:
+        self.line(f"elements_left -= {length}")
+        self.line("if elements_left < 0:")
+        self.line(f"    raise too_many_elements({what!r}, {length})")
+
     def tagged_fields(self, tagged: list[FieldLayout], targets: dict[str, str], cls: type[Any]) -> None:
         count = self.fresh("tags")
         self.fixed(count, "B")
         self.flush()
         self.line(f"if {count}:")
         self.indent += 1
+        self.line(f"if {count} > 127:")
+        self.line(f"    {count}, pos = read_uvarint(buf, pos - 1)")
+        self.count_elements(f"{cls.__qualname__}, its tagged fields", count)
         if not tagged:
-            self.line("pos = skip_tagged_fields(buf, pos - 1)")
+            self.line(f"pos = skip_counted_fields(buf, pos, {count})")
             self.indent -= 1
             return
         tag, size, end = self.fresh("tag"), self.fresh("size"), self.fresh("end")
-        self.line(f"if {count} > 127:")
-        self.line(f"    {count}, pos = read_uvarint(buf, pos - 1)")
         self.line(f"for _ in range({count}):")
         self.indent += 1
         self.line(f"{tag}, pos = read_uvarint(buf, pos)")

@@ -29,6 +29,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 LONGEST_UVARINT: Final = 5
 
+MOST_ELEMENTS: Final = 100_000
+"""What all arrays and sections of tagged fields of one message may hold together. Kafka has no such bound: there 50 MB
+of short topic names end a broker with 512 MB of heap. Each element costs microseconds and a hundred bytes or more, so
+this is what one request may take of everybody's time (docs/decisions/bad-input.md)."""
+
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """Return the number at ``position`` and the position behind it.
@@ -49,6 +54,11 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     raise Malformed(f"a uvarint ending at byte {position} goes on after {LONGEST_UVARINT} bytes")
 
 
+def too_many_elements(what: str, count: int) -> Malformed:
+    """The refusal of ``count`` elements more."""
+    return Malformed(f"{what} has {count} elements; a message holds {MOST_ELEMENTS} in all")
+
+
 def encode_uvarint(number: int) -> bytes:
     """Return the bytes of ``number``, which must not be negative."""
     if number < 0x80:
@@ -67,6 +77,13 @@ def skip_tagged_fields(buffer: Buffer, position: int) -> int:
     Order and uniqueness of the tags are not looked at, as Kafka does not.
     """
     count, position = read_uvarint(buffer, position)
+    if count > MOST_ELEMENTS:
+        raise too_many_elements("a section of tagged fields", count)
+    return skip_counted_fields(buffer, position, count)
+
+
+def skip_counted_fields(buffer: Buffer, position: int, count: int) -> int:
+    """The same behind the number of fields."""
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

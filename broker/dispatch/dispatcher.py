@@ -62,6 +62,9 @@ class Dispatcher:
             if not slot.is_filled:
                 slot.close_connection(f"its request met a bug: {error}")
             return
+        # Errors that an answer is made of remember this frame of ours. They must not keep the request's memory with it
+        # until the garbage collector finds them.
+        del frame
         context = RequestContext(header, slot.peer, slot, self._registry)
         try:
             answer = route.handler(request, context)
@@ -82,6 +85,8 @@ class Dispatcher:
             return
         # What an unexpected exception says is for us, not for the client.
         message = "" if code is ErrorCode.UNKNOWN_SERVER_ERROR else str(error)
+        if message:
+            log.info("Refused %s of %s with %s: %s", route.name, context.peer, code.name, message)
         refusal = route.refuse(request, code, message)
         if refusal is None:
             context.close_connection(f"{route.name} failed with {code.name} and has no answer to say so: {error}")

@@ -1,5 +1,6 @@
 """Metadata: which brokers there are, and who leads which partition (API key 3; KIP-430, KIP-516)."""
 
+import logging
 from collections.abc import Iterable, Sequence
 
 from broker.metadata.controller import Controller
@@ -16,6 +17,8 @@ from broker.request.node import Node
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import NO_UUID
+
+log = logging.getLogger(__name__)
 
 AskedTopic = MetadataRequest.Topic
 TopicAnswer = MetadataResponse.Topic
@@ -100,6 +103,7 @@ class MetadataHandler:
         found: list[TopicAnswer] = []
         failed: list[TopicAnswer] = []
         missing: list[str] = []
+        impossible: list[str] = []
         for name in names:
             if not _may_describe(context, name):
                 failed.append(_without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -107,9 +111,17 @@ class MetadataHandler:
                 found.append(_found(topic))
             elif fault_of_name(name) is not None:
                 failed.append(_without_topic(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
+                impossible.append(name)
             else:
                 failed.append(_without_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 missing.append(name)
+        if impossible:
+            log.info(
+                "%s asks for %d topics that no topic can be, the first: %s",
+                context.peer,
+                len(impossible),
+                fault_of_name(impossible[0]),
+            )
         if missing and request.allow_auto_topic_creation and self._auto_create_topics_enable:
             self._create(missing, context)
         return found + failed

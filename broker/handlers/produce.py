@@ -1,5 +1,6 @@
 """Produce: append batches to partitions (API key 0; KIP-98, KIP-467, KIP-516 for topic ids)."""
 
+import logging
 from collections.abc import Iterable
 from functools import partial
 
@@ -39,6 +40,8 @@ from storage.errors import (
     UnsupportedCompression,
 )
 
+log = logging.getLogger(__name__)
+
 Topic = ProduceRequest.TopicData
 Batch = ProduceRequest.TopicData.PartitionData
 ACKS = (ALL_ACKS, 1, NO_ACKS)
@@ -59,6 +62,9 @@ _AFTER_VALIDATION = (
 )
 """Faults that Kafka finds once it has the log in hand; their answers carry the log start offset."""
 
+_MISTAKES = (StorageError, InvalidRequiredAcks, InvalidTopic)
+"""What a producer gets wrong by itself and a line in the log helps to find; topics come and go without one."""
+
 
 class ProduceHandler:
     """Appends what clients send."""
@@ -73,6 +79,7 @@ class ProduceHandler:
         pending = PendingAnswer(request.acks, request.timeout_ms, context, self._replicas)
         request_fault = _fault_of_all(request, context)
         partition: Partition | None = None
+        refused: list[tuple[Topic, Batch, str]] = []
         for topic in _each_once(request.topic_data):
             answers: list[Answer] = []
             pending.response.responses.append(
@@ -82,18 +89,26 @@ class ProduceHandler:
                 answer = Answer(index=batch.index, error_code=0, base_offset=-1)
                 answers.append(answer)
                 partition = None
+                if request_fault is not None:
+                    # Not raised: its traceback would hold this frame, and this frame the request and it.
+                    pending.has_errors = True
+                    _refuse(answer, request_fault, None, context.api_version)
+                    continue
                 try:
-                    if request_fault is not None:
-                        raise request_fault
                     partition = self._partition(topic, batch.index, context)
                     _check(partition, batch, request, context)
                     self._append(partition, batch.records, partial(pending.settle, answer))
                     pending.unsettled += 1
                 except Exception as error:  # noqa: BLE001 - the faults table logs what it does not know
                     pending.has_errors = True
+                    if isinstance(error, _MISTAKES):
+                        # Not the error itself: its traceback would keep whatever was opened for it.
+                        refused.append((topic, batch, str(error)))
                     _refuse(answer, error, partition, context.api_version)
         if partition is not None and not pending.has_errors and _is_single(request.topic_data):
             remember(request, context, partition, self._replicas)
+        if refused:
+            _log_refusal(refused, context)
         pending.settle_one()
 
     def refuse(self, request: ProduceRequest, code: ErrorCode, message: str | None) -> ProduceResponse | None:
@@ -187,6 +202,21 @@ def _check(partition: Partition, batch: Batch, request: ProduceRequest, context:
     if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
         raise InvalidTopic(f"{partition.topic_partition.topic} is internal: clients do not write to it")
     partition.check_append(by_all=acks == ALL_ACKS)
+
+
+def _log_refusal(refused: list[tuple[Topic, Batch, str]], context: RequestContext) -> None:
+    """One line for a request, whatever it holds."""
+    topic, batch, reason = refused[0]
+    log.info(
+        "Refused %d batches from %s (client id %s), the first of %d bytes for %s-%d: %s",
+        len(refused),
+        context.peer,
+        context.client_id,
+        len(batch.records or b""),
+        topic.name or topic.topic_id.hex(),
+        batch.index,
+        reason,
+    )
 
 
 def _refuse(answer: Answer, error: Exception, partition: Partition | None, version: int) -> None:

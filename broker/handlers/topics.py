@@ -1,5 +1,6 @@
 """CreateTopics, DeleteTopics and CreatePartitions (API keys 19, 20 and 37; KIP-4, KIP-195, KIP-516, KIP-525)."""
 
+import logging
 from collections.abc import Sequence
 
 from broker.metadata.configs import ConfigView
@@ -20,6 +21,8 @@ from protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from protocol.schema import NO_UUID
+
+log = logging.getLogger(__name__)
 
 TOPIC_IDS_SINCE_VERSION = 6
 DELETION_DISABLED_SINCE_VERSION = 3
@@ -46,6 +49,16 @@ class TopicsHandler:
 
         def created(results: Sequence[TopicResult]) -> None:
             answers = [self._created(result, context) for result in results]
+            failed = [result for result in results if result.error is not ErrorCode.NONE]
+            if failed:
+                log.info(
+                    "Refused to create %d of %d topics for %s, the first with %s: %s",
+                    len(failed),
+                    len(results),
+                    context.peer,
+                    failed[0].error.name,
+                    failed[0].message,
+                )
             context.respond(CreateTopicsResponse(topics=answers + refused))
 
         self._controller.create_topics(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.request.response import ResponseSlot
 
@@ -67,6 +67,11 @@ class RequestChannel:
         if requests and self._parked and not self._is_waking:
             self._wake_one()
         return taken
+
+    def put_back(self, slots: Sequence[ResponseSlot]) -> None:
+        """What was taken and not begun comes first again, though there be no room for it."""
+        self._requests.extendleft(reversed(slots))
+        self.stats.taken -= len(slots)
 
     async def _park(self) -> None:
         waiter = asyncio.get_running_loop().create_future()

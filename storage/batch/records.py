@@ -259,7 +259,7 @@ def encode_batch(
         delta = next_delta
         if record.timestamp > max_timestamp:
             max_timestamp = record.timestamp
-        encoded.append(encode_record(record.timestamp - base_timestamp, delta, encode_fields(record)))
+        encoded.append(encode_record(wrap_64(record.timestamp - base_timestamp), delta, encode_fields(record)))
     if last_offset_delta is None:
         if not encoded:
             raise ValueError("a batch without records needs its last offset delta")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker.clock import Ids
 from broker.daemon import Daemon
 from broker.network.connection import Connection
 from broker.request.response import Peer
@@ -40,7 +41,7 @@ class Client:
 
     def __init__(self, broker: "InProcessBroker", ours: socket.socket, connection: Connection) -> None:
         self._broker = broker
-        self._socket = ours
+        self.socket = ours
         self.connection = connection
         self._correlation_id = 0
         self._awaited: list[tuple[int, type[Any], int]] = []
@@ -71,38 +72,39 @@ class Client:
 
     def receive_payload(self) -> bytes:
         """The bytes of the next answer, without their size."""
-        size = int.from_bytes(self._broker.run(self._receive(4)), "big")
-        return self._broker.run(self._receive(size))
+        size = int.from_bytes(self._broker.run(self.receive_bytes(4)), "big")
+        return self._broker.run(self.receive_bytes(size))
 
     def has_no_answer(self) -> bool:
         """Whether nothing has come, though the broker had every chance."""
         self._broker.settle()
         try:
-            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
 
     def is_closed(self) -> bool:
         """Whether the broker has closed the connection and sent nothing before."""
         try:
-            return self._broker.run(self._receive(1)) == b""
+            return self._broker.run(self.receive_bytes(1)) == b""
         except ConnectionClosed:
             return True
 
     def close(self) -> None:
         """Hang up."""
-        self._socket.close()
+        self.socket.close()
         self._broker.settle()
 
     async def _send(self, data: bytes) -> None:
-        await asyncio.get_running_loop().sock_sendall(self._socket, data)
+        await asyncio.get_running_loop().sock_sendall(self.socket, data)
 
-    async def _receive(self, size: int) -> bytes:
+    async def receive_bytes(self, size: int) -> bytes:
+        """So many bytes of whatever comes. Raises `ConnectionClosed`."""
         received = b""
         async with asyncio.timeout(PATIENCE_S):
             while len(received) < size:
                 try:
-                    more = await asyncio.get_running_loop().sock_recv(self._socket, size - len(received))
+                    more = await asyncio.get_running_loop().sock_recv(self.socket, size - len(received))
                 except ConnectionResetError:
                     more = b""
                 if not more:
@@ -114,8 +116,9 @@ class Client:
 class InProcessBroker:
     """Starts at once, asks and answers while a test waits, and remembers which answers it has seen."""
 
-    def __init__(self, directory: Path, **settings: object) -> None:
+    def __init__(self, directory: Path, ids: Ids | None = None, **settings: object) -> None:
         self.directory = directory
+        self._ids = ids
         self._settings = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(directory),
@@ -133,7 +136,7 @@ class InProcessBroker:
         settings = load_settings(None, list(self._settings.items())).settings
 
         async def start() -> Daemon:
-            daemon = Daemon(settings, clock=self.clock)
+            daemon = Daemon(settings, clock=self.clock, ids=self._ids)
             await daemon.start()
             return daemon
 
@@ -200,6 +203,11 @@ class InProcessBroker:
     def run(self, awaitable: Any) -> Any:
         """Run something on the broker's loop."""
         return self._runner.run(awaitable)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that all connections together hold for requests."""
+        return self.daemon.processors[0].memory.used_bytes
 
     def advance(self, by_ms: int) -> None:
         """Let time pass."""

@@ -14,6 +14,7 @@ from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.topics import DeleteTopicsRequest
+from protocol.primitives import MOST_ELEMENTS, encode_uvarint
 from protocol.schema import (
     NO_UUID,
     Array,
@@ -153,6 +154,31 @@ def test_nothing_is_allocated_for_an_announced_count() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_message_holds_so_many_elements_and_no_more() -> None:
+    def topics(count: int) -> bytes:
+        return count.to_bytes(4) + b"\0\0" * count
+
+    def partitions(count: int) -> bytes:
+        return bytes(13) + (1).to_bytes(4) + b"\0\0" + count.to_bytes(4) + bytes(20) * count
+
+    assert len(decode(MetadataRequest, 1, topics(MOST_ELEMENTS)).topics or ()) == MOST_ELEMENTS
+    with pytest.raises(Malformed, match="topics has 100001 elements; a message holds 100000"):
+        decode(MetadataRequest, 1, topics(MOST_ELEMENTS + 1))
+    # The topic counts too, in which they are.
+    decode(FetchRequest, 4, b"\0\0\0\0" + partitions(MOST_ELEMENTS - 1))
+    with pytest.raises(Malformed, match="100000 elements; a message holds 100000"):
+        decode(FetchRequest, 4, b"\0\0\0\0" + partitions(MOST_ELEMENTS))
+
+
+def test_fields_of_unknown_tags_count_as_elements() -> None:
+    def tagged(count: int) -> bytes:
+        return encode(MetadataRequest(topics=[]), 9)[:-1] + encode_uvarint(count) + b"\5\0" * count
+
+    decode(MetadataRequest, 9, tagged(MOST_ELEMENTS))
+    with pytest.raises(Malformed, match="tagged fields has 100001 elements"):
+        decode(MetadataRequest, 9, tagged(MOST_ELEMENTS + 1))
 
 
 @pytest.mark.parametrize("length", ["8000", "fffe", "7fff", "0003"])
@@ -354,7 +380,7 @@ def test_lengths_at_the_edges_of_a_uvarint(version: int, length: int) -> None:
         port=0,
         crc=0,
         ratio=0.5,
-        fixed_point=Rare.Point(names=["z"] * length),
+        fixed_point=Rare.Point(names=["z"] * min(length, 128)),  # all together are fewer than MOST_ELEMENTS
     )
     answer = fetch_response(bytes(length))
 

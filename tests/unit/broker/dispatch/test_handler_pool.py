@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from broker.dispatch.handler_pool import MOST_A_TURN, HandlerPool
+from broker.dispatch.handler_pool import MOST_A_TURN, MOST_NS_A_TURN, HandlerPool
 from broker.request.channel import RequestChannel
 from broker.request.response import Peer, ResponseSlot
 
@@ -79,6 +79,34 @@ def test_between_turns_the_loop_turns() -> None:
         await until_empty(channel)
         steps = [after - before for before, after in pairwise(seen)]
         assert max(steps) <= 2 * MOST_A_TURN
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_turn_of_dear_requests_ends_early_and_nobody_is_overtaken() -> None:
+    async def scenario() -> None:
+        channel = RequestChannel(40)
+        events: list[str] = []
+        order: list[int] = []
+        now_ns = 0
+
+        def handle(slot: ResponseSlot) -> None:
+            nonlocal now_ns
+            now_ns += MOST_NS_A_TURN // 2 - 1
+            events.append("handled")
+            order.append(slot.received_us)
+
+        pool = HandlerPool(channel, handle, size=2, end_of_turn=lambda: events.append("end"), now_ns=lambda: now_ns)
+        task = asyncio.ensure_future(pool.run())
+        await asyncio.sleep(0)
+        put(channel, 40)
+        await until_empty(channel)
+        turns = "".join("." if event == "handled" else "|" for event in events).split("|")
+        assert max(map(len, turns)) == 3
+        assert order == list(range(40))
+        assert channel.stats.taken == 40
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

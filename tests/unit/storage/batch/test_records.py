@@ -191,3 +191,9 @@ def test_other_magics_and_negative_counts_cannot_be_decoded() -> None:
         list(iterate_records(changed(produced(), magic=1)))
     with pytest.raises(UndecodableRecords, match="-1 records"):
         list(iterate_records(changed(produced(), record_count=-1)))
+
+
+def test_timestamps_may_be_as_far_apart_as_numbers_go() -> None:
+    times = [2**63 - 1, -(2**63), 0]
+    batch = encode_batch([Record(timestamp=time, value=b"v") for time in times])
+    assert [record.timestamp for record in iterate_records(batch)] == times
