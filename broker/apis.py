@@ -1,36 +1,52 @@
 """The one list of APIs: which request goes to which handler."""
 
+from broker.clock import Clock
 from broker.dispatch.registry import Registry
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.cluster import ClusterHandler
 from broker.handlers.configs import ConfigsHandler
+from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.handlers.log_dirs import LogDirsHandler
 from broker.handlers.metadata import MetadataHandler
+from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.handlers.produce import ProduceHandler
+from broker.handlers.quorum import QuorumHandler
+from broker.handlers.reassignments import ReassignmentsHandler
+from broker.handlers.topic_partitions import TopicPartitionsHandler
 from broker.handlers.topics import TopicsHandler
 from broker.metadata.configs import ConfigView
 from broker.metadata.controller import Controller
+from broker.metadata.log import MetadataLog
 from broker.metadata.producer_ids import ProducerIds
-from broker.metadata.publisher import Publisher
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from config.broker_settings import BrokerSettings
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from protocol.messages.reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from protocol.messages.topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from storage.log_manager import LogManager
 
 PRODUCE_ADVERTISED = (0, 13)
 """Old librdkafka looks for the first versions of Produce and drops features without them; nobody serves them."""
@@ -42,11 +58,14 @@ def serve_all(
     settings: BrokerSettings,
     node: Node,
     replicas: ReplicaManager,
-    publisher: Publisher,
+    metadata_log: MetadataLog,
+    logs: LogManager,
+    clock: Clock,
     controller: Controller,
     producer_ids: ProducerIds,
 ) -> None:
     """Put every API into the registry."""
+    publisher = metadata_log.publisher
     image = publisher.image
     configs = ConfigView(image, settings)
 
@@ -70,6 +89,13 @@ def serve_all(
     topics = TopicsHandler(controller, image, configs)
     registry.serve(CreateTopicsRequest, CreateTopicsResponse, topics.create_topics, refuse=topics.refuse_creation)
     registry.serve(DeleteTopicsRequest, DeleteTopicsResponse, topics.delete_topics, refuse=topics.refuse_deletion)
+    registry.serve(
+        CreatePartitionsRequest, CreatePartitionsResponse, topics.create_partitions, refuse=topics.refuse_growth
+    )
+    delete_records = DeleteRecordsHandler(replicas)
+    registry.serve(
+        DeleteRecordsRequest, DeleteRecordsResponse, delete_records.delete_records, refuse=delete_records.refuse
+    )
     init_producer_id = InitProducerIdHandler(producer_ids)
     registry.serve(
         InitProducerIdRequest,
@@ -77,7 +103,32 @@ def serve_all(
         init_producer_id.init_producer_id,
         refuse=init_producer_id.refuse,
     )
+    epochs = OffsetForLeaderEpochHandler(replicas)
+    registry.serve(
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
+        epochs.offset_for_leader_epoch,
+        refuse=epochs.refuse,
+    )
     described = ConfigsHandler(configs, image, node)
     registry.serve(DescribeConfigsRequest, DescribeConfigsResponse, described.describe_configs, refuse=described.refuse)
     cluster = ClusterHandler(node)
     registry.serve(DescribeClusterRequest, DescribeClusterResponse, cluster.describe_cluster, refuse=cluster.refuse)
+    log_dirs = LogDirsHandler(logs)
+    registry.serve(DescribeLogDirsRequest, DescribeLogDirsResponse, log_dirs.describe_log_dirs, refuse=log_dirs.refuse)
+    reassignments = ReassignmentsHandler(image)
+    registry.serve(
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+        reassignments.list_partition_reassignments,
+        refuse=reassignments.refuse,
+    )
+    quorum = QuorumHandler(metadata_log, node, clock)
+    registry.serve(DescribeQuorumRequest, DescribeQuorumResponse, quorum.describe_quorum, refuse=quorum.refuse)
+    topic_partitions = TopicPartitionsHandler(image, most_partitions=settings.max_request_partition_size_limit)
+    registry.serve(
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponse,
+        topic_partitions.describe_topic_partitions,
+        refuse=topic_partitions.refuse,
+    )

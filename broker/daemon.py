@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from broker.apis import serve_all
@@ -110,15 +111,21 @@ class Daemon:
             self._wheel, purge_interval=settings.producer_purgatory_purge_interval_requests
         )
         self._fetch_purgatory = Purgatory(self._wheel, purge_interval=settings.fetch_purgatory_purge_interval_requests)
+        self._delete_records_purgatory = Purgatory(
+            self._wheel, purge_interval=settings.delete_records_purgatory_purge_interval_requests
+        )
         self.replicas = ReplicaManager(
             self._clock,
             writer=self._writer,
             flusher_of=self._flusher_of,
             produce_purgatory=self._produce_purgatory,
             fetch_purgatory=self._fetch_purgatory,
+            delete_records_purgatory=self._delete_records_purgatory,
+            save_log_starts=self._save_log_starts,
             on_disk_failure=self._disk_failed,
         )
         self._logs: LogManager | None = None
+        self._log_upkeep: LogUpkeep | None = None
         self._metadata_log: MetadataLog | None = None
         self._controller: Controller | None = None
         self.node: Node | None = None
@@ -302,7 +309,7 @@ class Daemon:
         publisher.subscribe(hosting.apply)
         for removal in self._logs.take_pending_removals():
             hosting.remove_later(removal)
-        upkeep = LogUpkeep(
+        self._log_upkeep = LogUpkeep(
             clock=self._clock,
             logs=self._logs,
             replicas=self.replicas,
@@ -310,18 +317,22 @@ class Daemon:
             worker=self._housekeeper,
             on_disk_failure=self._disk_failed,
         )
-        upkeep.start(self._upkeep, self._settings)
+        self._log_upkeep.start(self._upkeep, self._settings)
 
     async def _serve(self) -> None:
         """Accept and answer requests until somebody wants a stop; return when the last answer is out."""
         assert self._controller is not None
+        assert self._metadata_log is not None
+        assert self._logs is not None
         assert self.node is not None
         serve_all(
             self.registry,
             settings=self._settings,
             node=self.node,
             replicas=self.replicas,
-            publisher=self.publisher,
+            metadata_log=self._metadata_log,
+            logs=self._logs,
+            clock=self._clock,
             controller=self._controller,
             producer_ids=ProducerIds(self._controller.allocate_producer_ids),
         )
@@ -355,6 +366,7 @@ class Daemon:
             processor.stop_reading()
         self._produce_purgatory.expire_all()
         self._fetch_purgatory.expire_all()
+        self._delete_records_purgatory.expire_all()
         try:
             async with asyncio.timeout(DRAIN_S):
                 for processor in self.processors:
@@ -461,6 +473,10 @@ class Daemon:
             return listener
         port = self._settings.controller_port(self._acceptors[0].port)
         return Listener(name="CONTROLLER", host="127.0.0.1", port=port)
+
+    def _save_log_starts(self, saved: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+        assert self._log_upkeep is not None, "no request comes before the logs are loaded"
+        self._log_upkeep.save_log_starts(saved, failed)
 
     def _flusher_of(self, partition: Partition) -> Flusher:
         assert self._logs is not None

@@ -80,6 +80,16 @@ class LogUpkeep:
         """Write down where logs begin."""
         self._write(self._logs.log_start_checkpoints())
 
+    def save_log_starts(self, saved: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+        """Write down where logs begin, now, and tell when it is done; what was asked for before is done then too."""
+        checkpoints = self._logs.log_start_checkpoints()
+
+        def perform() -> None:
+            for checkpoint in checkpoints:
+                checkpoint.perform()
+
+        self._worker.submit(perform, lambda _: saved(), failed)
+
     def forget_silent_producers(self) -> None:
         """Drop the state of producers that have been silent for ``producer.id.expiration.ms``."""
         forgotten = self._logs.remove_expired_producers(self._clock.now_ms())

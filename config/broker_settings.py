@@ -73,6 +73,7 @@ class BrokerSettings:
     max_incremental_fetch_session_cache_slots: int = setting(ConfigType.INT, "1000", "[0,...]")
     fetch_purgatory_purge_interval_requests: int = setting(ConfigType.INT, "1000")
     producer_purgatory_purge_interval_requests: int = setting(ConfigType.INT, "1000")
+    delete_records_purgatory_purge_interval_requests: int = setting(ConfigType.INT, "1")
     compression_type: str = setting(ConfigType.STRING, "producer", "[uncompressed, zstd, lz4, snappy, gzip, producer]")
     compression_gzip_level: int = setting(ConfigType.INT, "-1", "[1,...,9] or -1")
     compression_lz4_level: int = setting(ConfigType.INT, "9", "[1,...,17]")

@@ -182,6 +182,14 @@ class DirectoryEntry(NamedTuple):
     mtime_ms: int
 
 
+class DiskSpace(NamedTuple):
+    """The size of a file system."""
+
+    total_bytes: int
+    usable_bytes: int
+    """What an ordinary user can still write."""
+
+
 class Lock:
     """The right to be the only process in a data directory, until it is released or the process dies."""
 
@@ -332,13 +340,17 @@ class FileSystem:
         except OSError as error:
             raise LogDirFailed(f"flushing {path}: {error.strerror or error}") from error
 
-    def free_bytes(self, path: str) -> int:
-        """What an ordinary user can still write to the file system of ``path``."""
+    def space(self, path: str) -> DiskSpace:
+        """How large the file system of ``path`` is, and how much of it is free."""
         try:
             status = os.statvfs(path)
         except OSError as error:
             raise storage_error(error, "asking for free space of", path) from error
-        return status.f_bavail * status.f_frsize
+        return DiskSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
+
+    def absolute(self, path: str) -> str:
+        """The same path as seen from the root."""
+        return os.path.abspath(path)
 
     def lock(self, path: str) -> Lock:
         """Take the lock file ``path``. Raises DirectoryLocked if another broker, of whatever make, has it.

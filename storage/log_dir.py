@@ -27,8 +27,8 @@ from storage.checkpoints import (
     write_meta_properties,
     write_offset_checkpoint,
 )
-from storage.errors import CorruptCheckpoint
-from storage.files import FileSystem, Lock
+from storage.errors import CorruptCheckpoint, LogDirFailed
+from storage.files import DiskSpace, FileSystem, Lock
 from storage.topic_partition import PartitionDirectory, TopicPartition, parse_dir_name
 
 METADATA_DIR_NAME: Final = "__cluster_metadata-0"
@@ -101,6 +101,17 @@ class LogDir:
 
     def __repr__(self) -> str:
         return f"<LogDir {self.path}>"
+
+    @property
+    def absolute_path(self) -> str:
+        """Where it is, for people elsewhere."""
+        return self._files.absolute(self.path)
+
+    def space(self) -> DiskSpace:
+        """The size of its file system. Raises LogDirFailed, also for a directory that has failed before."""
+        if self.has_failed:
+            raise LogDirFailed(f"{self.path} has failed")
+        return self._files.space(self.path)
 
     def read_properties(self) -> MetaProperties | None:
         """Whose directory it is; None if it is new. Raises WrongDirectory."""

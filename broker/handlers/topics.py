@@ -1,16 +1,19 @@
-"""CreateTopics and DeleteTopics (API keys 19 and 20; KIP-4, KIP-525, KIP-516)."""
+"""CreateTopics, DeleteTopics and CreatePartitions (API keys 19, 20 and 37; KIP-4, KIP-195, KIP-516, KIP-525)."""
 
 from collections.abc import Sequence
 
 from broker.metadata.configs import ConfigView
 from broker.metadata.controller import Controller
 from broker.metadata.image import MetadataImage
+from broker.metadata.partition_creation import GrowthResult, MorePartitions
 from broker.metadata.topic_creation import NewTopic, TopicResult
 from broker.metadata.topic_deletion import DeletionResult, UnwantedTopic
 from broker.request.context import Operation, RequestContext, ResourceType
 from config.described import ConfigEntry
 from protocol.errors import ErrorCode
 from protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -23,7 +26,7 @@ DELETION_DISABLED_SINCE_VERSION = 3
 
 
 class TopicsHandler:
-    """Asks the controller to create and delete topics."""
+    """Asks the controller to create and delete topics, and to give them more partitions."""
 
     def __init__(self, controller: Controller, image: MetadataImage, configs: ConfigView) -> None:
         self._controller = controller
@@ -99,6 +102,42 @@ class TopicsHandler:
             ]
         )
 
+    def create_partitions(self, request: CreatePartitionsRequest, context: RequestContext) -> None:
+        """Answer once every partition that could be added is durable."""
+        allowed = [topic for topic in request.topics if _may(context, Operation.ALTER, topic.name)]
+        refused = [
+            CreatePartitionsResponse.Result(name=topic.name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for topic in request.topics
+            if not _may(context, Operation.ALTER, topic.name)
+        ]
+
+        def created(results: Sequence[GrowthResult]) -> None:
+            answers = [
+                CreatePartitionsResponse.Result(
+                    name=result.topic, error_code=result.error, error_message=result.message
+                )
+                for result in results
+            ]
+            context.respond(CreatePartitionsResponse(results=answers + refused))
+
+        self._controller.create_partitions(
+            [_more_partitions(topic) for topic in allowed],
+            timeout_ms=request.timeout_ms,
+            validate_only=request.validate_only,
+            then=created,
+        )
+
+    def refuse_growth(
+        self, request: CreatePartitionsRequest, code: ErrorCode, message: str | None
+    ) -> CreatePartitionsResponse:
+        """The answer in which every topic carries ``code``."""
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsResponse.Result(name=topic.name, error_code=code, error_message=message)
+                for topic in request.topics
+            ]
+        )
+
     def _refusal(self, topic: UnwantedTopic, context: RequestContext) -> DeletionResult | None:
         """Why this client may not delete the topic; a name that it may not see stays unsaid."""
         name = topic.name
@@ -139,6 +178,15 @@ def _new_topic(topic: CreateTopicsRequest.Topic) -> NewTopic:
         replication_factor=topic.replication_factor,
         assignments=[(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
         configs=[(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _more_partitions(topic: CreatePartitionsRequest.Topic) -> MorePartitions:
+    assignments = topic.assignments
+    return MorePartitions(
+        topic=topic.name,
+        count=topic.count,
+        assignments=None if assignments is None else [assignment.broker_ids for assignment in assignments],
     )
 
 

@@ -101,6 +101,11 @@ class MetadataLog:
         return self._log.log_end_offset
 
     @property
+    def high_watermark(self) -> int:
+        """Everything below is on disk, and so committed."""
+        return self._log.high_watermark
+
+    @property
     def directory(self) -> str:
         """Where the log stands."""
         return self._log.directory

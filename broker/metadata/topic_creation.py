@@ -6,13 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.clock import Ids
-from broker.metadata.image import (
-    RESOURCE_TOPIC,
-    MetadataImage,
-    PartitionImage,
-    Record,
-    partition_record,
-)
+from broker.metadata.image import RESOURCE_TOPIC, MetadataImage, Record, partition_record
+from broker.metadata.placement import MAX_PARTITIONS_PER_REQUEST, Placement, Refused, misplaced
 from broker.metadata.topic_rules import CLUSTER_METADATA, collision_key, fault_of_name
 from config.errors import InvalidConfig
 from config.log_config import LogConfig, validate_topic_overrides
@@ -22,8 +17,6 @@ from protocol.schema import NO_UUID
 
 BROKER_DEFAULT: Final = -1
 """A number of partitions or replicas that the broker's settings decide."""
-
-MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
 ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 
@@ -64,15 +57,6 @@ class CreationDefaults:
     log_config: LogConfig
 
 
-class Refused(Exception):
-    """Why a topic is not created: an error code and a sentence."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.error = error
-        self.message = message
-
-
 class TopicPlanner:
     """Plans new topics against one image: the records to append, and what to answer once they are durable."""
 
@@ -81,16 +65,13 @@ class TopicPlanner:
         image: MetadataImage,
         *,
         ids: Ids,
-        broker_id: int,
-        directories: Sequence[bytes],
+        placement: Placement,
         defaults: CreationDefaults,
     ) -> None:
         self._image = image
         self._ids = ids
-        self._broker_id = broker_id
-        self._directories = directories
+        self._placement = placement
         self._defaults = defaults
-        self._load: Counter[bytes] | None = None
         self.records: list[Record] = []
 
     def plan(self, topics: Sequence[NewTopic]) -> list[TopicResult]:
@@ -186,20 +167,12 @@ class TopicPlanner:
         replicas: dict[int, list[int]] = {}
         for index, brokers in topic.assignments:
             if index in replicas:
-                raise _misplaced(f"Partition {index} is assigned twice.")
-            if not brokers:
-                raise _misplaced(f"Partition {index} is assigned to no broker.")
-            if len(set(brokers)) != len(brokers):
-                raise _misplaced(f"Partition {index} is assigned to the same broker twice: {list(brokers)}.")
-            unknown = [broker for broker in brokers if broker != self._broker_id]
-            if unknown:
-                raise _misplaced(
-                    f"Partition {index} is assigned to broker {unknown[0]}, but only broker {self._broker_id} is there."
-                )
+                raise misplaced(f"Partition {index} is assigned twice.")
+            self._placement.check_brokers(index, brokers)
             replicas[index] = list(brokers)
         indexes = sorted(replicas)
         if indexes != list(range(len(indexes))):
-            raise _misplaced(f"Partitions must be numbered from 0 without gaps, not {indexes}.")
+            raise misplaced(f"Partitions must be numbered from 0 without gaps, not {indexes}.")
         return [replicas[index] for index in indexes]
 
     def _placed(self, topic: NewTopic) -> list[list[int]]:
@@ -222,43 +195,18 @@ class TopicPlanner:
             raise Refused(
                 ErrorCode.INVALID_REPLICATION_FACTOR, f"A partition can't have {factor} replicas: there is 1 broker."
             )
-        return [[self._broker_id] for _ in range(count)]
+        return [[self._placement.broker_id] for _ in range(count)]
 
     def _add_records(self, name: str, topic_id: bytes, replicas: list[list[int]], configs: dict[str, str]) -> None:
         self.records.append(TopicRecord(name=name, topic_id=topic_id))
         for key, value in configs.items():
             self.records.append(ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=name, name=key, value=value))
         for index, brokers in enumerate(replicas):
-            partition = PartitionImage(
-                index=index,
-                replicas=tuple(brokers),
-                isr=tuple(brokers),
-                leader=brokers[0],
-                leader_epoch=0,
-                partition_epoch=0,
-                directories=tuple(self._least_loaded_directory() for _ in brokers),
-            )
+            partition = self._placement.partition(index, brokers)
             self.records.append(partition_record(topic_id, partition))
         if "min.insync.replicas" in configs and ELIGIBLE_LEADERS_FEATURE in self._image.features:
             self.records.append(ClearElrRecord(topic_name=name))
 
-    def _least_loaded_directory(self) -> bytes:
-        """The log directory with the fewest partitions; of equals, the first in the settings."""
-        if len(self._directories) == 1:
-            return self._directories[0]
-        if self._load is None:
-            self._load = Counter(dict.fromkeys(self._directories, 0))
-            for topic in self._image.topics_by_name.values():
-                self._load.update(partition.directory_of(self._broker_id) for partition in topic.partitions)
-        load = self._load
-        chosen = min(self._directories, key=lambda directory: load[directory])
-        load[chosen] += 1
-        return chosen
-
 
 def _refusal(name: str, refused: Refused) -> TopicResult:
     return TopicResult(name=name, error=refused.error, message=refused.message)
-
-
-def _misplaced(message: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -1,11 +1,13 @@
-"""Requests that wait in the purgatory: a produce for its acknowledgement, a fetch for enough bytes."""
+"""Requests that wait in the purgatory: a produce and a deletion for the replicas, a fetch for enough bytes."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 from broker.purgatory import DelayedOperation
 from broker.replication.append import Publication
 from broker.replication.fetch import FetchRequirements, FetchRound, PartitionFetch, PartitionRead, visible_end
+from broker.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,40 @@ class DelayedProduce(DelayedOperation):
     def on_failure(self, error: Exception) -> None:
         """What nobody can say is acknowledged counts as late."""
         log.error("a waiting produce failed: %s", error, exc_info=error)
+        self._then(self._pending)
+
+
+class RecordDeletion(NamedTuple):
+    """A partition whose records before an offset are deleted here, and perhaps not yet on all replicas."""
+
+    partition: Partition
+    to_offset: int
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether there is nothing left to wait for."""
+        return self.partition.is_removed or self.partition.low_watermark >= self.to_offset
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """A deletion that waits until no replica has the records any more."""
+
+    __slots__ = ("_pending", "_then")
+
+    def __init__(
+        self, deletions: Collection[RecordDeletion], then: Callable[[Collection[RecordDeletion]], None]
+    ) -> None:
+        super().__init__()
+        self._pending = deletions
+        self._then = then
+
+    def try_complete(self) -> bool:
+        """Complete once it has come to pass everywhere."""
+        self._pending = [one for one in self._pending if not one.is_everywhere]
+        return not self._pending and self.complete()
+
+    def on_complete(self) -> None:
+        """Answer; partitions still pending are late."""
         self._then(self._pending)
 
 

@@ -3,16 +3,22 @@
 from broker.clock import Clock
 from broker.request.faults import (
     FencedLeaderEpoch,
+    InvalidTopic,
     NotEnoughReplicas,
     NotLeaderOrFollower,
+    PolicyViolation,
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
+from storage.errors import OffsetOutOfRange
 from storage.flushing import FlushTarget
 from storage.log import Log
 from storage.topic_partition import TopicPartition
 
 NO_EPOCH = -1
+
+HIGH_WATERMARK = -1
+"""Instead of an offset: everything that consumers can see."""
 
 
 class Partition:
@@ -130,6 +136,31 @@ class Partition:
         This node is the only replica that can be in sync until followers fetch.
         """
         return self.log.advance_high_watermark(self.log.log_end_offset)
+
+    @property
+    def low_watermark(self) -> int:
+        """The least log start offset of the replicas: what was deleted below it is gone everywhere.
+
+        This node has the only replica until followers fetch.
+        """
+        return self.log.log_start_offset
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log begin at ``offset``, or at the high watermark if it is -1 (KIP-107); return what was meant.
+
+        Raises `InvalidTopic` for a topic of the coordinators, `PolicyViolation` where records are not to be deleted,
+        `storage.errors.OffsetOutOfRange`, and what `check_leadership` does.
+        """
+        if self.is_internal:
+            raise InvalidTopic(f"records of {self.topic_partition} belong to a coordinator")
+        self.check_leadership()
+        if not self.log.config.deletes:
+            raise PolicyViolation(f"the cleanup.policy of {self.topic_partition} has no delete in it")
+        target = self.log.high_watermark if offset == HIGH_WATERMARK else offset
+        if target < 0:
+            raise OffsetOutOfRange(f"{self.topic_partition}: records cannot be deleted before offset {offset}")
+        self.log.start_offset_to(target)
+        return target
 
     # The flusher's two questions (`broker.offload.Flushable`).
 

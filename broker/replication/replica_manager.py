@@ -7,13 +7,16 @@ from broker.clock import Clock
 from broker.offload import Flusher, WorkerThread
 from broker.purgatory import Purgatory
 from broker.replication.append import Appender, Publication
-from broker.replication.delayed import DelayedFetch, DelayedProduce
+from broker.replication.delayed import DelayedDeleteRecords, DelayedFetch, DelayedProduce, RecordDeletion
 from broker.replication.fetch import FetchRequirements, FetchRound, PartitionFetch, PartitionRead
 from broker.replication.partition import Partition
 from broker.request.faults import UnknownTopicOrPartition
 from storage.errors import LogDirFailed, StorageError
 
 log = logging.getLogger(__name__)
+
+SaveLogStarts = Callable[[Callable[[], None], Callable[[Exception], None]], None]
+"""Write down where logs begin, in another thread, and call the first when it is done, the second with an error."""
 
 
 class ReplicaManager:
@@ -27,15 +30,19 @@ class ReplicaManager:
         flusher_of: Callable[[Partition], Flusher],
         produce_purgatory: Purgatory,
         fetch_purgatory: Purgatory,
+        delete_records_purgatory: Purgatory,
+        save_log_starts: SaveLogStarts,
         on_disk_failure: Callable[[StorageError], None],
     ) -> None:
         self._clock = clock
+        self._save_log_starts = save_log_starts
         self._flusher_of = flusher_of
         self._on_disk_failure = on_disk_failure
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.appender = Appender(clock, writer, on_published=self._published, on_failed=self._write_failed)
         self.produce_purgatory = produce_purgatory
         self.fetch_purgatory = fetch_purgatory
+        self.delete_records_purgatory = delete_records_purgatory
 
     def host(self, partition: Partition) -> None:
         """Take a partition in."""
@@ -47,6 +54,7 @@ class ReplicaManager:
         partition.is_removed = True
         self.fetch_purgatory.check(partition)
         self.produce_purgatory.check(partition)
+        self.delete_records_purgatory.check(partition)
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition, or `UnknownTopicOrPartition`."""
@@ -88,6 +96,34 @@ class ReplicaManager:
             return
         partitions = [fetch.partition for fetch in fetches if fetch.partition is not None]
         self.fetch_purgatory.watch(DelayedFetch(fetches, requirements, then), partitions, requirements.max_wait_ms)
+
+    def delete_records(
+        self,
+        deletions: Collection[RecordDeletion],
+        *,
+        timeout_ms: int,
+        then: Callable[[Collection[RecordDeletion], StorageError | None], None],
+    ) -> None:
+        """Call ``then`` once the deletions are written down and have reached all replicas: with those that have not
+        after ``timeout_ms``, or with the error that keeps them from being written down.
+
+        They are made already (`Partition.delete_records_before`). Kafka writes down once a minute where logs begin, so
+        that there, what was deleted may be back after a crash; here it stays away, as an answer lets one think.
+        """
+
+        def saved() -> None:
+            waiting = DelayedDeleteRecords(deletions, lambda late: then(late, None))
+            self.delete_records_purgatory.watch(waiting, {one.partition for one in deletions}, timeout_ms)
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, StorageError):
+                raise error
+            then((), error)
+            self._on_disk_failure(error)
+
+        for one in deletions:
+            self.fetch_purgatory.check(one.partition)
+        self._save_log_starts(saved, failed)
 
     def flush_what_is_due(self) -> None:
         """Flush the logs whose ``flush.ms`` has passed, and segments rolled since; called by the upkeep."""

@@ -99,6 +99,12 @@ class InvalidRequest(Fault):
     code = ErrorCode.INVALID_REQUEST
 
 
+class PolicyViolation(Fault):
+    """What the resource's own settings do not allow."""
+
+    code = ErrorCode.POLICY_VIOLATION
+
+
 class UnsupportedVersion(Fault):
     """A request that this version of the API cannot express."""
 

@@ -3,6 +3,7 @@
 import pytest
 
 from broker.metadata.image import MetadataImage
+from broker.metadata.placement import Placement
 from broker.metadata.topic_creation import CreationDefaults, NewTopic, TopicPlanner
 from config.log_config import LogConfig
 from protocol.errors import ErrorCode
@@ -28,8 +29,7 @@ def planner_on(*existing, directories=(A,), records=(), partitions=1, replicatio
     return TopicPlanner(
         image,
         ids=CountedIds(),
-        broker_id=1,
-        directories=directories,
+        placement=Placement(image, broker_id=1, directories=directories),
         defaults=CreationDefaults(partitions=partitions, replication_factor=replication_factor, log_config=LogConfig()),
     )
 

@@ -1,0 +1,61 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends (API key 23; KIP-101, KIP-320)."""
+
+from broker.replication.partition import NO_EPOCH
+from broker.replication.replica_manager import ReplicaManager
+from broker.request.context import Operation, RequestContext, ResourceType
+from broker.request.faults import Fault, TopicAuthorizationFailed, error_code_of
+from protocol.errors import ErrorCode
+from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from storage.errors import StorageError
+
+AskedPartition = OffsetForLeaderEpochRequest.Topic.Partition
+TopicAnswer = OffsetForLeaderEpochResponse.Topic
+Answer = OffsetForLeaderEpochResponse.Topic.Partition
+
+NO_OFFSET = -1
+
+
+class OffsetForLeaderEpochHandler:
+    """Looks epochs up."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def offset_for_leader_epoch(
+        self, request: OffsetForLeaderEpochRequest, context: RequestContext
+    ) -> OffsetForLeaderEpochResponse:
+        """Answer each partition by itself. Who asks, a consumer or a replica, makes no difference."""
+        answer = OffsetForLeaderEpochResponse(topics=[])
+        for topic in request.topics:
+            of_topic = TopicAnswer(topic=topic.topic, partitions=[])
+            for asked in topic.partitions:
+                try:
+                    of_partition = self._find(topic.topic, asked, context)
+                except (Fault, StorageError) as error:
+                    of_partition = _without_offset(asked, error_code_of(error))
+                of_topic.partitions.append(of_partition)
+            answer.topics.append(of_topic)
+        return answer
+
+    def refuse(
+        self, request: OffsetForLeaderEpochRequest, code: ErrorCode, message: str | None
+    ) -> OffsetForLeaderEpochResponse:
+        """The answer in which every partition carries ``code``."""
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                TopicAnswer(topic=topic.topic, partitions=[_without_offset(asked, code) for asked in topic.partitions])
+                for topic in request.topics
+            ]
+        )
+
+    def _find(self, topic: str, asked: AskedPartition, context: RequestContext) -> Answer:
+        if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            raise TopicAuthorizationFailed(f"{context.peer.principal} may not describe {topic}")
+        partition = self._replicas.partition(topic, asked.partition)
+        partition.check_leadership(asked.current_leader_epoch)
+        end = partition.log.end_offset_for_epoch(asked.leader_epoch)
+        return Answer(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)
+
+
+def _without_offset(asked: AskedPartition, code: ErrorCode) -> Answer:
+    return Answer(partition=asked.partition, error_code=code, leader_epoch=NO_EPOCH, end_offset=NO_OFFSET)

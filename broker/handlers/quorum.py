@@ -1,0 +1,107 @@
+"""DescribeQuorum: who votes on the metadata log, and how far each has come (API key 55; KIP-642, KIP-836, KIP-853)."""
+
+from broker.clock import Clock
+from broker.metadata.log import METADATA_PARTITION, MetadataLog
+from broker.request.context import Operation, RequestContext, ResourceType
+from broker.request.faults import ClusterAuthorizationFailed
+from broker.request.node import Node
+from protocol.errors import ErrorCode
+from protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
+from protocol.schema import NO_UUID
+
+TopicAnswer = DescribeQuorumResponse.Topic
+Answer = DescribeQuorumResponse.Topic.Partition
+
+
+class QuorumHandler:
+    """Describes a quorum of one."""
+
+    def __init__(self, metadata_log: MetadataLog, node: Node, clock: Clock) -> None:
+        self._log = metadata_log
+        self._node = node
+        self._clock = clock
+
+    def describe_quorum(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
+        """Describe the metadata log; whoever asks for anything beside it gets errors only, as in Kafka."""
+        if not context.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+            raise ClusterAuthorizationFailed(f"{context.peer.principal} may not describe the cluster")
+        asked = [
+            (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+        ]
+        if any(one != METADATA_PARTITION for one in asked):
+            return self._unknown(request)
+        answer = DescribeQuorumResponse(
+            error_message="",
+            topics=[
+                TopicAnswer(topic_name=topic.topic_name, partitions=[self._partition() for _ in topic.partitions])
+                for topic in request.topics
+            ],
+        )
+        if asked:
+            answer.nodes = [self._this_node()]
+        return answer
+
+    def refuse(self, request: DescribeQuorumRequest, code: ErrorCode, message: str | None) -> DescribeQuorumResponse:
+        """The answer that carries ``code`` and describes nothing."""
+        return DescribeQuorumResponse(error_code=code, error_message=message, topics=[])
+
+    def _unknown(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+        return DescribeQuorumResponse(
+            error_message="",
+            topics=[
+                TopicAnswer(
+                    topic_name=topic.topic_name,
+                    partitions=[
+                        Answer(
+                            partition_index=partition.partition_index,
+                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                            error_message=f"only {METADATA_PARTITION} has a quorum",
+                            current_voters=[],
+                            observers=[],
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
+
+    def _partition(self) -> Answer:
+        now_ms = self._clock.now_ms()
+        return Answer(
+            partition_index=METADATA_PARTITION.partition,
+            error_message="",
+            leader_id=self._node.node_id,
+            leader_epoch=self._log.leader_epoch,
+            high_watermark=self._log.high_watermark,
+            current_voters=[
+                ReplicaState(
+                    replica_id=self._node.node_id,
+                    replica_directory_id=self._directory_id(),
+                    log_end_offset=self._log.end_offset,
+                    last_fetch_timestamp=now_ms,
+                    last_caught_up_timestamp=now_ms,
+                )
+            ],
+            observers=[],
+        )
+
+    def _directory_id(self) -> bytes:
+        voters = self._log.quorum.voters
+        if voters is not None:
+            for voter in voters.voters:
+                if voter.voter_id == self._node.node_id:
+                    return voter.voter_directory_id
+        return NO_UUID
+
+    def _this_node(self) -> DescribeQuorumResponse.Node:
+        """The node with the endpoints that its controller has registered; nothing listens there."""
+        controller = self._log.publisher.image.controllers.get(self._node.node_id)
+        endpoints = controller.end_points if controller is not None else []
+        return DescribeQuorumResponse.Node(
+            node_id=self._node.node_id,
+            listeners=[
+                DescribeQuorumResponse.Node.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                for endpoint in endpoints
+            ],
+        )

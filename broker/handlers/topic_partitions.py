@@ -1,0 +1,121 @@
+"""DescribeTopicPartitions: topics with their partitions, page by page (API key 75; KIP-966)."""
+
+from collections.abc import Sequence
+
+from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from broker.metadata.topic_rules import INTERNAL_TOPICS, fault_of_name
+from broker.request.context import TOPIC_OPERATIONS, Operation, RequestContext, ResourceType
+from broker.request.faults import InvalidRequest
+from protocol.errors import ErrorCode
+from protocol.messages.topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+
+TopicAnswer = DescribeTopicPartitionsResponse.Topic
+Answer = DescribeTopicPartitionsResponse.Topic.Partition
+
+
+class TopicPartitionsHandler:
+    """Reads the published image in the order of topic names, so that a cursor means the same to every request."""
+
+    def __init__(self, image: MetadataImage, *, most_partitions: int) -> None:
+        """``most_partitions`` stand in one answer, whatever the client asks for."""
+        self._image = image
+        self._most_partitions = most_partitions
+
+    def describe_topic_partitions(
+        self, request: DescribeTopicPartitionsRequest, context: RequestContext
+    ) -> DescribeTopicPartitionsResponse:
+        """Describe the topics asked for, or all, from the cursor on until the page is full."""
+        names = self._names(request, context)
+        left = min(max(request.response_partition_limit, 1), self._most_partitions)
+        cursor = request.cursor
+        answer = DescribeTopicPartitionsResponse(topics=[])
+        for name in names:
+            first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+            if left == 0:
+                answer.next_cursor = Cursor(topic_name=name, partition_index=first)
+                break
+            of_topic, there = self._describe(name, first, left, context)
+            answer.topics.append(of_topic)
+            left -= len(of_topic.partitions)
+            if first + len(of_topic.partitions) < there:
+                answer.next_cursor = Cursor(topic_name=name, partition_index=first + len(of_topic.partitions))
+                break
+        return answer
+
+    def refuse(
+        self, request: DescribeTopicPartitionsRequest, code: ErrorCode, message: str | None
+    ) -> DescribeTopicPartitionsResponse:
+        """The answer in which every topic carries ``code``."""
+        return DescribeTopicPartitionsResponse(
+            topics=[TopicAnswer(error_code=code, name=topic.name, partitions=[]) for topic in request.topics]
+        )
+
+    def _names(self, request: DescribeTopicPartitionsRequest, context: RequestContext) -> Sequence[str]:
+        """The topics of the answer in their order, those before the cursor left out. Raises `InvalidRequest`.
+
+        A cursor points at one of the topics that are asked for; where all are, anywhere.
+        """
+        cursor = request.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            raise InvalidRequest(f"a cursor cannot point at partition {cursor.partition_index}")
+        if request.topics:
+            names = {topic.name for topic in request.topics}
+            if cursor is not None and cursor.topic_name not in names:
+                raise InvalidRequest(f"the cursor points at {cursor.topic_name!r}, which is not asked for")
+        else:
+            names = {name for name in self._image.topics_by_name if _may_describe(context, name)}
+        return sorted(name for name in names if cursor is None or name >= cursor.topic_name)
+
+    def _describe(self, name: str, first: int, most: int, context: RequestContext) -> tuple[TopicAnswer, int]:
+        """A topic with ``most`` of its partitions from ``first`` on, and how many it has."""
+        if not _may_describe(context, name):
+            return _without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0
+        topic = self._image.topics_by_name.get(name)
+        if topic is not None:
+            return _found(topic, first, most), len(topic.partitions)
+        code = (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if fault_of_name(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+        )
+        return _without_topic(name, code), 0
+
+
+def _may_describe(context: RequestContext, name: str) -> bool:
+    return context.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _found(topic: TopicImage, first: int, most: int) -> TopicAnswer:
+    return TopicAnswer(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition_answer(partition) for partition in topic.partitions[first : first + most]],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition_answer(partition: PartitionImage) -> Answer:
+    return Answer(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=[],
+    )
+
+
+def _without_topic(name: str, code: ErrorCode) -> TopicAnswer:
+    return TopicAnswer(
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

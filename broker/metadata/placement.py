@@ -1,0 +1,72 @@
+"""Which brokers and log directories new partitions get, and why a client's own choice of brokers is refused."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from broker.metadata.image import MetadataImage, PartitionImage
+from protocol.errors import ErrorCode
+
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+
+
+class Refused(Exception):
+    """Why a topic is not created, or gets no more partitions: an error code and a sentence."""
+
+    def __init__(self, error: ErrorCode, message: str | None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+class Placement:
+    """Places the partitions of one request on the only broker there is, each in the emptiest of its directories."""
+
+    def __init__(self, image: MetadataImage, *, broker_id: int, directories: Sequence[bytes]) -> None:
+        """``directories``: the ids of the broker's log directories, in the order of ``log.dirs``."""
+        self.broker_id = broker_id
+        self._image = image
+        self._directories = directories
+        self._load: Counter[bytes] | None = None
+
+    def partition(self, index: int, brokers: Sequence[int]) -> PartitionImage:
+        """A new partition with a replica on each of ``brokers``; the first one leads."""
+        return PartitionImage(
+            index=index,
+            replicas=tuple(brokers),
+            isr=tuple(brokers),
+            leader=brokers[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=tuple(self._least_loaded_directory() for _ in brokers),
+        )
+
+    def check_brokers(self, index: int, brokers: Sequence[int]) -> None:
+        """Refuse brokers that partition ``index`` cannot have."""
+        if not brokers:
+            raise misplaced(f"Partition {index} is assigned to no broker.")
+        if len(set(brokers)) != len(brokers):
+            raise misplaced(f"Partition {index} is assigned to the same broker twice: {list(brokers)}.")
+        unknown = [broker for broker in brokers if broker != self.broker_id]
+        if unknown:
+            raise misplaced(
+                f"Partition {index} is assigned to broker {unknown[0]}, but only broker {self.broker_id} is there."
+            )
+
+    def _least_loaded_directory(self) -> bytes:
+        """The log directory with the fewest partitions; of equals, the first in the settings."""
+        if len(self._directories) == 1:
+            return self._directories[0]
+        if self._load is None:
+            self._load = Counter(dict.fromkeys(self._directories, 0))
+            for topic in self._image.topics_by_name.values():
+                self._load.update(partition.directory_of(self.broker_id) for partition in topic.partitions)
+        load = self._load
+        chosen = min(self._directories, key=lambda directory: load[directory])
+        load[chosen] += 1
+        return chosen
+
+
+def misplaced(message: str) -> Refused:
+    """Replicas that a client wants where they cannot be."""
+    return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
