@@ -110,7 +110,13 @@ def describe_cluster_default(broker: BrokerTexts) -> list[ConfigEntry]:
 
 def describe_group() -> list[ConfigEntry]:
     """All settings that a group may have of its own, at their defaults: there are no groups to set them on yet."""
-    return [_default_entry(key, known.type, known.default) for key, known in sorted(definitions("group").items())]
+    entries = (_default_entry(key, known.type, known.default) for key, known in sorted(definitions("group").items()))
+    return [
+        entry._replace(synonyms=(ConfigSynonym(f"group.{entry.name}", entry.value, ConfigSource.DEFAULT),))
+        if broker_definition(f"group.{entry.name}")
+        else entry
+        for entry in entries
+    ]
 
 
 def describe_client_metrics() -> list[ConfigEntry]:

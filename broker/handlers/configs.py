@@ -1,7 +1,9 @@
 """DescribeConfigs: settings, and where each comes from (API key 32; KIP-133, KIP-226, KIP-569)."""
 
+import re
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
 from broker.loggers import levels
 from broker.metadata.configs import ConfigView
@@ -27,6 +29,9 @@ from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsRes
 Asked = DescribeConfigsRequest.Resource
 Result = DescribeConfigsResponse.Result
 Answer = DescribeConfigsResponse.Result.Config
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+"""As Kafka reads it; Python's own `int` takes spaces and underscores too."""
 
 
 class ConfigResource(IntEnum):
@@ -128,10 +133,9 @@ class ConfigsHandler:
         self._check_broker_id(name, "an id")
 
     def _check_broker_id(self, name: str, expected: str) -> None:
-        try:
-            broker_id = int(name)
-        except ValueError:
-            raise InvalidRequest(f"a broker is named by {expected}, not by {name!r}") from None
+        if not _INTEGER.fullmatch(name):
+            raise InvalidRequest(f"a broker is named by {expected}, not by {name!r}")
+        broker_id = int(name)
         if broker_id != self._node.node_id:
             raise InvalidRequest(f"this is broker {self._node.node_id}, not {broker_id}")
 
@@ -152,11 +156,11 @@ def _logger_entry(logger: str, level: str) -> ConfigEntry:
         name=logger,
         value=level,
         source=source,
-        type=ConfigType.STRING,
+        type=ConfigType.UNKNOWN,
         is_read_only=False,
         is_sensitive=False,
         synonyms=(ConfigSynonym(logger, level, source),),
-        documentation=None,
+        documentation="",
     )
 
 
@@ -173,6 +177,6 @@ def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> Answer:
         answer.synonyms = [
             Answer.Synonym(name=synonym.name, value=synonym.value, source=synonym.source) for synonym in entry.synonyms
         ]
-    if request.include_documentation:
+    if request.include_documentation or entry.documentation == "":  # a logger has none to leave out
         answer.documentation = entry.documentation
     return answer

@@ -7,17 +7,19 @@ that a whole run has no use for fails the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.parity.comparison import ABSENT, Difference
+from config.our_defaults import OUR_DEFAULTS
+from tests.parity.comparison import ABSENT, CLOSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
     """When and where a step was asked."""
 
+    script: str
     api: str
     step: str
     sent_ms: int
@@ -52,6 +54,7 @@ Replace = Callable[[Any, Moment, Names], Any]
 class Rule:
     """A value at `path` (fields, `[]` for any element; `*` for anything) is replaced before it is compared."""
 
+    script: str = "*"
     api: str = "*"
     path: str
     replace: Replace
@@ -91,6 +94,13 @@ def _of_this_moment(value: Any, moment: Moment, names: Names) -> Any:
     return "<now>" if is_now else value
 
 
+def _stamped_batch(value: Any, moment: Moment, names: Names) -> Any:
+    if not isinstance(value, dict) or value["max_timestamp"] == _of_this_moment(value["max_timestamp"], moment, names):
+        return value
+    records = [[offset, "<now>", *rest] for offset, _, *rest in value["records"]]
+    return {**value, "max_timestamp": "<now>", "crc": "<of now>", "records": records}
+
+
 def _address(value: Any, moment: Moment, names: Names) -> Any:
     if not isinstance(value, str):
         return value
@@ -99,6 +109,8 @@ def _address(value: Any, moment: Moment, names: Names) -> Any:
 
 
 def _port(value: Any, moment: Moment, names: Names) -> Any:
+    if not isinstance(value, int):
+        return value
     return {moment.port: "<port>", moment.port + 1: "<controller port>"}.get(value, value)
 
 
@@ -120,6 +132,23 @@ def _by(*fields: str) -> Replace:
     return replace
 
 
+def _by_partition(value: Any, moment: Moment, names: Names) -> Any:
+    """The partitions of all topics by topic and index, unless one occurs twice."""
+    if not isinstance(value, list):
+        return value
+    found: dict[str, Any] = {}
+    for topic in value:
+        owner = topic.get("topic") or names.of(topic["topic_id"], "unknown id") if "topic_id" in topic else topic.get("topic", "")
+        for partition in topic["partitions"]:
+            key = f"{owner} {partition['partition_index']}"
+            if key in found:
+                return value
+            found[key] = partition
+        if not topic["partitions"]:
+            found[owner] = []
+    return dict(sorted(found.items()))
+
+
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
         path="*error_message",
@@ -134,8 +163,23 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(path="*port", replace=_port, reason="Each broker has its own ports."),
     Rule(path="*configs*", replace=_address, reason="Values of settings that hold addresses or directories."),
     Rule(api="PRODUCE", path="*log_append_time_ms", replace=_of_this_moment, reason="The broker's clock."),
-    Rule(api="FETCH", path="*_timestamp", replace=_of_this_moment, reason="LogAppendTime is the broker's clock."),
-    Rule(api="FETCH", path="*records[][]", replace=_of_this_moment, reason="LogAppendTime is the broker's clock."),
+    Rule(api="FETCH", path="*.records[]", replace=_stamped_batch, reason="LogAppendTime is the broker's clock."),
+    Rule(api="DESCRIBE_LOG_DIRS", path="*log_dir", replace=_address, reason="Each has its own directory."),
+    Rule(api="DESCRIBE_LOG_DIRS", path="*total_bytes", replace=_at_least_zero, reason="The disk's size."),
+    Rule(api="DESCRIBE_LOG_DIRS", path="*usable_bytes", replace=_at_least_zero, reason="What is free at that moment."),
+    Rule(api="DESCRIBE_QUORUM", path="*_timestamp", replace=_of_this_moment, reason="The broker's clock."),
+    Rule(
+        api="DESCRIBE_QUORUM",
+        path="*log_end_offset",
+        replace=_at_least_zero,
+        reason="An offset of the metadata log, in which each has records of its own.",
+    ),
+    Rule(
+        api="DESCRIBE_QUORUM",
+        path="*high_watermark",
+        replace=_at_least_zero,
+        reason="An offset of the metadata log, in which each has records of its own.",
+    ),
     Rule(
         api="API_VERSIONS",
         path="finalized_features_epoch",
@@ -154,12 +198,46 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(api="METADATA", path="topics", replace=_by("name"), orders=True, reason="All topics come in a hash map's order."),
     Rule(
+        script="fetch",
+        api="FETCH",
+        path="responses",
+        replace=_by_partition,
+        orders=True,
+        reason="Kafka puts what it refuses behind the rest, and topics together that follow each other.",
+    ),
+    Rule(api="CREATE_PARTITIONS", path="results", replace=_by("name"), orders=True, reason="A hash map's order."),
+    Rule(api="DELETE_RECORDS", path="topics", replace=_by("name"), orders=True, reason="A hash map's order."),
+    Rule(
+        api="DELETE_RECORDS",
+        path="topics.*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(api="DESCRIBE_LOG_DIRS", path="results[].topics", replace=_by("name"), orders=True, reason="A hash map's order."),
+    Rule(
+        api="DESCRIBE_LOG_DIRS",
+        path="results[].topics.*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(api="LIST_OFFSETS", path="topics", replace=_by("name"), orders=True, reason="A hash map's order."),
+    Rule(
+        api="LIST_OFFSETS",
+        path="topics.*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="Kafka answers the partitions that it refuses first.",
+    ),
+    Rule(
         api="DESCRIBE_CONFIGS",
         path="results[].configs",
         replace=_by("name"),
         orders=True,
         reason="Kafka lists settings in the order of a hash map.",
     ),
+    Rule(api="DELETE_TOPICS", path="responses", replace=_by("name", "topic_id"), orders=True, reason="A hash map's order."),
     Rule(api="CREATE_TOPICS", path="topics[].configs", replace=_by("name"), orders=True, reason="Read by name."),
 )
 
@@ -179,7 +257,182 @@ def _absent_here(kafka: Any, ours: Any) -> bool:
     return bool(ours == ABSENT)
 
 
+def _only_ours_says_why(kafka: Any, ours: Any) -> bool:
+    return kafka in (ABSENT, "") and ours == "<text>"
+
+
+def _we_close(kafka: Any, ours: Any) -> bool:
+    return bool(ours == CLOSED)
+
+
+def _better_refused(kafka: Any, ours: Any) -> bool:
+    return kafka != "INVALID_CONFIG"
+
+
+SETTINGS_OF_THE_NODE: Final = (
+    *("process.roles", "controller.listener.names", "controller.quorum.bootstrap.servers", "controller.quorum.voters"),
+    *("listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
+    *("broker.id", "node.id", "log.dir", "log.dirs"),
+)
+"""With these each broker is told how to run on its own."""
+
+
 ALLOWED: Final[tuple[Allowed, ...]] = (
+    *(
+        Allowed(
+            api="DESCRIBE_CONFIGS",
+            step="all settings of the broker*",
+            path=f"results[0].configs.{setting}.*",
+            reason="What a node is told to run: Kafka needs a controller's listener of its own.",
+        )
+        for setting in SETTINGS_OF_THE_NODE
+    ),
+    *(
+        Allowed(
+            api="DESCRIBE_CONFIGS",
+            step="all settings of the broker*",
+            path=f"results[0].configs.{setting}.*value",
+            reason=f"Our default is not Kafka's: {default.reason}",
+        )
+        for setting, default in OUR_DEFAULTS.items()
+        if setting not in SETTINGS_OF_THE_NODE
+    ),
+    Allowed(
+        api="DESCRIBE_CONFIGS",
+        step="all settings of the broker*",
+        path="results[0].configs.ottla.*",
+        when=lambda kafka, ours: bool(kafka == ABSENT),
+        reason="Settings that only we have.",
+    ),
+    Allowed(
+        api="CREATE_TOPICS",
+        step="*=*",
+        path="topics[0].configs.*.value",
+        when=lambda kafka, ours: kafka.strip().lower().replace(" ", "").lstrip("+.") == ours.lower().lstrip("0+."),
+        reason="We say a value as it is understood, Kafka as it was written until DescribeConfigs is asked.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="a batch length of 2147483647",
+        path="*error_code",
+        when=lambda kafka, ours: (kafka, ours) == ("UNKNOWN_SERVER_ERROR", "INVALID_RECORD"),
+        reason="Kafka's sum of that length and the header overflows; to us the batch is cut short, as any other.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="null for the records",
+        reason="Kafka never answers, for an exception nobody expects; we say that the records are missing.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="gzip with four bytes behind it",
+        reason="Kafka does not look behind the stream; we refuse what no reader agrees on.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="zstd without any data",
+        path="*error_code",
+        when=lambda kafka, ours: (kafka, ours) == ("INVALID_RECORD", "UNKNOWN_SERVER_ERROR"),
+        reason="To Kafka's library no data is an empty stream, to ours a damaged one; the batch is refused by both.",
+    ),
+    Allowed(
+        api="DESCRIBE_CONFIGS",
+        step="the root logger",
+        path="results[0].configs.root.value",
+        reason="The level that the node was started with.",
+    ),
+    Allowed(
+        api="DESCRIBE_TOPIC_PARTITIONS",
+        step="the topic ''",
+        reason="Kafka fails to look at an empty name; we answer it as every other bad one.",
+    ),
+    Allowed(
+        api="FETCH",
+        step="records in zstd",
+        reason="Open: Kafka 4.3.1 sends zstd batches in versions below 10 too, which we refuse.",
+    ),
+    Allowed(
+        api="FETCH",
+        step="the same partition twice",
+        path="responses",
+        reason="Open: Kafka answers a partition once that is listed twice, we as often as it is.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="codec ?",
+        path="*.log_start_offset",
+        reason="Kafka notices an unknown codec earlier in versions that may not carry zstd; the error is the same.",
+    ),
+    Allowed(
+        api="FETCH",
+        step="the topic name ''*",
+        reason="Open: Kafka answers UNKNOWN_TOPIC_OR_PARTITION to a topic without a name, which we leave out.",
+    ),
+    Allowed(
+        api="FETCH",
+        step="replica * with its epoch",
+        path="*.current_leader",
+        reason="Open: Kafka says who leads when it refuses a follower that names its epoch.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="a transactional batch and no producer id, with a transactional id",
+        reason="There are no transactions here yet, so the transactional bit is refused; Kafka looks at the producer id.",
+    ),
+    Allowed(
+        api="METADATA",
+        step="* topics announced",
+        when=_we_close,
+        reason="A count below -1 means nothing; Kafka takes every negative one for null.",
+    ),
+    Allowed(
+        api="API_VERSIONS",
+        step="a client id of length -2",
+        when=_we_close,
+        reason="A length below -1 means nothing; Kafka takes every negative one for null.",
+    ),
+    Allowed(
+        api="*",
+        step="* that is not UTF-8",
+        when=_we_close,
+        reason="We do not guess at text; Kafka puts replacement characters in it and goes on with another name.",
+    ),
+    Allowed(
+        api="*",
+        path="*error_message",
+        when=_only_ours_says_why,
+        reason="Where Kafka gives no message with an error we say in words what was wrong.",
+    ),
+    Allowed(
+        api="CREATE_TOPICS",
+        path="*configs.min.insync.replicas.config_source",
+        when=lambda kafka, ours: (kafka, ours) == (3, 5),
+        reason="Kafka's formatting writes it as a cluster default for eligible leader replicas, which we do not finalise.",
+    ),
+    Allowed(
+        api="DESCRIBE_CONFIGS",
+        path="results[*].configs.min.insync.replicas.*",
+        reason="The same cluster default.",
+    ),
+    Allowed(
+        api="DESCRIBE_CONFIGS",
+        step="the brokers' defaults*",
+        path="results[0].configs",
+        when=lambda kafka, ours: list(kafka) == ["min.insync.replicas"] and not ours,
+        reason="Kafka's formatting writes it as a cluster default for eligible leader replicas, which we do not finalise.",
+    ),
+    Allowed(
+        api="CREATE_TOPICS",
+        step="retention.ms='٣'",
+        when=_better_refused,
+        reason="Java reads every script's digits, and keeps the text; we take ASCII digits, which all tools can read.",
+    ),
+    Allowed(
+        api="CREATE_TOPICS",
+        step="min.cleanable.dirty.ratio='NaN'",
+        when=_better_refused,
+        reason="Kafka takes NaN for a ratio between 0 and 1, since it is on neither side of a limit.",
+    ),
     Allowed(
         api="API_VERSIONS",
         path="api_keys.*",
@@ -192,5 +445,3 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         reason="We support and finalise the levels that we implement, not Kafka's newest.",
     ),
 )
-
-__all__ = ["ALLOWED", "RULES", "Allowed", "Difference", "Mapping", "Moment", "Names", "Rule"]

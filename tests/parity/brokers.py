@@ -21,7 +21,15 @@ SCRIPTS = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "scripts").glob("*.py") if not path.stem.startswith("_"))
 )
 
-SETTINGS = {"node.id": "1", "group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {
+    "node.id": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
 """Both brokers have these, beside those that `SETTINGS` of a script adds."""
 
 
@@ -57,7 +65,7 @@ def _run(script: str, make: Callable[[Path, dict[str, str]], BrokerProcess]) -> 
     normaliser = Normaliser()
     try:
         broker.start()
-        exchange = Exchange(broker, normaliser)
+        exchange = Exchange(script, broker, normaliser)
         try:
             module.run(exchange)
         finally:

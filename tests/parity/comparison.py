@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 ABSENT = "(default or absent)"
 """Stands where one side has a field, an entry or a step that the other lacks."""
+
+CLOSED = "the connection is closed"
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Whether a path is meant by a pattern in which `*` stands for anything."""
+    return fnmatchcase(path, pattern.replace("[", "[[]"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,11 +22,11 @@ from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreateTopicsRequest
 from protocol.schema import describe
+from tests.parity.comparison import CLOSED
 from tests.parity.normalised import Moment, Normaliser
 from tests.parity.plain import plain
 from tests.support.server import BrokerProcess
 
-CLOSED = "the connection is closed"
 NO_ANSWER = "no answer, and the connection stays open"
 SILENCE = "nothing comes, nor does an answer to what is asked next"
 
@@ -54,7 +54,8 @@ class Closed(Exception):
 class Exchange:
     """One script's conversation with one broker."""
 
-    def __init__(self, broker: BrokerProcess, normaliser: Normaliser) -> None:
+    def __init__(self, script: str, broker: BrokerProcess, normaliser: Normaliser) -> None:
+        self.script = script
         self.broker = broker
         self.answered: list[Answered] = []
         self.topic_ids: dict[str, bytes] = {}
@@ -277,6 +278,7 @@ class Exchange:
         assert (api, step, version) not in self._named, f"{api} {version} has two steps named {step!r}"
         self._named.add((api, step, version))
         moment = Moment(
+            script=self.script,
             api=api,
             step=step,
             sent_ms=sent_ms,

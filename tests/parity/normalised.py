@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from tests.parity.allowed_differences import RULES, Moment, Names, Rule
+from tests.parity.comparison import matches
 
 
 class Normaliser:
@@ -29,7 +28,7 @@ class Normaliser:
 
     def _walk(self, value: Any, path: str, moment: Moment, rules: list[Rule]) -> Any:
         for rule in rules:
-            if fnmatchcase(moment.api, rule.api) and fnmatchcase(path, rule.path):
+            if matches(moment.script, rule.script) and matches(moment.api, rule.api) and matches(path, rule.path):
                 replaced = rule.replace(value, moment, self.names)
                 if replaced is not value and replaced != value:
                     self.used[rule] += 1
@@ -41,6 +40,3 @@ class Normaliser:
         if isinstance(value, list):
             return [self._walk(item, f"{path}[]", moment, rules) for item in value]
         return value
-
-
-__all__ = ["Moment", "Normaliser", "dataclass"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from functools import cache
 
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from protocol.api_keys import ApiKey
 from tests.parity.allowed_differences import ALLOWED, RULES, Allowed, Rule
 from tests.parity.brokers import SCRIPTS, Run, ask_kafka, ask_ours
-from tests.parity.comparison import ABSENT, Difference, differing_fields
+from tests.parity.comparison import ABSENT, Difference, differing_fields, matches
 from tests.parity.exchange import Answered
 from tests.parity.recording import read
 
@@ -47,9 +46,9 @@ def allowance(difference: Difference) -> Allowed | None:
     """The entry of the table that allows it."""
     for allowed in ALLOWED:
         if (
-            fnmatchcase(difference.api, allowed.api)
-            and fnmatchcase(difference.step, allowed.step)
-            and fnmatchcase(difference.path, allowed.path)
+            matches(difference.api, allowed.api)
+            and matches(difference.step, allowed.step)
+            and matches(difference.path, allowed.path)
             and allowed.when(difference.kafka, difference.ours)
         ):
             return allowed

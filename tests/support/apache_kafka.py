@@ -61,6 +61,8 @@ class ApacheKafka(BrokerProcess):
 
     def start(self, *, timeout_s: float = 60.0) -> BrokerProcess:
         assert not self.is_running, f"the broker on port {self.port} runs already"
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", self.port)), f"somebody else listens on port {self.port}"
         self._write_properties()
         with self.log_path.open("ab") as log:
             if not (self.data_directory / "meta.properties").exists():

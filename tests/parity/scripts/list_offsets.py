@@ -65,6 +65,7 @@ def run(exchange: Exchange) -> None:
     for epoch in (-2, 0, 1, 5, 0x7FFF_FFFF):
         exchange.ask_each(f"leader epoch {epoch}", request(-1, epoch=epoch), since=4)
         exchange.ask_each(f"leader epoch {epoch}, a bad timestamp", request(-9, epoch=epoch), since=4)
+        exchange.ask_each(f"leader epoch {epoch}, a bad timestamp of an unknown partition", request(-9, epoch=epoch, partition=9), since=4)
         exchange.ask_each(f"leader epoch {epoch}, an unknown partition", request(-1, epoch=epoch, partition=9), since=4)
     for timeout in (-1, 0, 1):
         exchange.ask_each(f"a timeout of {timeout}", request(-1, timeout_ms=timeout), since=10)

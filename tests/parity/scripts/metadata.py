@@ -50,6 +50,8 @@ def run(exchange: Exchange) -> None:
         exchange.ask_each(f"{what}, among others", named("orders", name, "nope"), since=8)
     exchange.ask_each("authorized operations of topics", named("orders", include_topic_authorized_operations=True), since=8)
     exchange.ask_each("authorized operations of an unknown topic", named("nope", include_topic_authorized_operations=True), since=8)
+    exchange.ask_each("authorized operations of a bad name", named("no spaces", include_topic_authorized_operations=True), since=8)
+    exchange.ask_each("authorized operations by an unknown id", by_id(UNKNOWN, include_topic_authorized_operations=True), since=12)
     exchange.ask_each("authorized operations of the cluster", named(include_cluster_authorized_operations=True), since=8, until=10)
 
     exchange.ask_each("an id", by_id(orders), since=12)

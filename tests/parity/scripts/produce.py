@@ -183,7 +183,7 @@ def codecs(create: Create, ask_each: AskEach, read_back: ReadBack) -> None:
         ask_each(f"plain records called {name}", plain, changed(produced(3), attributes=codec))
         squeezed = produced(3, codec=codec)
         ask_each(f"{name} cut by a byte", plain, resized(squeezed, -1))
-        ask_each(f"{name} with four bytes behind it", plain, resized(squeezed, 0, b"rest"))
+        ask_each(f"{name} with four bytes behind it", create(f"behind-{name}"), resized(squeezed, 0, b"rest"))
         ask_each(f"{name} without any data", plain, resized(squeezed, HEADER_SIZE - len(squeezed)))
         ask_each(f"{name}, four records counted", plain, changed(squeezed, record_count=4, last_offset_delta=3))
         ask_each(f"{name}, two records counted", plain, changed(squeezed, record_count=2, last_offset_delta=1))
@@ -220,16 +220,21 @@ def requests(exchange: Exchange, create: Create, ask_each: AskEach, read_back: R
     mixed = several((orders, [(1, wrong), (0, batch), (9, batch)]), ("nope", [(0, batch)]))
     exchange.ask_each("good and bad partitions in one request", mixed, until=12)
     exchange.ask_each("the same topic twice", several((orders, [(0, batch)]), (orders, [(1, batch)])), until=12)
-    exchange.ask_each("null for the records", produce_request(orders, None, topic_id=exchange.topic_ids[orders]), versions=(3, 13))
+    exchange.ask_each("null for the records", produce_request(orders, None, topic_id=exchange.topic_ids[orders]), versions=(3, 13), patience_s=2)
     exchange.ask_each("a client id of null", produce_request(orders, batch), until=12, client_id=None)
-    ask_each("a transactional id and a plain batch", orders, batch, transactional_id="tx")
-    ask_each("a transactional batch without a transactional id", orders, changed(batch, attributes=TRANSACTIONAL_BIT, producer_id=5, producer_epoch=0, base_sequence=0))
-    ask_each("a transactional batch and no producer id", orders, changed(batch, attributes=TRANSACTIONAL_BIT))
-    ask_each("a transactional batch and no producer id, with a transactional id", orders, changed(batch, attributes=TRANSACTIONAL_BIT), transactional_id="tx")
-    half = several((orders, [(0, batch), (1, changed(batch, attributes=TRANSACTIONAL_BIT))]))
-    exchange.ask_each("a transactional batch beside a plain one", half, until=12)
     for partition in range(3):
         read_back(orders, partition)
+    transactional(exchange, create("transactional", partitions=2), ask_each)
+
+
+def transactional(exchange: Exchange, topic: str, ask_each: AskEach) -> None:
+    batch = produced(1)
+    ask_each("a transactional id and a plain batch", topic, batch, transactional_id="tx")
+    ask_each("a transactional batch without a transactional id", topic, changed(batch, attributes=TRANSACTIONAL_BIT, producer_id=5, producer_epoch=0, base_sequence=0))
+    ask_each("a transactional batch and no producer id", topic, changed(batch, attributes=TRANSACTIONAL_BIT))
+    ask_each("a transactional batch and no producer id, with a transactional id", topic, changed(batch, attributes=TRANSACTIONAL_BIT), transactional_id="tx")
+    half = several((topic, [(0, batch), (1, changed(batch, attributes=TRANSACTIONAL_BIT))]))
+    exchange.ask_each("a transactional batch beside a plain one", half, until=12)
 
 
 def producers(exchange: Exchange, create: Create, ask_each: AskEach, read_back: ReadBack) -> None:
