@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from config.our_defaults import OUR_DEFAULTS
+from protocol.api_keys import ApiKey
 from tests.parity.comparison import ABSENT, CLOSED
 
 
@@ -94,11 +95,36 @@ def _of_this_moment(value: Any, moment: Moment, names: Names) -> Any:
     return "<now>" if is_now else value
 
 
-def _stamped_batch(value: Any, moment: Moment, names: Names) -> Any:
-    if not isinstance(value, dict) or value["max_timestamp"] == _of_this_moment(value["max_timestamp"], moment, names):
+def _batches(value: Any, moment: Moment, names: Names) -> Any:
+    """What differs by the broker's clock is named so; equal batches that follow each other are told once."""
+    if not isinstance(value, list):
         return value
-    records = [[offset, "<now>", *rest] for offset, _, *rest in value["records"]]
-    return {**value, "max_timestamp": "<now>", "crc": "<of now>", "records": records}
+    told: list[Any] = []
+    expected_offset = -1
+    for batch in value:
+        if not isinstance(batch, dict):
+            told.append(batch)
+            continue
+        batch = {**batch}
+        if batch["max_timestamp"] != _of_this_moment(batch["max_timestamp"], moment, names):
+            batch |= {"max_timestamp": "<now>", "crc": "<of now>", "records": len(batch["records"])}
+        last = told[-1] if told and isinstance(told[-1], dict) else {}
+        if batch["base_offset"] == expected_offset and _but_for_its_place(last) == _but_for_its_place(batch):
+            last["times"] = last.get("times", 1) + 1
+        else:
+            told.append(batch)
+        expected_offset = batch["base_offset"] + batch.get("last_offset_delta", 0) + 1
+    return told
+
+
+def _but_for_its_place(batch: dict[str, Any]) -> dict[str, Any]:
+    return {field: held for field, held in batch.items() if field not in ("base_offset", "times")}
+
+
+def _ranges(value: Any, moment: Moment, names: Names) -> Any:
+    if not isinstance(value, list):
+        return value
+    return {ApiKey(api["api_key"]).name: f"{api['min_version']}-{api['max_version']}" for api in value}
 
 
 def _address(value: Any, moment: Moment, names: Names) -> Any:
@@ -124,10 +150,13 @@ def _by(*fields: str) -> Replace:
     def replace(value: Any, moment: Moment, names: Names) -> Any:
         if not isinstance(value, list) or not value:
             return value
-        keys = [" ".join(str(item.get(field, "")) for field in fields) for item in value]
+        for item in value:
+            _owned_ids(item, moment, names)
+        keys = [" ".join(str(_id(item.get(field, ""), moment, names)) for field in fields) for item in value]
         if len(set(keys)) < len(keys):
             return value
-        return dict(sorted(zip(keys, value, strict=True)))
+        rest = [{field: held for field, held in item.items() if field not in fields} for item in value]
+        return dict(sorted(zip(keys, rest, strict=True)))
 
     return replace
 
@@ -138,7 +167,11 @@ def _by_partition(value: Any, moment: Moment, names: Names) -> Any:
         return value
     found: dict[str, Any] = {}
     for topic in value:
-        owner = topic.get("topic") or names.of(topic["topic_id"], "unknown id") if "topic_id" in topic else topic.get("topic", "")
+        owner = (
+            topic.get("topic") or names.of(topic["topic_id"], "unknown id")
+            if "topic_id" in topic
+            else topic.get("topic", "")
+        )
         for partition in topic["partitions"]:
             key = f"{owner} {partition['partition_index']}"
             if key in found:
@@ -163,7 +196,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(path="*port", replace=_port, reason="Each broker has its own ports."),
     Rule(path="*configs*", replace=_address, reason="Values of settings that hold addresses or directories."),
     Rule(api="PRODUCE", path="*log_append_time_ms", replace=_of_this_moment, reason="The broker's clock."),
-    Rule(api="FETCH", path="*.records[]", replace=_stamped_batch, reason="LogAppendTime is the broker's clock."),
+    Rule(api="FETCH", path="*.records", replace=_batches, reason="LogAppendTime is the broker's clock."),
     Rule(api="DESCRIBE_LOG_DIRS", path="*log_dir", replace=_address, reason="Each has its own directory."),
     Rule(api="DESCRIBE_LOG_DIRS", path="*total_bytes", replace=_at_least_zero, reason="The disk's size."),
     Rule(api="DESCRIBE_LOG_DIRS", path="*usable_bytes", replace=_at_least_zero, reason="What is free at that moment."),
@@ -187,7 +220,7 @@ RULES: Final[tuple[Rule, ...]] = (
         reason="An offset of the metadata log, in which each has records of its own.",
     ),
     # Orders that Kafka takes from hash maps
-    Rule(api="API_VERSIONS", path="api_keys", replace=_by("api_key"), orders=True, reason="A hash map's order."),
+    Rule(api="API_VERSIONS", path="api_keys", replace=_ranges, orders=True, reason="A hash map's order."),
     Rule(api="API_VERSIONS", path="*_features", replace=_by("name"), orders=True, reason="A hash map's order."),
     Rule(
         api="PRODUCE",
@@ -196,7 +229,9 @@ RULES: Final[tuple[Rule, ...]] = (
         orders=True,
         reason="Kafka answers the partitions of a topic in the order of a hash map.",
     ),
-    Rule(api="METADATA", path="topics", replace=_by("name"), orders=True, reason="All topics come in a hash map's order."),
+    Rule(
+        api="METADATA", path="topics", replace=_by("name"), orders=True, reason="All topics come in a hash map's order."
+    ),
     Rule(
         script="fetch",
         api="FETCH",
@@ -214,7 +249,9 @@ RULES: Final[tuple[Rule, ...]] = (
         orders=True,
         reason="A hash map's order.",
     ),
-    Rule(api="DESCRIBE_LOG_DIRS", path="results[].topics", replace=_by("name"), orders=True, reason="A hash map's order."),
+    Rule(
+        api="DESCRIBE_LOG_DIRS", path="results[].topics", replace=_by("name"), orders=True, reason="A hash map's order."
+    ),
     Rule(
         api="DESCRIBE_LOG_DIRS",
         path="results[].topics.*.partitions",
@@ -237,7 +274,13 @@ RULES: Final[tuple[Rule, ...]] = (
         orders=True,
         reason="Kafka lists settings in the order of a hash map.",
     ),
-    Rule(api="DELETE_TOPICS", path="responses", replace=_by("name", "topic_id"), orders=True, reason="A hash map's order."),
+    Rule(
+        api="DELETE_TOPICS",
+        path="responses",
+        replace=_by("name", "topic_id"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
     Rule(api="CREATE_TOPICS", path="topics[].configs", replace=_by("name"), orders=True, reason="Read by name."),
 )
 

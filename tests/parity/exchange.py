@@ -180,9 +180,7 @@ class Exchange:
 
     def wait_for_topic(self, name: str, partitions: int = 1) -> None:
         """Wait until every partition of a topic can be written and read."""
-        metadata = MetadataRequest(
-            topics=[MetadataRequest.Topic(name=name)], allow_auto_topic_creation=False
-        )
+        metadata = MetadataRequest(topics=[MetadataRequest.Topic(name=name)], allow_auto_topic_creation=False)
         self.wait_until(metadata, 12, lambda answer: len(answer.topics[0].partitions) == partitions)
         offsets = ListOffsetsRequest(
             replica_id=-1,
@@ -196,9 +194,7 @@ class Exchange:
                 )
             ],
         )
-        self.wait_until(
-            offsets, 7, lambda answer: all(not found.error_code for found in answer.topics[0].partitions)
-        )
+        self.wait_until(offsets, 7, lambda answer: all(not found.error_code for found in answer.topics[0].partitions))
 
     def wait_until(
         self, request: Any, version: int, condition: Callable[[Any], bool], *, patience_s: float = PATIENCE_S

@@ -1,6 +1,6 @@
 """Answers as plain values: dictionaries, lists, numbers and text that can be compared field by field and read in a diff.
 
-A field that holds its default is left out, so that versions which differ only in fields they lack look alike.
+A field that holds its default, or false, is left out: versions which differ only in fields they lack look alike.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from protocol.errors import ErrorCode
 from protocol.schema import MISSING, NO_UUID, ArrayOf, FieldLayout, Fixed, Sized, StructOf, WireType, layout
 from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header
-from storage.batch.records import iterate_records
+from storage.batch.records import Record, iterate_records
 from storage.errors import StorageError
 
 UUID = Fixed("16s")
@@ -23,7 +23,7 @@ def plain(message: Any, version: int) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in layout(type(message)):
         value = getattr(message, field.name)
-        if not field.is_in(version) or _is_default(field, value):
+        if not field.is_in(version) or value is False or _is_default(field, value):
             continue
         values[field.name] = _plain_value(field.name, field.wire_type, value, version)
     return values
@@ -66,22 +66,36 @@ def plain_batches(data: bytes) -> list[Any]:
     return batches
 
 
+_USUAL = {
+    "partition_leader_epoch": 0,
+    "magic": 2,
+    "attributes": 0,
+    "last_offset_delta": 0,
+    "producer_id": -1,
+    "producer_epoch": -1,
+    "base_sequence": -1,
+}
+"""What a header holds that is not worth a word."""
+
+
 def _plain_batch(batch: bytes, header: BatchHeader) -> dict[str, Any]:
-    section = batch[HEADER_SIZE:]
     try:
-        records: Any = [
-            [record.offset, record.timestamp, _short(record.key), _short(record.value), len(record.headers)]
-            for record in iterate_records(batch)
-        ]
-        if len(records) > 5:
-            records = [*records[:2], f"{len(records) - 3} more", records[-1]]
+        records: Any = [_plain_record(record, header) for record in iterate_records(batch)]
+        if len(records) > 3:
+            records = [records[0], f"{len(records) - 2} more", records[-1]]
     except (StorageError, ValueError):
         records = "unreadable"
-    values: dict[str, Any] = header._asdict()
-    return {**values, "records": records, "section": hashlib.sha256(section).hexdigest()[:12]}
+    values = {name: value for name, value in header._asdict().items() if _USUAL.get(name) != value}
+    return {**values, "records": records, "sha256": hashlib.sha256(batch[HEADER_SIZE:]).hexdigest()[:8]}
 
 
-def _short(value: bytes | None) -> str | None:
-    if value is None or len(value) <= 40:
-        return None if value is None else value.decode("latin-1")
-    return f"{len(value)} bytes {hashlib.sha256(value).hexdigest()[:8]}"
+def _plain_record(record: Record, header: BatchHeader) -> str:
+    delta = record.offset - header.base_offset
+    since = record.timestamp - header.base_timestamp
+    return f"+{delta} {since:+} ms {_short(record.key)}={_short(record.value)} {len(record.headers)} headers"
+
+
+def _short(value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    return repr(value.decode("latin-1")) if len(value) <= 8 else f"{len(value)} bytes"

@@ -1,8 +1,8 @@
 """Kafka's answers as a text file for each script: normalised values, one step a paragraph, equal versions together.
 
-    # PRODUCE: a batch with a wrong CRC
-    v3-v4 {"responses": [...]}
-    v5-v13 {"responses": [...]}
+# PRODUCE: a batch with a wrong CRC
+v3-v4 {"responses": [...]}
+v5-v13 {"responses": [...]}
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def read(script: str) -> list[Answered]:
         heading, outcome = _HEADING.fullmatch(line), _OUTCOME.fullmatch(line)
         if (heading or outcome) and versions:
             value = json.loads(text)
-            found += (
-                Answered(api=api, step=step, version=version, outcome=value) for version in _each(versions)
-            )
+            found += (Answered(api=api, step=step, version=version, outcome=value) for version in _each(versions))
             versions = ""
         if heading:
             api, step = heading["api"], heading["step"]

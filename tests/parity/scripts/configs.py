@@ -30,14 +30,18 @@ def run(exchange: Exchange) -> None:
     keys = ["retention.ms", "cleanup.policy", "min.insync.replicas", "segment.bytes"]
     exchange.ask_each("some settings", describe((TOPIC, "set", keys)))
     exchange.ask_each("some settings, with synonyms", describe((TOPIC, "set", keys), include_synonyms=True))
-    exchange.ask_each("some settings, with documentation", describe((TOPIC, "set", keys), include_documentation=True), since=3)
+    exchange.ask_each(
+        "some settings, with documentation", describe((TOPIC, "set", keys), include_documentation=True), since=3
+    )
     exchange.ask_each("an unknown setting", describe((TOPIC, "set", ["nope"])))
     exchange.ask_each("the same setting twice", describe((TOPIC, "set", ["retention.ms", "retention.ms"])))
     exchange.ask_each("a setting of the broker's, of a topic", describe((TOPIC, "set", ["log.retention.ms"])))
     for name in ("nope", "", ".", "no spaces", "a" * 250, "__cluster_metadata"):
         exchange.ask_each(f"the topic {name!r:.20}", describe((TOPIC, name, None)))
     exchange.ask_each("the same topic twice", describe((TOPIC, "set", keys), (TOPIC, "set", keys)))
-    exchange.ask_each("good and bad together", describe((TOPIC, "nope", keys), (TOPIC, "set", keys), (BROKER, "9", keys)))
+    exchange.ask_each(
+        "good and bad together", describe((TOPIC, "nope", keys), (TOPIC, "set", keys), (BROKER, "9", keys))
+    )
     exchange.ask_each("nothing", describe())
 
     exchange.ask("all settings of the broker", describe((BROKER, "1", None)), 4)

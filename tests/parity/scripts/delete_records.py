@@ -19,7 +19,10 @@ def before(offset: int, topic: str = "orders", partition: int = 0, timeout_ms: i
 def several(*topics: tuple[str, Sequence[tuple[int, int]]], timeout_ms: int = 30_000) -> DeleteRecordsRequest:
     return DeleteRecordsRequest(
         topics=[
-            Topic(name=name, partitions=[Topic.Partition(partition_index=index, offset=offset) for index, offset in partitions])
+            Topic(
+                name=name,
+                partitions=[Topic.Partition(partition_index=index, offset=offset) for index, offset in partitions],
+            )
             for name, partitions in topics
         ],
         timeout_ms=timeout_ms,
@@ -55,7 +58,17 @@ def run(exchange: Exchange) -> None:
     exchange.ask_each("an empty partition", before(0, partition=1))
     exchange.ask_each("an empty partition, by the high watermark", before(-1, partition=1))
     exchange.ask_each("an empty partition, one further", before(1, partition=1))
-    for topic in ("compacted", "compacted-deleted", "neither", "nope", "", ".", "no spaces", "a" * 250, "__cluster_metadata"):
+    for topic in (
+        "compacted",
+        "compacted-deleted",
+        "neither",
+        "nope",
+        "",
+        ".",
+        "no spaces",
+        "a" * 250,
+        "__cluster_metadata",
+    ):
         exchange.ask_each(f"the topic {topic!r:.20}", before(1, topic))
         exchange.ask_each(f"the topic {topic!r:.20}, far beyond its end", before(999, topic))
     for partition in (3, -1, 0x7FFF_FFFF):
@@ -63,7 +76,9 @@ def run(exchange: Exchange) -> None:
     exchange.ask_each("no topics", several())
     exchange.ask_each("a topic without partitions", several(("orders", [])))
     exchange.ask_each("several partitions", several(("orders", [(2, 0), (0, -1), (1, 5)])))
-    exchange.ask_each("good and bad together", several(("nope", [(0, 0)]), ("orders", [(0, -1), (9, 0)]), ("compacted", [(0, 0)])))
+    exchange.ask_each(
+        "good and bad together", several(("nope", [(0, 0)]), ("orders", [(0, -1), (9, 0)]), ("compacted", [(0, 0)]))
+    )
     exchange.ask_each("the same partition twice", several(("orders", [(0, 12), (0, -1)])))
     exchange.ask_each("the same topic twice", several(("orders", [(0, 12)]), ("orders", [(1, 0)])))
     for timeout in (0, -1):

@@ -84,11 +84,28 @@ def whom(ask_each: Any, exchange: Exchange, orders: bytes) -> None:
 def epochs(ask_each: Any) -> None:
     for epoch in (-2, 0, 1, 5, 0x7FFF_FFFF):
         ask_each(f"leader epoch {epoch}", partition_fields={"current_leader_epoch": epoch}, since=9)
-        ask_each(f"leader epoch {epoch}, an unknown partition", partition=9, partition_fields={"current_leader_epoch": epoch}, since=9)
-        ask_each(f"leader epoch {epoch}, out of range", offset=99, partition_fields={"current_leader_epoch": epoch}, since=9)
+        ask_each(
+            f"leader epoch {epoch}, an unknown partition",
+            partition=9,
+            partition_fields={"current_leader_epoch": epoch},
+            since=9,
+        )
+        ask_each(
+            f"leader epoch {epoch}, out of range", offset=99, partition_fields={"current_leader_epoch": epoch}, since=9
+        )
         for offset in (0, 3, 9, 10, 99, -1):
-            ask_each(f"epoch {epoch} fetched last, offset {offset}", offset=offset, partition_fields={"last_fetched_epoch": epoch}, since=12)
-        ask_each(f"epoch {epoch} fetched last of an empty partition", partition=2, partition_fields={"last_fetched_epoch": epoch}, since=12)
+            ask_each(
+                f"epoch {epoch} fetched last, offset {offset}",
+                offset=offset,
+                partition_fields={"last_fetched_epoch": epoch},
+                since=12,
+            )
+        ask_each(
+            f"epoch {epoch} fetched last of an empty partition",
+            partition=2,
+            partition_fields={"last_fetched_epoch": epoch},
+            since=12,
+        )
 
 
 def topics(exchange: Exchange, orders: bytes) -> None:
@@ -98,7 +115,11 @@ def topics(exchange: Exchange, orders: bytes) -> None:
         return [Partition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in indexes]
 
     def topic(name: str, indexes: Sequence[int], topic_id: bytes | None = None) -> Topic:
-        return Topic(topic=name, topic_id=ids.get(name, UNKNOWN) if topic_id is None else topic_id, partitions=partitions(*indexes))
+        return Topic(
+            topic=name,
+            topic_id=ids.get(name, UNKNOWN) if topic_id is None else topic_id,
+            partitions=partitions(*indexes),
+        )
 
     exchange.ask_each("no topics", of_topics())
     exchange.ask_each("no topics, and time to wait", of_topics(max_wait_ms=60_000))
@@ -107,7 +128,11 @@ def topics(exchange: Exchange, orders: bytes) -> None:
     exchange.ask_each("two unknown topics", of_topics(topic("nope", [0]), topic("nope2", [0, 1], bytes(15) + b"\1")))
     for name in ("", ".", "no spaces", "a" * 250, "__cluster_metadata", "__consumer_offsets"):
         exchange.ask_each(f"the topic name {name!r:.20}", of_topics(topic(name, [0])), until=12)
-        exchange.ask_each(f"the topic name {name!r:.20}, among others", of_topics(topic("orders", [1]), topic(name, [0]), topic("empty", [0])), until=12)
+        exchange.ask_each(
+            f"the topic name {name!r:.20}, among others",
+            of_topics(topic("orders", [1]), topic(name, [0]), topic("empty", [0])),
+            until=12,
+        )
     exchange.ask_each("the zero id", of_topics(topic("", [0], NO_UUID)), since=13)
     for index in (3, -1, 0x7FFF_FFFF):
         exchange.ask_each(f"partition {index}", of_topics(topic("orders", [index])))
@@ -116,9 +141,16 @@ def topics(exchange: Exchange, orders: bytes) -> None:
     exchange.ask_each("two partitions, limited in all", of_topics(topic("orders", [1, 0]), max_bytes=100))
     exchange.ask_each("the same partition twice", of_topics(topic("orders", [0, 0])))
     exchange.ask_each("the same topic twice", of_topics(topic("orders", [0]), topic("orders", [1])))
-    exchange.ask_each("the same topic twice, another between", of_topics(topic("orders", [0]), topic("empty", [0]), topic("orders", [1])))
-    exchange.ask_each("good and bad together", of_topics(topic("orders", [1, 9]), topic("nope", [0]), topic("empty", [0])))
-    exchange.ask_each("good and bad together, and time to wait", of_topics(topic("empty", [0]), topic("nope", [0]), max_wait_ms=50))
+    exchange.ask_each(
+        "the same topic twice, another between",
+        of_topics(topic("orders", [0]), topic("empty", [0]), topic("orders", [1])),
+    )
+    exchange.ask_each(
+        "good and bad together", of_topics(topic("orders", [1, 9]), topic("nope", [0]), topic("empty", [0]))
+    )
+    exchange.ask_each(
+        "good and bad together, and time to wait", of_topics(topic("empty", [0]), topic("nope", [0]), max_wait_ms=50)
+    )
 
 
 def waiting(ask_each: Any) -> None:
@@ -138,7 +170,13 @@ def committed(exchange: Exchange, ask_each: Any) -> None:
         ask_each(f"isolation level {level}, out of range", "committed", isolation_level=level, offset=99)
         ask_each(f"isolation level {level}, an unknown partition", "committed", isolation_level=level, partition=9)
         ask_each(f"isolation level {level}, an unknown topic", "nope", isolation_level=level)
-        ask_each(f"isolation level {level}, a wrong epoch", "committed", isolation_level=level, partition_fields={"current_leader_epoch": 7}, since=9)
+        ask_each(
+            f"isolation level {level}, a wrong epoch",
+            "committed",
+            isolation_level=level,
+            partition_fields={"current_leader_epoch": 7},
+            since=9,
+        )
     compressed = produced([record(b"x" * 2000, timestamp=T)], codec=Codec.GZIP)
     exchange.ask("a compressed record", produce_request("committed", compressed), 9)
     ask_each("a compressed record", "committed", offset=1, partition_max_bytes=10)

@@ -31,7 +31,9 @@ def run(exchange: Exchange) -> None:
     for key, name in ((4, "LeaderAndIsr"), (5, "StopReplica"), (6, "UpdateMetadata"), (7, "ControlledShutdown")):
         exchange.send_bytes(f"{name}, which is gone", framed(header(key, 0) + b"\0" * 20), api=key)
     for key, name in ((52, "Vote"), (58, "Envelope"), (62, "BrokerRegistration"), (63, "BrokerHeartbeat")):
-        exchange.send_bytes(f"{name}, which is the controllers'", framed(header(key, 0, tags=b"\0") + b"\0" * 20), api=key)
+        exchange.send_bytes(
+            f"{name}, which is the controllers'", framed(header(key, 0, tags=b"\0") + b"\0" * 20), api=key
+        )
     for key, version in ((0, 0), (0, 1), (0, 2), (0, 14), (1, 3), (1, 19), (2, 0), (2, 12), (3, 14), (3, -1), (19, 1)):
         exchange.send_bytes(f"version {version}", framed(header(key, version, tags=b"\0") + b"\0" * 20), api=key)
     for key, version in ((19, 8), (20, 0), (20, 7), (21, 3), (22, 6), (23, 1), (23, 5), (32, 0), (32, 5), (37, 4)):
@@ -46,7 +48,9 @@ def run(exchange: Exchange) -> None:
         whole = exchange.frame(MetadataRequest(topics=[], allow_auto_topic_creation=False), version)[4:]
         exchange.send_bytes("bytes behind a complete body", framed(whole + b"rest"), api=3, answer=answer)
         exchange.send_bytes(f"version {version}, the last byte missing", framed(whole[:-1]), api=3)
-        exchange.send_bytes(f"version {version}, no body", framed(header(3, version, tags=b"\0" * (version > 8))), api=3)
+        exchange.send_bytes(
+            f"version {version}, no body", framed(header(3, version, tags=b"\0" * (version > 8))), api=3
+        )
     exchange.send_bytes("version 0, null for the topics", framed(header(3, 0) + b"\xff" * 4), api=3)
     for count in (1, 1000, 0x7FFF_FFFF):
         body = struct.pack(">i", count)
@@ -83,11 +87,15 @@ def run(exchange: Exchange) -> None:
     exchange.send_bytes("a client id of null", framed(unnamed), api=18, answer=ANSWER)
     exchange.send_bytes("a client id of length -2", framed(HEADER.pack(18, 0, 7, -2)), api=18, answer=ANSWER)
     exchange.send_bytes("a client id longer than the rest", framed(HEADER.pack(18, 0, 7, 5) + b"ab"), api=18)
-    exchange.send_bytes("a client id that is not UTF-8", framed(HEADER.pack(18, 0, 7, 2) + b"\xff\xfe"), api=18, answer=ANSWER)
+    exchange.send_bytes(
+        "a client id that is not UTF-8", framed(HEADER.pack(18, 0, 7, 2) + b"\xff\xfe"), api=18, answer=ANSWER
+    )
     long_id = HEADER.pack(18, 0, 7, 0x7FFF) + b"x" * 0x7FFF
     exchange.send_bytes("a client id of 32767 bytes", framed(long_id), api=18, answer=ANSWER)
     body = framed(header(3, 1) + b"\0\0\0\1\0\2\xff\xfe")
     exchange.send_bytes("a name that is not UTF-8", body, api=3, answer=(MetadataResponse, 1))
     software = exchange.frame(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)[4:]
-    exchange.send_bytes("version 3 with bytes behind it", framed(software + b"rest"), api=18, answer=(ApiVersionsResponse, 3))
+    exchange.send_bytes(
+        "version 3 with bytes behind it", framed(software + b"rest"), api=18, answer=(ApiVersionsResponse, 3)
+    )
     exchange.send_bytes("version 3, the tags missing", framed(software[:-1]), api=18)

@@ -12,7 +12,9 @@ Partition = Topic.Partition
 
 
 def request(*timestamps: int, topic: str = "orders", partition: int = 0, epoch: int = -1, **fields: Any) -> Any:
-    partitions = [Partition(partition_index=partition, timestamp=time, current_leader_epoch=epoch) for time in timestamps]
+    partitions = [
+        Partition(partition_index=partition, timestamp=time, current_leader_epoch=epoch) for time in timestamps
+    ]
     return ListOffsetsRequest(**{"replica_id": -1, **fields}, topics=[Topic(name=topic, partitions=partitions)])
 
 
@@ -56,16 +58,24 @@ def run(exchange: Exchange) -> None:
     exchange.ask_each("several topics, one unknown", ListOffsetsRequest(replica_id=-1, topics=several))
     for replica_id in (-2, -3, 0, 1, 5, 0x7FFF_FFFF):
         exchange.ask_each(f"replica {replica_id}", request(-1, replica_id=replica_id))
-        exchange.ask_each(f"replica {replica_id}, an unknown partition", request(-1, partition=9, replica_id=replica_id))
+        exchange.ask_each(
+            f"replica {replica_id}, an unknown partition", request(-1, partition=9, replica_id=replica_id)
+        )
     for timestamp in (-1, -3, T):
-        exchange.ask_each(f"committed records only, timestamp {timestamp}", request(timestamp, isolation_level=1), since=2)
+        exchange.ask_each(
+            f"committed records only, timestamp {timestamp}", request(timestamp, isolation_level=1), since=2
+        )
     for level in (2, 7, -1):
         unknown = request(-1, isolation_level=level)
         exchange.ask_each(f"isolation level {level}", unknown, since=2)
     for epoch in (-2, 0, 1, 5, 0x7FFF_FFFF):
         exchange.ask_each(f"leader epoch {epoch}", request(-1, epoch=epoch), since=4)
         exchange.ask_each(f"leader epoch {epoch}, a bad timestamp", request(-9, epoch=epoch), since=4)
-        exchange.ask_each(f"leader epoch {epoch}, a bad timestamp of an unknown partition", request(-9, epoch=epoch, partition=9), since=4)
+        exchange.ask_each(
+            f"leader epoch {epoch}, a bad timestamp of an unknown partition",
+            request(-9, epoch=epoch, partition=9),
+            since=4,
+        )
         exchange.ask_each(f"leader epoch {epoch}, an unknown partition", request(-1, epoch=epoch, partition=9), since=4)
     for timeout in (-1, 0, 1):
         exchange.ask_each(f"a timeout of {timeout}", request(-1, timeout_ms=timeout), since=10)

@@ -30,7 +30,9 @@ def run(exchange: Exchange) -> None:
     exchange.ask_each("one topic", named("orders"), since=4)
     exchange.ask_each("two topics", named("orders", "a.topic-with_all.characters"), since=4)
     exchange.ask_each("the same topic twice", named("orders", "orders"), since=4)
-    exchange.ask_each("an unknown topic between two others", named("orders", "nope", "a.topic-with_all.characters"), since=4)
+    exchange.ask_each(
+        "an unknown topic between two others", named("orders", "nope", "a.topic-with_all.characters"), since=4
+    )
     exchange.ask_each("an unknown topic", named("nope"), since=4)
     for name, what in (
         ("", "an empty name"),
@@ -48,11 +50,21 @@ def run(exchange: Exchange) -> None:
     ):
         exchange.ask_each(what, named(name), since=4)
         exchange.ask_each(f"{what}, among others", named("orders", name, "nope"), since=8)
-    exchange.ask_each("authorized operations of topics", named("orders", include_topic_authorized_operations=True), since=8)
-    exchange.ask_each("authorized operations of an unknown topic", named("nope", include_topic_authorized_operations=True), since=8)
-    exchange.ask_each("authorized operations of a bad name", named("no spaces", include_topic_authorized_operations=True), since=8)
-    exchange.ask_each("authorized operations by an unknown id", by_id(UNKNOWN, include_topic_authorized_operations=True), since=12)
-    exchange.ask_each("authorized operations of the cluster", named(include_cluster_authorized_operations=True), since=8, until=10)
+    exchange.ask_each(
+        "authorized operations of topics", named("orders", include_topic_authorized_operations=True), since=8
+    )
+    exchange.ask_each(
+        "authorized operations of an unknown topic", named("nope", include_topic_authorized_operations=True), since=8
+    )
+    exchange.ask_each(
+        "authorized operations of a bad name", named("no spaces", include_topic_authorized_operations=True), since=8
+    )
+    exchange.ask_each(
+        "authorized operations by an unknown id", by_id(UNKNOWN, include_topic_authorized_operations=True), since=12
+    )
+    exchange.ask_each(
+        "authorized operations of the cluster", named(include_cluster_authorized_operations=True), since=8, until=10
+    )
 
     exchange.ask_each("an id", by_id(orders), since=12)
     exchange.ask_each("two ids", by_id(orders, other), since=12)
@@ -67,7 +79,9 @@ def run(exchange: Exchange) -> None:
     exchange.ask_each("an id, and a name without one", MetadataRequest(topics=mixed), since=12)
     exchange.ask_each("neither id nor name", by_id(NO_UUID), since=10)
     exchange.ask_each("an id where only names are asked", by_id(orders), since=10, until=11)
-    exchange.ask_each("an id with its name where only names are asked", by_id(orders, name="orders"), since=10, until=11)
+    exchange.ask_each(
+        "an id with its name where only names are asked", by_id(orders, name="orders"), since=10, until=11
+    )
     exchange.ask_each("an unknown id where only names are asked", by_id(UNKNOWN), since=10, until=11)
     exchange.ask_each("null as name, without auto-creation", named(None), since=10)
     exchange.ask_each("null as name among others", named("orders", None), since=10)
@@ -79,13 +93,19 @@ def run(exchange: Exchange) -> None:
         exchange.ask("the topic that asking made", asked, version)
     exchange.ask_each("a bad name, with auto-creation", named("no spaces", allow_auto_topic_creation=True))
     exchange.ask_each("an empty name, with auto-creation", named("", allow_auto_topic_creation=True))
-    exchange.ask_each("the metadata topic, with auto-creation", named("__cluster_metadata", allow_auto_topic_creation=True))
+    exchange.ask_each(
+        "the metadata topic, with auto-creation", named("__cluster_metadata", allow_auto_topic_creation=True)
+    )
     exchange.ask("two new names that collide", named("col.lide", "col_lide", allow_auto_topic_creation=True), 12)
     exchange.wait_for_topic("col.lide")
     exchange.wait_for_topic("col_lide")
     collides = named("made-by_asking.in-v5", "made-by-asking.in.v5", allow_auto_topic_creation=True)
     exchange.ask("new names beside others", collides, 12)
-    exchange.ask("a name that collides with a topic", named("col-lide", "col.l_ide", "a_topic-with_all_characters", allow_auto_topic_creation=True), 12)
+    exchange.ask(
+        "a name that collides with a topic",
+        named("col-lide", "col.l_ide", "a_topic-with_all_characters", allow_auto_topic_creation=True),
+        12,
+    )
     for name in ("made-by_asking.in-v5", "made-by-asking.in.v5", "col-lide", "col.l_ide"):
         exchange.wait_for_topic(name)
     exchange.ask("what was made of it", named("a_topic-with_all_characters", "col-lide"), 12)

@@ -36,7 +36,10 @@ def run(exchange: Exchange) -> None:
     exchange.ask_each("a topic without partitions", epoch())
     exchange.ask_each("the same partition twice", epoch(0, 1))
     several = [
-        Topic(topic=name, partitions=[Partition(partition=index, current_leader_epoch=-1, leader_epoch=0) for index in indexes])
+        Topic(
+            topic=name,
+            partitions=[Partition(partition=index, current_leader_epoch=-1, leader_epoch=0) for index in indexes],
+        )
         for name, indexes in (("nope", [0]), ("orders", [1, 9, 0]))
     ]
     exchange.ask_each("good and bad together", OffsetForLeaderEpochRequest(topics=several))

@@ -62,10 +62,14 @@ def creations(exchange: Exchange) -> None:
     exchange.ask_each("the same topic twice", create(to("orders", 4), to("orders", 5)))
     exchange.ask_each("an unknown topic twice", create(to("nope", 4), to("nope", 5)))
     exchange.ask_each("no topics", create())
-    exchange.ask_each("good and bad together", lambda version: create(to("nope", 5), to(f"grows-in-v{version}", 6), to("orders", 1)))
+    exchange.ask_each(
+        "good and bad together", lambda version: create(to("nope", 5), to(f"grows-in-v{version}", 6), to("orders", 1))
+    )
     for timeout in (0, -1):
         exchange.ask_each(f"a timeout of {timeout}", create(to("orders", 3), timeout_ms=timeout), versions=(0, 3))
-        exchange.ask_each(f"a timeout of {timeout}, an unknown topic", create(to("nope", 3), timeout_ms=timeout), versions=(0, 3))
+        exchange.ask_each(
+            f"a timeout of {timeout}, an unknown topic", create(to("nope", 3), timeout_ms=timeout), versions=(0, 3)
+        )
     exchange.ask("the partitions are still two", describe("orders"), 0)
 
 
@@ -86,7 +90,18 @@ def descriptions(exchange: Exchange) -> None:
         ask(f"at most {limit} partitions, of all topics", describe(limit=limit), 0)
     ask("at most 2 partitions, an unknown topic first", describe("nope", "orders", "zebra", limit=2), 0)
     ask("at most 2 partitions, an unknown topic last", describe("orders", "zzz", limit=2), 0)
-    for name, index in (("zebra", 0), ("zebra", 1), ("zebra", 3), ("zebra", 99), ("zebra", -1), ("orders", 1), ("nope", 0), ("a", 0), ("zzz", 0), ("", 0)):
+    for name, index in (
+        ("zebra", 0),
+        ("zebra", 1),
+        ("zebra", 3),
+        ("zebra", 99),
+        ("zebra", -1),
+        ("orders", 1),
+        ("nope", 0),
+        ("a", 0),
+        ("zzz", 0),
+        ("", 0),
+    ):
         ask(f"from {name!r} {index}", describe("orders", "zebra", cursor=(name, index)), 0)
         ask(f"from {name!r} {index}, of all topics", describe(cursor=(name, index)), 0)
         ask(f"from {name!r} {index}, at most 2", describe("orders", "zebra", cursor=(name, index), limit=2), 0)

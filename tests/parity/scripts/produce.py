@@ -96,7 +96,11 @@ def corrupt(create: Create, ask_each: AskEach, read_back: ReadBack) -> None:
         ask_each(f"a batch length of {length}", bad, spoiled)
     for count in (0, 1, 2, 4, 0x7FFF_FFFF, -1):
         ask_each(f"{count} records counted where there are three", bad, changed(whole, record_count=count))
-        ask_each(f"{count} records counted, the last delta to suit", bad, changed(whole, record_count=count, last_offset_delta=count - 1))
+        ask_each(
+            f"{count} records counted, the last delta to suit",
+            bad,
+            changed(whole, record_count=count, last_offset_delta=count - 1),
+        )
     for delta in (0, 1, 3, -1, 0x7FFF_FFFF):
         ask_each(f"a last offset delta of {delta} for three records", bad, changed(whole, last_offset_delta=delta))
     for offset in (1, 100, -1, 2**62, -(2**63)):
@@ -104,8 +108,16 @@ def corrupt(create: Create, ask_each: AskEach, read_back: ReadBack) -> None:
     ask_each("empty records", bad, b"")
     for size in (1, 11, 12, 16, 17, 60, HEADER_SIZE, len(whole) - 1):
         ask_each(f"the first {size} bytes of a batch", bad, bytes(whole[:size]))
-    ask_each("a batch without records", bad, changed(bytes(whole[:HEADER_SIZE]), batch_length=49, record_count=0, last_offset_delta=-1))
-    ask_each("a batch of 0 records whose last delta is 0", bad, changed(bytes(whole[:HEADER_SIZE]), batch_length=49, record_count=0, last_offset_delta=0))
+    ask_each(
+        "a batch without records",
+        bad,
+        changed(bytes(whole[:HEADER_SIZE]), batch_length=49, record_count=0, last_offset_delta=-1),
+    )
+    ask_each(
+        "a batch of 0 records whose last delta is 0",
+        bad,
+        changed(bytes(whole[:HEADER_SIZE]), batch_length=49, record_count=0, last_offset_delta=0),
+    )
     ask_each("two batches", bad, bytes(produced(1)) + bytes(produced(2)))
     ask_each("the second batch cut short", bad, bytes(produced(1)) + bytes(produced(2))[:-1])
     ask_each("five bytes behind the batch", bad, bytes(produced(1)) + b"12345")
@@ -155,12 +167,24 @@ def timestamps(create: Create, ask_each: AskEach, read_back: ReadBack) -> None:
     ask_each("a topic with LogAppendTime", stamped, produced(2))
     for time in (-1, 2**62, 0):
         ask_each(f"timestamp {time} on a topic with LogAppendTime", stamped, produced([record(timestamp=time)]))
-    ask_each("the LogAppendTime bit on a topic with LogAppendTime", stamped, changed(produced(1), attributes=LOG_APPEND_TIME_BIT))
+    ask_each(
+        "the LogAppendTime bit on a topic with LogAppendTime",
+        stamped,
+        changed(produced(1), attributes=LOG_APPEND_TIME_BIT),
+    )
     read_back(stamped)
     compacted = create("compacted", cleanup_policy="compact")
     ask_each("keys on a compacted topic", compacted, produced(2))
     ask_each("no key on a compacted topic", compacted, produced([record(key=None)]))
-    keyless = [record(), record(key=None), record(), record(key=None), record(key=None), record(key=None), record(key=None)]
+    keyless = [
+        record(),
+        record(key=None),
+        record(),
+        record(key=None),
+        record(key=None),
+        record(key=None),
+        record(key=None),
+    ]
     ask_each("five of seven records without a key on a compacted topic", compacted, produced(keyless))
     ask_each("an empty key on a compacted topic", compacted, produced([record(key=b"")]))
     mixed = [record(key=None), record(timestamp=2**62), record(key=None, timestamp=2**62)]
@@ -210,17 +234,34 @@ def requests(exchange: Exchange, create: Create, ask_each: AskEach, read_back: R
     ask_each("a wrong CRC for an unknown topic", "nope", wrong)
     for version in range(3, 14):
         for topic, partition, what in ((orders, 0, "good"), (orders, 0, "again"), (orders, 2, "another partition")):
-            exchange.tell(f"acks 0, {what}", produce_request(topic, batch, partition=partition, acks=0, topic_id=exchange.topic_ids[orders]), version)
+            exchange.tell(
+                f"acks 0, {what}",
+                produce_request(topic, batch, partition=partition, acks=0, topic_id=exchange.topic_ids[orders]),
+                version,
+            )
         exchange.tell("acks 0, an unknown topic", produce_request("nope", batch, acks=0, topic_id=UNKNOWN), version)
-        exchange.tell("acks 0, a wrong CRC", produce_request(orders, wrong, acks=0, topic_id=exchange.topic_ids[orders]), version)
-        exchange.tell("acks 0, an unknown partition", produce_request(orders, batch, partition=3, acks=0, topic_id=exchange.topic_ids[orders]), version)
+        exchange.tell(
+            "acks 0, a wrong CRC", produce_request(orders, wrong, acks=0, topic_id=exchange.topic_ids[orders]), version
+        )
+        exchange.tell(
+            "acks 0, an unknown partition",
+            produce_request(orders, batch, partition=3, acks=0, topic_id=exchange.topic_ids[orders]),
+            version,
+        )
     exchange.ask_each("no topics", several(), until=12)
     exchange.ask_each("a topic without partitions", several((orders, [])), until=12)
-    exchange.ask_each("three partitions, out of order", several((orders, [(2, batch), (0, batch), (1, batch)])), until=12)
+    exchange.ask_each(
+        "three partitions, out of order", several((orders, [(2, batch), (0, batch), (1, batch)])), until=12
+    )
     mixed = several((orders, [(1, wrong), (0, batch), (9, batch)]), ("nope", [(0, batch)]))
     exchange.ask_each("good and bad partitions in one request", mixed, until=12)
     exchange.ask_each("the same topic twice", several((orders, [(0, batch)]), (orders, [(1, batch)])), until=12)
-    exchange.ask_each("null for the records", produce_request(orders, None, topic_id=exchange.topic_ids[orders]), versions=(3, 13), patience_s=2)
+    exchange.ask_each(
+        "null for the records",
+        produce_request(orders, None, topic_id=exchange.topic_ids[orders]),
+        versions=(3, 13),
+        patience_s=2,
+    )
     exchange.ask_each("a client id of null", produce_request(orders, batch), until=12, client_id=None)
     for partition in range(3):
         read_back(orders, partition)
@@ -230,9 +271,18 @@ def requests(exchange: Exchange, create: Create, ask_each: AskEach, read_back: R
 def transactional(exchange: Exchange, topic: str, ask_each: AskEach) -> None:
     batch = produced(1)
     ask_each("a transactional id and a plain batch", topic, batch, transactional_id="tx")
-    ask_each("a transactional batch without a transactional id", topic, changed(batch, attributes=TRANSACTIONAL_BIT, producer_id=5, producer_epoch=0, base_sequence=0))
+    ask_each(
+        "a transactional batch without a transactional id",
+        topic,
+        changed(batch, attributes=TRANSACTIONAL_BIT, producer_id=5, producer_epoch=0, base_sequence=0),
+    )
     ask_each("a transactional batch and no producer id", topic, changed(batch, attributes=TRANSACTIONAL_BIT))
-    ask_each("a transactional batch and no producer id, with a transactional id", topic, changed(batch, attributes=TRANSACTIONAL_BIT), transactional_id="tx")
+    ask_each(
+        "a transactional batch and no producer id, with a transactional id",
+        topic,
+        changed(batch, attributes=TRANSACTIONAL_BIT),
+        transactional_id="tx",
+    )
     half = several((topic, [(0, batch), (1, changed(batch, attributes=TRANSACTIONAL_BIT))]))
     exchange.ask_each("a transactional batch beside a plain one", half, until=12)
 
@@ -306,5 +356,3 @@ def limits(exchange: Exchange, create: Create, ask_each: AskEach, read_back: Rea
     ask_each("two replicas in sync wanted, acks -1", strict, produced(1))
     ask_each("two replicas in sync wanted, acks 1", strict, produced(1), acks=1)
     read_back(limited)
-
-

@@ -10,7 +10,10 @@ Topic = DescribeQuorumRequest.Topic
 
 def of(*topics: tuple[str, Sequence[int]]) -> DescribeQuorumRequest:
     return DescribeQuorumRequest(
-        topics=[Topic(topic_name=name, partitions=[Topic.Partition(partition_index=i) for i in indexes]) for name, indexes in topics]
+        topics=[
+            Topic(topic_name=name, partitions=[Topic.Partition(partition_index=i) for i in indexes])
+            for name, indexes in topics
+        ]
     )
 
 

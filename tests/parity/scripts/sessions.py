@@ -33,13 +33,22 @@ class Session:
         self.topic_id = exchange.create_topic(topic, partitions=partitions)
         self.id = 0
 
-    def topics(self, offsets: Sequence[tuple[int, int]], topic: str = "", topic_id: bytes = b"", **fields: Any) -> list[Topic]:
+    def topics(
+        self, offsets: Sequence[tuple[int, int]], topic: str = "", topic_id: bytes = b"", **fields: Any
+    ) -> list[Topic]:
         partitions = [
-            Topic.Partition(partition=index, fetch_offset=offset, partition_max_bytes=1000, **fields) for index, offset in offsets
+            Topic.Partition(partition=index, fetch_offset=offset, partition_max_bytes=1000, **fields)
+            for index, offset in offsets
         ]
-        return [Topic(topic=topic or self.topic, topic_id=topic_id or self.topic_id, partitions=partitions)] if partitions else []
+        return (
+            [Topic(topic=topic or self.topic, topic_id=topic_id or self.topic_id, partitions=partitions)]
+            if partitions
+            else []
+        )
 
-    def ask(self, step: str, epoch: int, offsets: Sequence[tuple[int, int]] = (), forget: Sequence[int] = (), **fields: Any) -> Any:
+    def ask(
+        self, step: str, epoch: int, offsets: Sequence[tuple[int, int]] = (), forget: Sequence[int] = (), **fields: Any
+    ) -> Any:
         forgotten = [Forgotten(topic=self.topic, topic_id=self.topic_id, partitions=[*forget])] if forget else []
         request = FetchRequest(
             **{

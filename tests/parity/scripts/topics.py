@@ -56,9 +56,16 @@ def creations(exchange: Exchange) -> None:
     exchange.ask_each("a new topic", lambda version: create(topic(f"new-in-v{version}")))
     exchange.ask_each("the broker's own numbers", lambda version: create(topic(f"defaults-in-v{version}", -1, -1)))
     exchange.ask_each("three partitions", lambda version: create(topic(f"three-in-v{version}", 3)))
-    exchange.ask_each("assigned by hand", lambda version: create(topic(f"assigned-in-v{version}", -1, -1, [(0, [1]), (1, [1])])))
-    exchange.ask_each("assigned by hand, out of order", lambda version: create(topic(f"shuffled-in-v{version}", -1, -1, [(1, [1]), (0, [1])])))
-    exchange.ask_each("two topics at once", lambda version: create(topic(f"both-a-v{version}"), topic(f"both-b-v{version}")))
+    exchange.ask_each(
+        "assigned by hand", lambda version: create(topic(f"assigned-in-v{version}", -1, -1, [(0, [1]), (1, [1])]))
+    )
+    exchange.ask_each(
+        "assigned by hand, out of order",
+        lambda version: create(topic(f"shuffled-in-v{version}", -1, -1, [(1, [1]), (0, [1])])),
+    )
+    exchange.ask_each(
+        "two topics at once", lambda version: create(topic(f"both-a-v{version}"), topic(f"both-b-v{version}"))
+    )
     exchange.ask_each("a topic that exists", create(topic("orders")))
     exchange.ask_each("only validated", create(topic("validated", 3), validate_only=True))
     exchange.ask_each("a topic that exists, only validated", create(topic("orders"), validate_only=True))
@@ -75,7 +82,9 @@ def creations(exchange: Exchange) -> None:
     ):
         exchange.ask_each(what, create(topic(name)))
     exchange.ask_each("a name of 249 characters", lambda version: create(topic(f"v{version}-" + "a" * 246)))
-    exchange.ask_each("two new names that collide", lambda version: create(topic(f"co.lli_v{version}"), topic(f"co_lli.v{version}")))
+    exchange.ask_each(
+        "two new names that collide", lambda version: create(topic(f"co.lli_v{version}"), topic(f"co_lli.v{version}"))
+    )
     for count in (0, -2, -0x8000_0000, 10_001, 1_000_000, 0x7FFF_FFFF):
         exchange.ask_each(f"{count} partitions", create(topic("counted", count)))
         exchange.ask_each(f"{count} partitions, only validated", create(topic("counted", count), validate_only=True))
@@ -101,45 +110,125 @@ def creations(exchange: Exchange) -> None:
     exchange.ask_each("assignments and a number of partitions", create(topic("assigned", 1, -1, [(0, [1])])))
     exchange.ask_each("assignments and a replication factor", create(topic("assigned", -1, 1, [(0, [1])])))
     exchange.ask_each("the same name twice", create(topic("twice"), topic("twice")))
-    exchange.ask_each("the same name three times among others", create(topic("twice"), topic("orders"), topic("twice"), topic("nope!"), topic("twice")))
+    exchange.ask_each(
+        "the same name three times among others",
+        create(topic("twice"), topic("orders"), topic("twice"), topic("nope!"), topic("twice")),
+    )
     for timeout in (0, -1):
-        exchange.ask_each(f"a timeout of {timeout}", lambda version, t=timeout: create(topic(f"timeless{t}-v{version}"), timeout_ms=t), versions=(2, 7))
-        exchange.ask_each(f"a timeout of {timeout}, a topic that exists", create(topic("orders"), timeout_ms=timeout), versions=(2, 7))
-    exchange.ask_each("good and bad together", lambda version: create(topic("no spaces"), topic(f"good-in-v{version}"), topic("orders"), topic("x", 0)))
+        exchange.ask_each(
+            f"a timeout of {timeout}",
+            lambda version, t=timeout: create(topic(f"timeless{t}-v{version}"), timeout_ms=t),
+            versions=(2, 7),
+        )
+        exchange.ask_each(
+            f"a timeout of {timeout}, a topic that exists", create(topic("orders"), timeout_ms=timeout), versions=(2, 7)
+        )
+    exchange.ask_each(
+        "good and bad together",
+        lambda version: create(topic("no spaces"), topic(f"good-in-v{version}"), topic("orders"), topic("x", 0)),
+    )
     exchange.ask("the transaction topic by hand", create(topic("__transaction_state")), 7)
     exchange.ask("the offsets topic by hand", create(topic("__consumer_offsets", 3)), 7)
     for name in ("new-in-v2", "assigned-in-v2", "good-in-v7"):
         exchange.wait_for_topic(name, 2 if name.startswith("assigned") else 1)
-    names = ("new-in-v2", "defaults-in-v7", "three-in-v7", "assigned-in-v2", "shuffled-in-v2", "validated", "timeless0-v2", "timeless0-v7", "twice", "__transaction_state", "__consumer_offsets")
-    asked = MetadataRequest(topics=[MetadataRequest.Topic(name=name) for name in names], allow_auto_topic_creation=False)
+    names = (
+        "new-in-v2",
+        "defaults-in-v7",
+        "three-in-v7",
+        "assigned-in-v2",
+        "shuffled-in-v2",
+        "validated",
+        "timeless0-v2",
+        "timeless0-v7",
+        "twice",
+        "__transaction_state",
+        "__consumer_offsets",
+    )
+    asked = MetadataRequest(
+        topics=[MetadataRequest.Topic(name=name) for name in names], allow_auto_topic_creation=False
+    )
     exchange.ask("what was created", asked, 12)
 
 
 def configs(exchange: Exchange) -> None:
     for number, (key, value) in enumerate(
         (
-            ("retention.ms", "1000"), ("retention.ms", " 1000 "), ("retention.ms", "-1"), ("retention.ms", "-2"), ("retention.ms", ""),
-            ("retention.ms", None), ("retention.ms", "1e3"), ("retention.ms", "0x10"), ("retention.ms", "9223372036854775808"),
-            ("retention.ms", "+5"), ("retention.ms", "1_000"), ("retention.ms", "1000.0"), ("retention.ms", "٣"),
-            ("retention.bytes", "-2"), ("segment.bytes", "1048575"), ("segment.bytes", "1048576"), ("segment.bytes", "2147483648"),
-            ("segment.ms", "0"), ("segment.ms", "1"), ("segment.jitter.ms", "-1"), ("segment.index.bytes", "3"), ("index.interval.bytes", "-1"),
-            ("cleanup.policy", ""), ("cleanup.policy", "compact,compact"), ("cleanup.policy", "delete, compact"), ("cleanup.policy", "Delete"),
-            ("cleanup.policy", "none"), ("cleanup.policy", "delete,"), ("cleanup.policy", None),
-            ("compression.type", "zstd"), ("compression.type", "ZSTD"), ("compression.type", "brotli"), ("compression.type", "producer"),
-            ("compression.gzip.level", "0"), ("compression.gzip.level", "-1"), ("compression.lz4.level", "18"), ("compression.zstd.level", "23"),
+            ("retention.ms", "1000"),
+            ("retention.ms", " 1000 "),
+            ("retention.ms", "-1"),
+            ("retention.ms", "-2"),
+            ("retention.ms", ""),
+            ("retention.ms", None),
+            ("retention.ms", "1e3"),
+            ("retention.ms", "0x10"),
+            ("retention.ms", "9223372036854775808"),
+            ("retention.ms", "+5"),
+            ("retention.ms", "1_000"),
+            ("retention.ms", "1000.0"),
+            ("retention.ms", "٣"),
+            ("retention.bytes", "-2"),
+            ("segment.bytes", "1048575"),
+            ("segment.bytes", "1048576"),
+            ("segment.bytes", "2147483648"),
+            ("segment.ms", "0"),
+            ("segment.ms", "1"),
+            ("segment.jitter.ms", "-1"),
+            ("segment.index.bytes", "3"),
+            ("index.interval.bytes", "-1"),
+            ("cleanup.policy", ""),
+            ("cleanup.policy", "compact,compact"),
+            ("cleanup.policy", "delete, compact"),
+            ("cleanup.policy", "Delete"),
+            ("cleanup.policy", "none"),
+            ("cleanup.policy", "delete,"),
+            ("cleanup.policy", None),
+            ("compression.type", "zstd"),
+            ("compression.type", "ZSTD"),
+            ("compression.type", "brotli"),
+            ("compression.type", "producer"),
+            ("compression.gzip.level", "0"),
+            ("compression.gzip.level", "-1"),
+            ("compression.lz4.level", "18"),
+            ("compression.zstd.level", "23"),
             ("compression.zstd.level", "-131073"),
-            ("message.timestamp.type", "LogAppendTime"), ("message.timestamp.type", "logappendtime"),
-            ("message.timestamp.before.max.ms", "-1"), ("message.timestamp.after.max.ms", "0"),
-            ("min.insync.replicas", "0"), ("min.insync.replicas", "5"), ("max.message.bytes", "-1"), ("max.message.bytes", "0"),
-            ("min.cleanable.dirty.ratio", "1.1"), ("min.cleanable.dirty.ratio", "NaN"), ("min.cleanable.dirty.ratio", "0.25"), ("min.cleanable.dirty.ratio", ".5"),
-            ("unclean.leader.election.enable", "TRUE"), ("unclean.leader.election.enable", "yes"), ("preallocate", "true"),
-            ("flush.messages", "0"), ("flush.messages", "1"), ("flush.ms", "-1"), ("delete.retention.ms", "-1"), ("file.delete.delay.ms", "-1"),
-            ("min.compaction.lag.ms", "-1"), ("max.compaction.lag.ms", "0"), ("remote.storage.enable", "true"), ("remote.storage.enable", "false"),
-            ("local.retention.ms", "-3"), ("local.retention.bytes", "-2"), ("local.retention.ms", "99999999999"),
-            ("leader.replication.throttled.replicas", "*"), ("leader.replication.throttled.replicas", "0:1,1:1"), ("leader.replication.throttled.replicas", "x"),
+            ("message.timestamp.type", "LogAppendTime"),
+            ("message.timestamp.type", "logappendtime"),
+            ("message.timestamp.before.max.ms", "-1"),
+            ("message.timestamp.after.max.ms", "0"),
+            ("min.insync.replicas", "0"),
+            ("min.insync.replicas", "5"),
+            ("max.message.bytes", "-1"),
+            ("max.message.bytes", "0"),
+            ("min.cleanable.dirty.ratio", "1.1"),
+            ("min.cleanable.dirty.ratio", "NaN"),
+            ("min.cleanable.dirty.ratio", "0.25"),
+            ("min.cleanable.dirty.ratio", ".5"),
+            ("unclean.leader.election.enable", "TRUE"),
+            ("unclean.leader.election.enable", "yes"),
+            ("preallocate", "true"),
+            ("flush.messages", "0"),
+            ("flush.messages", "1"),
+            ("flush.ms", "-1"),
+            ("delete.retention.ms", "-1"),
+            ("file.delete.delay.ms", "-1"),
+            ("min.compaction.lag.ms", "-1"),
+            ("max.compaction.lag.ms", "0"),
+            ("remote.storage.enable", "true"),
+            ("remote.storage.enable", "false"),
+            ("local.retention.ms", "-3"),
+            ("local.retention.bytes", "-2"),
+            ("local.retention.ms", "99999999999"),
+            ("leader.replication.throttled.replicas", "*"),
+            ("leader.replication.throttled.replicas", "0:1,1:1"),
+            ("leader.replication.throttled.replicas", "x"),
             ("follower.replication.throttled.replicas", "none"),
-            ("message.format.version", "3.0-IV1"), ("message.downconversion.enable", "true"), ("nope", "1"), ("", "1"), ("Retention.ms", "1"),
-            ("log.retention.ms", "1"), ("ottla.nope", "1"),
+            ("message.format.version", "3.0-IV1"),
+            ("message.downconversion.enable", "true"),
+            ("nope", "1"),
+            ("", "1"),
+            ("Retention.ms", "1"),
+            ("log.retention.ms", "1"),
+            ("ottla.nope", "1"),
         )
     ):
         name = f"config-{number}"
@@ -150,7 +239,9 @@ def configs(exchange: Exchange) -> None:
     exchange.ask_each("three bad settings", create(topic("config-bad", configs=bad)))
     good = [("retention.ms", "1000"), ("cleanup.policy", "compact")]
     exchange.ask_each("two settings", lambda version: create(topic(f"config-v{version}", configs=good)))
-    exchange.ask_each("two settings, only validated", create(topic("config-validated", configs=good), validate_only=True))
+    exchange.ask_each(
+        "two settings, only validated", create(topic("config-validated", configs=good), validate_only=True)
+    )
     together = [("min.compaction.lag.ms", "10"), ("max.compaction.lag.ms", "5")]
     exchange.ask("a least lag above the most", create(topic("config-lags", configs=together)), 7)
 
@@ -179,5 +270,9 @@ def deletions(exchange: Exchange) -> None:
     exchange.ask("by id", delete(ids=[(None, ids["c"])]), 6)
     exchange.ask("the same id again", delete(ids=[(None, ids["c"])]), 6)
     exchange.ask("names and ids, good and bad", delete("nope", "d", ids=[(None, UNKNOWN), (None, ids["e"])]), 6)
-    remaining = MetadataRequest(topics=[MetadataRequest.Topic(name=name) for name in ids], allow_auto_topic_creation=False)
-    exchange.ask_until("what is left", remaining, 12, lambda answer: sum(not found.error_code for found in answer.topics) <= 3)
+    remaining = MetadataRequest(
+        topics=[MetadataRequest.Topic(name=name) for name in ids], allow_auto_topic_creation=False
+    )
+    exchange.ask_until(
+        "what is left", remaining, 12, lambda answer: sum(not found.error_code for found in answer.topics) <= 3
+    )
