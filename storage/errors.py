@@ -52,7 +52,7 @@ class InvalidRecord(RejectedRecords):
 
 
 class NotOneBatch(InvalidRecord):
-    """What was sent for a partition is not one whole batch of magic 2: nothing, a part of one, an old one, or several."""
+    """What was sent for a partition is not one whole batch of magic 2 but nothing, a part, an old one, or several."""
 
 
 class InvalidTimestamp(RejectedRecords):

@@ -420,7 +420,7 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
     Allowed(
         api="PRODUCE",
         step="a transactional batch and no producer id, with a transactional id",
-        reason="There are no transactions here yet, so the transactional bit is refused; Kafka looks at the producer id.",
+        reason="There are no transactions here yet: the transactional bit is refused.",
     ),
     Allowed(
         api="METADATA",
@@ -450,7 +450,7 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         api="CREATE_TOPICS",
         path="*configs.min.insync.replicas.config_source",
         when=lambda kafka, ours: (kafka, ours) == (3, 5),
-        reason="Kafka's formatting writes it as a cluster default for eligible leader replicas, which we do not finalise.",
+        reason="Kafka's formatting writes it as a cluster default for eligible leader replicas, not finalised here.",
     ),
     Allowed(
         api="DESCRIBE_CONFIGS",
@@ -462,7 +462,7 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         step="the brokers' defaults*",
         path="results[0].configs",
         when=lambda kafka, ours: list(kafka) == ["min.insync.replicas"] and not ours,
-        reason="Kafka's formatting writes it as a cluster default for eligible leader replicas, which we do not finalise.",
+        reason="Kafka's formatting writes it as a cluster default for eligible leader replicas, not finalised here.",
     ),
     Allowed(
         api="CREATE_TOPICS",

@@ -1,4 +1,4 @@
-"""Makes answers of two brokers comparable: what may differ by nature gets a name of its own, by the rules of the table."""
+"""Makes answers of two brokers comparable: what differs by nature gets a name, by the rules of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers as plain values: dictionaries, lists, numbers and text that can be compared field by field and read in a diff.
+"""Answers as plain values: dictionaries, lists, numbers and text, to be compared field by field and read in a diff.
 
 A field that holds its default, or false, is left out: versions which differ only in fields they lack look alike.
 """

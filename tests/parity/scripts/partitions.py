@@ -1,7 +1,6 @@
 """CreatePartitions, and DescribeTopicPartitions, which shows what there is."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from protocol.messages.topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from protocol.messages.topics import CreatePartitionsRequest
