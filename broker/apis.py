@@ -2,8 +2,10 @@
 
 from broker.clock import Clock
 from broker.dispatch.registry import Registry
+from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.cluster import ClusterHandler
+from broker.handlers.config_resources import ConfigResourcesHandler
 from broker.handlers.configs import ConfigsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.fetch import FetchHandler
@@ -26,7 +28,15 @@ from broker.request.node import Node
 from config.broker_settings import BrokerSettings
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol.messages.config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+from protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -110,8 +120,16 @@ def serve_all(
         epochs.offset_for_leader_epoch,
         refuse=epochs.refuse,
     )
-    described = ConfigsHandler(configs, image, node)
+    described = ConfigsHandler(configs, image)
     registry.serve(DescribeConfigsRequest, DescribeConfigsResponse, described.describe_configs, refuse=described.refuse)
+    altered = AlterConfigsHandler(controller, configs)
+    registry.serve(AlterConfigsRequest, AlterConfigsResponse, altered.alter_configs, refuse=altered.refuse)
+    registry.serve(
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+        altered.incremental_alter_configs,
+        refuse=altered.refuse_incremental,
+    )
     cluster = ClusterHandler(node)
     registry.serve(DescribeClusterRequest, DescribeClusterResponse, cluster.describe_cluster, refuse=cluster.refuse)
     log_dirs = LogDirsHandler(logs)
@@ -131,4 +149,11 @@ def serve_all(
         DescribeTopicPartitionsResponse,
         topic_partitions.describe_topic_partitions,
         refuse=topic_partitions.refuse,
+    )
+    resources = ConfigResourcesHandler(image, node)
+    registry.serve(
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponse,
+        resources.list_config_resources,
+        refuse=resources.refuse,
     )

@@ -23,11 +23,13 @@ from broker.metadata.log import MetadataLog, open_metadata_log
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.publisher import Publisher
 from broker.metadata.registration import Registration
+from broker.metadata.settings_in_force import SettingsInForce
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
 from broker.network.connection import NetworkSettings
 from broker.network.connection_limits import UNLIMITED, ConnectionLimits
 from broker.network.processor import Processor
+from broker.network.processor_pool import ProcessorPool
 from broker.network.socket_options import SocketOptions
 from broker.offload import Flusher, WorkerThread
 from broker.purgatory import Purgatory
@@ -101,9 +103,10 @@ class Daemon:
             max_connections=settings.max_connections,
             max_connections_per_ip=settings.max_connections_per_ip,
             per_ip_overrides=settings.max_connections_by_ip,
-            per_listener={listener.name: listener.max_connections or UNLIMITED for listener in settings.listeners},
+            per_listener=_limits_per_listener(settings),
         )
-        self.processors = self._make_processors()
+        self._processor_pool = self._make_processors()
+        self.processors = self._processor_pool.processors
         self._acceptors = self._make_acceptors()
         self.registry = Registry()
         self._directories = Directories(self._files, settings)
@@ -124,6 +127,7 @@ class Daemon:
             save_log_starts=self._save_log_starts,
             on_disk_failure=self._disk_failed,
         )
+        self._in_force: SettingsInForce | None = None
         self._logs: LogManager | None = None
         self._log_upkeep: LogUpkeep | None = None
         self._metadata_log: MetadataLog | None = None
@@ -203,6 +207,8 @@ class Daemon:
         )
         was_clean = self._directories.begin_loading()
         await self._open_metadata(endpoints, controller_endpoint, was_clean=was_clean)
+        self._in_force = SettingsInForce(ConfigView(self.publisher.image, self._settings))
+        self.publisher.subscribe(self._in_force.apply)
         await self._load_logs()
         self._host_partitions()
 
@@ -243,12 +249,13 @@ class Daemon:
             raise self.failure
 
     async def _load_logs(self) -> None:
+        assert self._in_force is not None
         image = self.publisher.image
         configs = ConfigView(image, self._settings)
         self._logs = LogManager(
             self._files,
             self._directories.for_logs,
-            producer_id_expiration_ms=self._settings.producer_id_expiration_ms,
+            producer_id_expiration_ms=self._in_force.settings.producer_id_expiration_ms,
             walk_all_records=self._settings.ottla_records_validation == "full",
             chance=lambda: int.from_bytes(os.urandom(4), "big") >> 1,
         )
@@ -322,6 +329,7 @@ class Daemon:
     async def _serve(self) -> None:
         """Accept and answer requests until somebody wants a stop; return when the last answer is out."""
         assert self._controller is not None
+        assert self._in_force is not None
         assert self._metadata_log is not None
         assert self._logs is not None
         assert self.node is not None
@@ -342,16 +350,17 @@ class Daemon:
             size=self._settings.num_io_threads,
             end_of_turn=self.replicas.appender.write_staged,
         )
+        self._in_force.subscribe(lambda settings: self._reconfigure(settings, pool))
         try:
             async with asyncio.TaskGroup() as tasks:
-                sending = [tasks.create_task(processor.run()) for processor in self.processors]
+                sending = tasks.create_task(self._processor_pool.run())
                 handling = tasks.create_task(pool.run())
                 for acceptor in self._acceptors:
                     acceptor.start()
                 self._is_ready.set()
                 await self._stop_asked.wait()
                 await self._drain()
-                for task in (*sending, handling):
+                for task in (sending, handling):
                     task.cancel()
         except* Exception as group:
             self.fail(group)
@@ -362,19 +371,30 @@ class Daemon:
         log.info("stopping")
         for acceptor in self._acceptors:
             acceptor.close()
-        for processor in self.processors:
-            processor.stop_reading()
+        self._processor_pool.stop_reading()
         self._produce_purgatory.expire_all()
         self._fetch_purgatory.expire_all()
         self._delete_records_purgatory.expire_all()
         try:
             async with asyncio.timeout(DRAIN_S):
-                for processor in self.processors:
-                    await processor.drained()
+                await self._processor_pool.drained()
         except TimeoutError:
             log.warning("some clients did not take their last answers within %.0f s", DRAIN_S)
-        for processor in self.processors:
-            processor.close()
+        self._processor_pool.close()
+
+    def _reconfigure(self, settings: BrokerSettings, pool: HandlerPool) -> None:
+        """Everything outside of the logs that can be changed while it runs takes its new settings."""
+        assert self._logs is not None
+        self._limits.change(
+            max_connections=settings.max_connections,
+            max_connections_per_ip=settings.max_connections_per_ip,
+            per_ip_overrides=settings.max_connections_by_ip,
+            per_listener=_limits_per_listener(settings),
+        )
+        # The place for max.connection.creation.rate, the broker's and each listener's, once the acceptors keep to it.
+        self._processor_pool.resize(settings.num_network_threads)
+        pool.resize(settings.num_io_threads)
+        self._logs.producer_id_expiration_ms = settings.producer_id_expiration_ms
 
     async def _close(self) -> None:
         """Everything that was opened, in reverse. What has failed is left for the next start to recover."""
@@ -420,7 +440,7 @@ class Daemon:
 
     # Parts
 
-    def _make_processors(self) -> list[Processor]:
+    def _make_processors(self) -> ProcessorPool:
         settings = self._settings
         memory = RequestMemory(settings.queued_max_request_bytes, self._loop.call_soon)
         network = NetworkSettings(
@@ -428,8 +448,9 @@ class Daemon:
             max_in_flight=settings.ottla_connection_max_in_flight,
             connections_max_idle_ms=settings.connections_max_idle_ms,
         )
-        return [
-            Processor(
+
+        def make(index: int) -> Processor:
+            return Processor(
                 index,
                 loop=self._loop,
                 clock=self._clock,
@@ -438,8 +459,8 @@ class Daemon:
                 settings=network,
                 limits=self._limits,
             )
-            for index in range(settings.num_network_threads)
-        ]
+
+        return ProcessorPool(make, settings.num_network_threads)
 
     def _make_acceptors(self) -> list[Acceptor]:
         settings = self._settings
@@ -505,6 +526,13 @@ class Daemon:
         error = context.get("exception")
         log.critical("%s", context["message"], exc_info=error)
         self.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
+
+
+def _limits_per_listener(settings: BrokerSettings) -> dict[str, int]:
+    return {
+        listener.name: UNLIMITED if listener.max_connections is None else listener.max_connections
+        for listener in settings.listeners
+    }
 
 
 async def first_of(*events: asyncio.Event) -> None:

@@ -1,12 +1,13 @@
 """What the metadata log says becomes logs and partitions: a subscriber of the published image."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.clock import Clock, Ids
 from broker.metadata.configs import ConfigView
 from broker.metadata.image import (
-    RESOURCE_BROKER,
     RESOURCE_TOPIC,
     MetadataDelta,
     MetadataImage,
@@ -17,7 +18,7 @@ from broker.offload import WorkerThread
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.upkeep import Upkeep
-from storage.errors import StorageError
+from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.removal import PendingRemoval
@@ -25,9 +26,18 @@ from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
+MOST_AT_ONCE: Final = 50
+"""Logs made before the loop turns: each costs half a millisecond, and a request may ask for ten thousand."""
+
+RETRY_MS: Final = 1_000
+"""How long a partition waits whose log found no room or no descriptor."""
+
 
 class Hosting:
-    """Keeps logs and partitions in step with the image. It is told, and never asks back."""
+    """Keeps logs and partitions in step with the image. It is told, and never asks back.
+
+    Until its log is made, a new partition answers UNKNOWN_TOPIC_OR_PARTITION, at which clients ask again.
+    """
 
     def __init__(
         self,
@@ -53,12 +63,19 @@ class Hosting:
         self._upkeep = upkeep
         self._worker = worker
         self._on_disk_failure = on_disk_failure
+        self._log_defaults = configs.log_defaults()
+        self._to_host: deque[tuple[bytes, int]] = deque()
+        """Partitions whose logs are still to be made: topic id and index."""
+        self._goes_on = False
 
     def host_all(self, image: MetadataImage) -> None:
         """Take in every partition that this node has a replica of; called once, when the logs are loaded."""
         for topic in image.topics_by_name.values():
             for partition in topic.partitions:
-                self._host(topic, partition)
+                try:
+                    self._host(topic, partition)
+                except (DiskFull, TooManyOpenFiles) as error:
+                    self._host_later(topic, partition, image, error)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Do what has changed, deletions first: a name may be both gone and new."""
@@ -66,12 +83,11 @@ class Hosting:
             for gone in topic.partitions:
                 self._drop(topic.name, gone.index)
         for topic in delta.created_topics.values():
-            for new in topic.partitions:
-                self._host(topic, new)
+            self._to_host.extend((topic.topic_id, new.index) for new in topic.partitions)
         for topic_partition, changed in delta.changed_partitions.items():
             hosted = self._replicas.find(*topic_partition)
             if hosted is None:
-                self._host(image.topics_by_name[topic_partition.topic], changed)
+                self._to_host.append((image.topics_by_name[topic_partition.topic].topic_id, changed.index))
             else:
                 hosted.lead(
                     leader=changed.leader,
@@ -79,18 +95,53 @@ class Hosting:
                     replicas=changed.replicas,
                     in_sync_replicas=frozenset(changed.isr),
                 )
+        if self._to_host and not self._goes_on:
+            self._host_some(image)
+        if self._configs.log_defaults() != self._log_defaults:
+            self._log_defaults = self._configs.log_defaults()
+            for topic in image.topics_by_name.values():
+                self._configure(topic.name, image)
         for resource_type, name in delta.changed_configs:
             if resource_type == RESOURCE_TOPIC:
                 self._configure(name, image)
-            elif resource_type == RESOURCE_BROKER:
-                for topic in image.topics_by_name.values():
-                    self._configure(topic.name, image)
 
     def remove_later(self, removal: PendingRemoval) -> None:
         """Remove files that are out of use once their delay is over, in the worker thread."""
         self._upkeep.once(removal.delay_ms, lambda: self._worker.submit(removal.perform, _nothing, self._failed))
 
+    def _host_some(self, image: MetadataImage) -> None:
+        """Make the next logs; go on in a later turn with those that are left."""
+        self._goes_on = False
+        made = 0
+        while self._to_host and made < MOST_AT_ONCE:
+            topic_id, index = self._to_host.popleft()
+            topic = image.topics_by_id.get(topic_id)
+            partition = topic.find(index) if topic is not None else None
+            if topic is None or partition is None:
+                continue  # deleted meanwhile
+            try:
+                self._host(topic, partition)
+            except (DiskFull, TooManyOpenFiles) as error:
+                self._host_later(topic, partition, image, error)
+                return
+            made += 1
+        if self._to_host:
+            self._go_on(image, after_ms=1)
+
+    def _host_later(
+        self, topic: TopicImage, partition: PartitionImage, image: MetadataImage, error: StorageError
+    ) -> None:
+        log.error("%s-%d has no log yet, trying again in %d ms: %s", topic.name, partition.index, RETRY_MS, error)
+        self._to_host.append((topic.topic_id, partition.index))
+        if not self._goes_on:
+            self._go_on(image, after_ms=RETRY_MS)
+
+    def _go_on(self, image: MetadataImage, *, after_ms: int) -> None:
+        self._goes_on = True
+        self._upkeep.once(after_ms, lambda: self._host_some(image))
+
     def _host(self, topic: TopicImage, image: PartitionImage) -> None:
+        """Raises DiskFull and TooManyOpenFiles: there may be room later."""
         if self._node_id not in image.replicas:
             return
         topic_partition = TopicPartition(topic.name, image.index)
@@ -113,6 +164,8 @@ class Hosting:
                 in_sync_replicas=frozenset(image.isr),
                 is_internal=topic.is_internal,
             )
+        except (DiskFull, TooManyOpenFiles):
+            raise
         except StorageError as error:
             self._failed(error)
             return

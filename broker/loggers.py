@@ -6,22 +6,46 @@ from typing import Final
 
 ROOT: Final = "root"
 
+_TRACE: Final = 5
 _ROOMS: Final = ("broker", "config", "protocol", "storage")
 _LEVELS: Final = {
+    _TRACE: "TRACE",
     logging.DEBUG: "DEBUG",
     logging.INFO: "INFO",
     logging.WARNING: "WARN",
     logging.ERROR: "ERROR",
     logging.CRITICAL: "FATAL",
 }
+LEVELS: Final = tuple(_LEVELS.values())
+"""Every level there is, the most talkative first. Nothing here says anything at TRACE that it would not at DEBUG."""
 
 
 def levels() -> Iterator[tuple[str, str]]:
     """Every logger of ours with the level in force, the root first and the others by name."""
     yield ROOT, _kafka_level(logging.getLogger())
     for name in sorted(logging.root.manager.loggerDict):
-        if name.partition(".")[0] in _ROOMS:
+        if is_known(name):
             yield name, _kafka_level(logging.getLogger(name))
+
+
+def is_known(name: str) -> bool:
+    """Whether there is a logger of ours of this name."""
+    return name == ROOT or (name in logging.root.manager.loggerDict and name.partition(".")[0] in _ROOMS)
+
+
+def set_level(name: str, level: str) -> None:
+    """Let a logger say everything from ``level`` on, one of `LEVELS`, until the process ends."""
+    number = next(number for number, known in _LEVELS.items() if known == level)
+    _logger(name).setLevel(number)
+
+
+def unset_level(name: str) -> None:
+    """Let a logger, which is not the root, follow the one above it."""
+    _logger(name).setLevel(logging.NOTSET)
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == ROOT else name)
 
 
 def _kafka_level(logger: logging.Logger) -> str:

@@ -23,7 +23,7 @@ def _one_listener(texts: tuple[str, ...]) -> tuple[Listener, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """One field for each setting that server.yaml lists; checked, and the same for the whole life of a process.
+    """One field for each setting that server.yaml lists; checked. What changes while the broker runs makes a new one.
 
     ``BrokerSettings()`` is what a broker runs with that is told nothing. Times are milliseconds and sizes bytes where
     the name says so; None is "not set".

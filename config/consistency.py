@@ -15,7 +15,9 @@ def check_together(settings: BrokerSettings) -> None:
     log = settings.log_defaults()
     if log.retention_ms == 0:
         key = next(
-            key for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours") if key in settings.given
+            key
+            for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+            if getattr(settings, field_name(key)) is not None
         )
         raise InvalidConfig(key, "0", "a whole number of at least 1, or -1 for no limit")
     if log.segment_ms < 1:

@@ -12,8 +12,10 @@ from itertools import dropwhile
 from typing import Final, NamedTuple
 
 from config.broker_settings import BROKER_SETTINGS
+from config.client_metrics import CLIENT_METRICS_SETTINGS
 from config.declared import Declaration
 from config.definitions import Definition, broker_definition, definitions
+from config.dynamic import is_dynamic
 from config.help import help_line
 from config.log_config import TOPIC_SETTINGS
 from config.our_defaults import OUR_DEFAULTS
@@ -22,13 +24,17 @@ from config.values import ConfigType, normalised, trimmed
 _OURS_PREFIX: Final = "ottla."
 _LISTENER_SETTING: Final = r"listener\.name\.[^.]+\.(.+)"
 _OTHER_NAMES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
-_CLIENT_METRICS: Final = (
-    ("interval.ms", ConfigType.INT, "300000"),
-    ("match", ConfigType.LIST, ""),
-    ("metrics", ConfigType.LIST, ""),
-)
-"""What Kafka's tables of brokers, topics and groups do not have."""
 _MS_PER_UNIT: Final = {"hours": 60 * 60 * 1000, "minutes": 60 * 1000}
+
+
+class ConfigResource(IntEnum):
+    """What has configs, by the codes of the protocol and of the metadata log."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -40,6 +46,8 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -92,11 +100,13 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerTexts) -> list[Co
 
 
 def describe_broker(broker: BrokerTexts) -> list[ConfigEntry]:
-    """All settings of the broker in alphabetical order: Kafka's, ours, and those given for single listeners."""
-    known = [*definitions("broker"), *(key for key in BROKER_SETTINGS if key.startswith(_OURS_PREFIX))]
-    for_listeners = [key for key in broker.static if re.fullmatch(_LISTENER_SETTING, key)]
+    """All settings of the broker in alphabetical order: Kafka's, ours, those given for single listeners, and what was
+    set dynamically under a name that nobody knows."""
+    known = {*definitions("broker"), *(key for key in BROKER_SETTINGS if key.startswith(_OURS_PREFIX))}
+    for_listeners = {key for key in broker.static if re.fullmatch(_LISTENER_SETTING, key)}
     broker = broker._replace(static=_with_both_names(broker.static))
-    return [_broker_entry(key, broker) for key in sorted([*known, *for_listeners])]
+    keys = known | for_listeners | broker.dynamic_broker.keys() | broker.dynamic_default.keys()
+    return [_broker_entry(key, broker) for key in sorted(keys)]
 
 
 def describe_cluster_default(broker: BrokerTexts) -> list[ConfigEntry]:
@@ -108,20 +118,29 @@ def describe_cluster_default(broker: BrokerTexts) -> list[ConfigEntry]:
     ]
 
 
-def describe_group() -> list[ConfigEntry]:
-    """All settings that a group may have of its own, at their defaults: there are no groups to set them on yet."""
-    entries = (_default_entry(key, known.type, known.default) for key, known in sorted(definitions("group").items()))
+def describe_group(overrides: Mapping[str, str], broker: BrokerTexts) -> list[ConfigEntry]:
+    """All settings of a group in alphabetical order; ``overrides`` are the group's own, as stored."""
     return [
-        entry._replace(synonyms=(ConfigSynonym(f"group.{entry.name}", entry.value, ConfigSource.DEFAULT),))
-        if broker_definition(f"group.{entry.name}")
-        else entry
-        for entry in entries
+        _own_entry(
+            key,
+            known.type,
+            overrides.get(key),
+            known.default if not known.synonyms else broker.text(known.synonyms[0]),
+            _synonyms(known.synonyms[0], broker)
+            if known.synonyms
+            else (ConfigSynonym(key, known.default, ConfigSource.DEFAULT),),
+            ConfigSource.GROUP,
+        )
+        for key, known in sorted(definitions("group").items())
     ]
 
 
-def describe_client_metrics() -> list[ConfigEntry]:
-    """All settings of a subscription to clients' metrics (KIP-714), at their defaults: there are none here."""
-    return [_default_entry(key, type_, default) for key, type_, default in _CLIENT_METRICS]
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a subscription to clients' metrics (KIP-714); ``overrides`` are its own, as stored."""
+    return [
+        _own_entry(key, setting.type, overrides.get(key), setting.default, (), ConfigSource.CLIENT_METRICS)
+        for key, setting in CLIENT_METRICS_SETTINGS.items()
+    ]
 
 
 def default_text(key: str) -> str | None:
@@ -135,12 +154,21 @@ def default_text(key: str) -> str | None:
     return BROKER_SETTINGS[key].default if key in BROKER_SETTINGS else None
 
 
-def _default_entry(key: str, type_: ConfigType, value: str | None) -> ConfigEntry:
-    synonyms = (ConfigSynonym(key, value, ConfigSource.DEFAULT),)
+def _own_entry(
+    key: str,
+    type_: ConfigType,
+    override: str | None,
+    otherwise: str | None,
+    behind: tuple[ConfigSynonym, ...],
+    own_source: ConfigSource,
+) -> ConfigEntry:
+    """A setting of a group or a subscription: its own value, or else the one behind it."""
+    value = otherwise if override is None else normalised(type_, override)
+    synonyms = behind if override is None else (ConfigSynonym(key, value, own_source), *behind)
     return ConfigEntry(
         name=key,
         value=value,
-        source=ConfigSource.DEFAULT,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         type=type_,
         is_read_only=False,
         is_sensitive=False,
@@ -177,13 +205,15 @@ def _inherited(behind: Iterable[str], broker: BrokerTexts) -> str | None:
             continue
         unit = key.rpartition(".")[2]
         if unit in _MS_PER_UNIT:
-            return str(int(text) * _MS_PER_UNIT[unit] if int(text) >= 0 else -1)
-        return text
+            text = str(int(text) * _MS_PER_UNIT[unit])
+        # Whatever is negative there means for ever.
+        return "-1" if key.startswith("log.retention.") and int(text) < 0 else text
     return None
 
 
 def _broker_entry(key: str, broker: BrokerTexts) -> ConfigEntry:
-    known = _known(_base_name(key))
+    base = _base_name(key)
+    known = _known(base)
     is_sensitive = known is None or known.is_sensitive
     synonyms = _synonyms(key, broker, is_sensitive=is_sensitive)
     text = broker.text(key)
@@ -193,10 +223,11 @@ def _broker_entry(key: str, broker: BrokerTexts) -> ConfigEntry:
         value=None if is_sensitive or text is None else normalised(type_, text),
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         type=type_,
-        is_read_only=not (known and known.is_dynamic),
+        # Kafka calls a listener's own setting read-only even where it can be changed.
+        is_read_only=not (known and known.is_dynamic and key == base),
         is_sensitive=is_sensitive,
         synonyms=synonyms,
-        documentation=help_line(_base_name(key)),
+        documentation=help_line(base),
     )
 
 
@@ -213,11 +244,11 @@ def _synonyms(key: str, broker: BrokerTexts, *, is_sensitive: bool = False) -> t
     sources: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
         (ConfigSource.DYNAMIC_BROKER, broker.dynamic_broker),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.dynamic_default),
-        (ConfigSource.STATIC_BROKER, broker.static),
+        (ConfigSource.STATIC_BROKER, {name: trimmed(broker.static[name]) for name in names if name in broker.static}),
         (ConfigSource.DEFAULT, {name: text for name in names if (text := default_text(name)) is not None}),
     )
     found = (
-        ConfigSynonym(name, None if is_sensitive else trimmed(texts[name]), source)
+        ConfigSynonym(name, None if is_sensitive else texts[name], source)
         for source, texts in sources
         for name in names
         if name in texts
@@ -237,7 +268,7 @@ class _Known(NamedTuple):
 def _known(key: str) -> _Known | None:
     definition: Definition | None = broker_definition(key)
     if definition is not None:
-        return _Known(definition.type, definition.is_dynamic, definition.is_sensitive)
+        return _Known(definition.type, is_dynamic(key), definition.is_sensitive)
     declaration: Declaration | None = BROKER_SETTINGS.get(key)
     return _Known(declaration.type, is_dynamic=False, is_sensitive=False) if declaration else None
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from config.broker_settings import BROKER_SETTINGS
 from config.definitions import definitions
+from config.dynamic import is_dynamic
 from config.help import all_help
 from config.our_defaults import OUR_DEFAULTS
 
@@ -30,6 +31,30 @@ ottla --config server.yaml -o listeners=PLAINTEXT://0.0.0.0:9092 -o advertised.l
   name that was probably meant.
 - `listener.name.<name>.max.connections` and `listener.name.<name>.max.connection.creation.rate` hold for one listener.
 - `broker.id` is another name of `node.id`, and `log.dir` of `log.dirs`.
+
+## Changed while it runs
+
+What the tables below mark with ⟳ can be changed without a restart, by AlterConfigs, IncrementalAlterConfigs and every
+tool that speaks them. It takes effect at once, is kept in the metadata log, and wins over the file:
+
+```
+kafka-configs --bootstrap-server localhost:9092 --alter \\
+    --entity-type brokers --entity-name 1 --add-config num.io.threads=16
+kafka-configs --bootstrap-server localhost:9092 --alter \\
+    --entity-type brokers --entity-default --add-config log.retention.ms=3600000
+```
+
+- The strongest first: the topic's own, this broker's (`--entity-name 1`), all brokers' (`--entity-default`), the
+  command line, the file, the default. DescribeConfigs tells them all.
+- Topics without a value of their own follow the broker's from the next request on.
+- Numbers of threads are at most doubled or halved in one step, as in Kafka. Fewer `num.network.threads` close the
+  connections of those that go once their requests are answered.
+- `listener.name.<name>.max.connections` and `listener.name.<name>.max.connection.creation.rate` can be changed too.
+- Kafka can also change `listeners`, `listener.security.protocol.map`, TLS and SASL while it runs; here the change is
+  refused, as are Java classes, `config.providers` and `cordoned.log.dirs`. A value that an adopted directory brings and
+  that is invalid here is passed over with a line in the log.
+- Levels of loggers (`--entity-type broker-loggers`) hold until the process ends. Settings of groups and client metrics
+  are checked, kept and told.
 """
 
 _REFUSED: Final = """\
@@ -67,10 +92,11 @@ def _sections() -> Iterator[str]:
     for entry in all_help().values():
         if entry.section != section:
             section = entry.section
-            yield f"\n## {section}\n\n| setting | default | values | |\n|---|---|---|---|"
+            yield f"\n## {section}\n\n| setting | | default | values | |\n|---|---|---|---|---|"
         declaration = BROKER_SETTINGS[entry.key]
         values = f"{declaration.type.name.lower()} {declaration.allowed}".rstrip()
-        yield f"| `{entry.key}` | {_code(declaration.default)} | {values} | {entry.line} |"
+        change = "⟳" if is_dynamic(entry.key) else ""
+        yield f"| `{entry.key}` | {change} | {_code(declaration.default)} | {values} | {entry.line} |"
     yield ""
 
 

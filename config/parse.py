@@ -14,6 +14,7 @@ from config.broker_settings import BROKER_SETTINGS, BrokerSettings
 from config.consistency import check_together
 from config.declared import field_name
 from config.definitions import broker_definition, definitions, nearest_name
+from config.dynamic import LISTENER_LIMITS, LISTENER_PREFIX
 from config.errors import InvalidConfig, SettingsError, UnknownConfig
 from config.listeners import (
     DEFAULT_SECURITY_PROTOCOL_MAP,
@@ -32,8 +33,6 @@ from config.refusals import (
 )
 from config.values import ConfigType, parse_value, read_value, trimmed
 
-_LISTENER_PREFIX: Final = "listener.name."
-_LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
 _PARSED_WITH_OTHERS: Final = ("listeners", "advertised.listeners")
 _ONE_NODE: Final = (
     "default.replication.factor",
@@ -107,7 +106,7 @@ class _Loading:
 
     def load(self) -> LoadedSettings:
         """Everything, in the order in which a person should be told what is wrong."""
-        listener_keys = [key for key in self._texts if key.startswith(_LISTENER_PREFIX)]
+        listener_keys = [key for key in self._texts if key.startswith(LISTENER_PREFIX)]
         for key in self._texts:
             if key not in BROKER_SETTINGS and key not in listener_keys:
                 self._check_other_key(key)
@@ -211,9 +210,9 @@ class _Loading:
         """The listeners with what ``listener.name.<name>.<setting>`` says about each of them."""
         limits: dict[str, dict[str, Any]] = {listener.name: {} for listener in listeners}
         for key in keys:
-            name, _, setting = key.removeprefix(_LISTENER_PREFIX).partition(".")
+            name, _, setting = key.removeprefix(LISTENER_PREFIX).partition(".")
             self._check_listener_key(key, name, setting)
-            if name.upper() in limits and setting in _LISTENER_LIMITS:
+            if name.upper() in limits and setting in LISTENER_LIMITS:
                 limits[name.upper()][field_name(setting)] = BROKER_SETTINGS[setting].parse(key, self._texts[key])
             else:
                 self._without_effect.append(key)
@@ -223,7 +222,7 @@ class _Loading:
         known = {*self._protocols, *self._controller_names}
         if name.upper() not in known:
             nearest = get_close_matches(name, [one.lower() for one in known], n=1)
-            hint = f"{_LISTENER_PREFIX}{nearest[0]}.{setting}" if nearest else None
+            hint = f"{LISTENER_PREFIX}{nearest[0]}.{setting}" if nearest else None
             raise UnknownConfig(key, "(hidden)" if is_security_key(setting) else self._texts[key], hint)
         definition = broker_definition(setting)
         if is_security_key(setting):

@@ -49,6 +49,9 @@ _DECIMAL: Final = r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF
 _RANGE: Final = r"\[(-?[0-9]+),\.\.\.(?:,(-?[0-9]+))?\](?: or (-?[0-9]+))?"
 _CHOICES: Final = r"(\(case insensitive\) )?\[([\w., :-]+)\]"
 _THROTTLED_REPLICA: Final = r"[0-9]+:[0-9]+"
+_BY_DURATION: Final = (
+    r"by_duration:(?i:P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{0,9})?S)?)?)"
+)
 
 
 def trimmed(text: str) -> str:
@@ -184,7 +187,9 @@ def _choice_rule(type_: ConfigType, choices: list[str], *, ignore_case: bool) ->
     if type_ == ConfigType.LIST:
         return _Rule(lambda value: set(value) <= set(choices), f"a comma-separated list of any of {listed}")
     if "by_duration:PnDTnHnMn.nS" in choices:
-        return _Rule(lambda value: value in choices or value.startswith("by_duration:"), f"one of {listed}")
+        return _Rule(
+            lambda value: value in choices[:-1] or re.fullmatch(_BY_DURATION, value) is not None, f"one of {listed}"
+        )
     if ignore_case:
         return _Rule(lambda value: value.upper() in choices, f"one of {listed}, in any case")
     return _Rule(lambda value: value in choices, f"one of {listed}")

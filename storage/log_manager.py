@@ -56,7 +56,7 @@ class LogManager:
     """The logs in the data directories of one broker, but for the metadata log."""
 
     __slots__ = ("_chance", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
-                 "_producer_id_expiration_ms", "_walk_all_records", "failures", "repaired")  # fmt: skip
+                 "_walk_all_records", "failures", "producer_id_expiration_ms", "repaired")  # fmt: skip
 
     def __init__(
         self,
@@ -70,7 +70,8 @@ class LogManager:
     ) -> None:
         self._files = files
         self._directories = tuple(directories)
-        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        """How long a producer may be silent before it is forgotten; it may be set anew at any time."""
         self._open_files = OpenFiles(most_open_files)
         self._walk_all_records = walk_all_records
         self._chance = chance
@@ -172,7 +173,7 @@ class LogManager:
                 was_clean=directory.was_clean,
                 topic_id=topic_id,
                 open_files=self._open_files,
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
+                producer_id_expiration_ms=self.producer_id_expiration_ms,
                 chance=self._chance,
                 walk_all_records=self._walk_all_records,
                 report=report,
@@ -250,7 +251,7 @@ class LogManager:
             now_ms=now_ms,
             topic_id=topic_id,
             open_files=self._open_files,
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
             chance=self._chance,
             walk_all_records=self._walk_all_records,
         )
@@ -306,7 +307,7 @@ class LogManager:
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for `producer.id.expiration.ms`; how many."""
-        return sum(log.remove_expired_producers(now_ms, self._producer_id_expiration_ms) for log in self.all())
+        return sum(log.remove_expired_producers(now_ms, self.producer_id_expiration_ms) for log in self.all())
 
     def recovery_point_checkpoints(self) -> list[CheckpointWrite]:
         """What is to be written so that the next start knows up to where logs are on disk."""

@@ -1,8 +1,9 @@
-"""How many files of quiet segments are open: the ones used last, up to a limit.
+"""How many files of segments are open: the ones used last, up to a limit.
 
 A broker with ten thousand partitions has a hundred thousand segment and index files, more than a process may open.
 What can be opened again announces itself here whenever it is used; beyond the limit the one that was used least
-recently lets its file go. (The file closes then, unless somebody else still holds it: see `storage.files.File`.)
+recently lets its file go, that of an active segment too. (The file closes then, unless somebody else still holds it:
+see `storage.files.File`. What was written and is not on the disk yet is synced through the next descriptor.)
 """
 
 from collections import OrderedDict

@@ -5,8 +5,8 @@
     00000000000000000123.timeindex    timestamps to offsets       storage.index.time_index
     00000000000000000123.txnindex     aborted transactions        storage.index.transaction_index
 
-Only a log's last segment, the active one, is appended to; its file stays open. All others open when they are read and
-are let go when others are read more.
+Only a log's last segment, the active one, is appended to. Files open when they are used, and are let go when so many
+others have been used since that the process would have too many open.
 """
 
 from array import array
@@ -145,13 +145,13 @@ class Segment:
         except Exception:
             self.discard()
             raise
+        self._open_files.used(self)
         self._largest = TimestampOffset(-1, self.base_offset)
         self.is_active = True
 
     def activate(self) -> None:
-        """From now on it is appended to; its file stays open."""
+        """From now on it is appended to."""
         self.is_active = True
-        self._open_files.forget(self)
 
     @property
     def is_preallocated(self) -> bool:
@@ -170,21 +170,18 @@ class Segment:
             file.truncate(self.size)
         self.forget_recent_batches()
         self.is_active = False
-        self._open_files.used(self)
 
     def file(self) -> File:
         """The file of batches, for whoever wants to hold it."""
         file = self._file
         if file is None:
             self._file = file = self._files.open_log(self.log_path)
-        if not self.is_active:
-            self._open_files.used(self)
+        self._open_files.used(self)
         return file
 
     def let_go(self) -> None:
-        """Drop the file, unless it is being appended to."""
-        if not self.is_active:
-            self._file = None
+        """Drop the file; whoever writes or sends holds it by himself."""
+        self._file = None
 
     def close(self) -> None:
         """Drop all files for good."""

@@ -40,22 +40,40 @@ class HandlerPool:
         size: int,
         end_of_turn: Callable[[], None],
     ) -> None:
-        self.size = size
+        self._size = size
         self.stats = HandlerPoolStats()
         self._channel = channel
         self._handle = handle
         self._end_of_turn = end_of_turn
+        self._handlers: list[asyncio.Task[None]] = []
+        self._group: asyncio.TaskGroup | None = None
 
     def idle_ratio(self) -> float:
         """The part of their life in which the handlers had nothing to do."""
         lived_us = max(monotonic_ns() // 1000 - self.stats.started_us, 1)
-        return 1 - self.stats.busy_us / (self.size * lived_us)
+        return 1 - self.stats.busy_us / (self._size * lived_us)
+
+    @property
+    def size(self) -> int:
+        """How many handlers there are."""
+        return self._size
+
+    def resize(self, size: int) -> None:
+        """Have ``size`` handlers from now on. One that goes finishes its turn; nothing is lost that was queued."""
+        self._size = size
+        if self._group is not None:
+            self._fill(self._group)
 
     async def run(self) -> None:
         """Handle requests for ever. What escapes a handler ends all of them and comes out of here."""
-        async with asyncio.TaskGroup() as handlers:
-            for number in range(self.size):
-                handlers.create_task(self._work(), name=f"handler-{number}")
+        async with asyncio.TaskGroup() as self._group:
+            self._fill(self._group)
+
+    def _fill(self, group: asyncio.TaskGroup) -> None:
+        while len(self._handlers) > self._size:
+            self._handlers.pop().cancel()
+        while len(self._handlers) < self._size:
+            self._handlers.append(group.create_task(self._work(), name=f"handler-{len(self._handlers)}"))
 
     async def _work(self) -> None:
         channel, handle, stats = self._channel, self._handle, self.stats

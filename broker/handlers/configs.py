@@ -1,9 +1,6 @@
 """DescribeConfigs: settings, and where each comes from (API key 32; KIP-133, KIP-226, KIP-569)."""
 
-import re
 from collections.abc import Sequence
-from enum import IntEnum
-from typing import Final
 
 from broker.loggers import levels
 from broker.metadata.configs import ConfigView
@@ -20,8 +17,7 @@ from broker.request.faults import (
     UnknownTopicOrPartition,
     error_code_of,
 )
-from broker.request.node import Node
-from config.described import ConfigEntry, ConfigSource, ConfigSynonym, describe_client_metrics, describe_group
+from config.described import ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym
 from config.values import ConfigType
 from protocol.errors import ErrorCode
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -30,27 +26,13 @@ Asked = DescribeConfigsRequest.Resource
 Result = DescribeConfigsResponse.Result
 Answer = DescribeConfigsResponse.Result.Config
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-"""As Kafka reads it; Python's own `int` takes spaces and underscores too."""
-
-
-class ConfigResource(IntEnum):
-    """What has configs, by the codes of the protocol."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
 
 class ConfigsHandler:
     """Describes what `ConfigView` knows."""
 
-    def __init__(self, configs: ConfigView, image: MetadataImage, node: Node) -> None:
+    def __init__(self, configs: ConfigView, image: MetadataImage) -> None:
         self._configs = configs
         self._image = image
-        self._node = node
 
     def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         """Describe each resource by itself."""
@@ -97,17 +79,17 @@ class ConfigsHandler:
                 return self._broker_entries(name)
             case ConfigResource.BROKER_LOGGER:
                 _check_cluster(context)
-                self._check_logger_name(name)
+                self._configs.check_broker_id(name)
                 return [_logger_entry(logger, level) for logger, level in levels()]
             case ConfigResource.CLIENT_METRICS:
                 _check_cluster(context)
                 _check_named(name, "client metrics")
-                return describe_client_metrics()
+                return self._configs.describe_client_metrics(name)
             case ConfigResource.GROUP:
                 if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, name):
                     raise GroupAuthorizationFailed(f"{context.peer.principal} may not describe the group {name}")
                 _check_named(name, "group")
-                return describe_group()
+                return self._configs.describe_group(name)
             case _:
                 raise InvalidRequest(f"there are no configs of resource type {asked.resource_type}")
 
@@ -124,20 +106,8 @@ class ConfigsHandler:
     def _broker_entries(self, name: str) -> Sequence[ConfigEntry]:
         if not name:
             return self._configs.describe_cluster_default()
-        self._check_broker_id(name, "an id, or nothing for the defaults of all brokers")
+        self._configs.check_broker_id(name)
         return self._configs.describe_broker()
-
-    def _check_logger_name(self, name: str) -> None:
-        if not name:
-            raise InvalidRequest("loggers belong to a broker: its id is missing")
-        self._check_broker_id(name, "an id")
-
-    def _check_broker_id(self, name: str, expected: str) -> None:
-        if not _INTEGER.fullmatch(name):
-            raise InvalidRequest(f"a broker is named by {expected}, not by {name!r}")
-        broker_id = int(name)
-        if broker_id != self._node.node_id:
-            raise InvalidRequest(f"this is broker {self._node.node_id}, not {broker_id}")
 
 
 def _check_cluster(context: RequestContext) -> None:

@@ -3,41 +3,56 @@
 import logging
 from collections.abc import Mapping
 
-from broker.metadata.image import RESOURCE_BROKER, MetadataImage
+from broker.metadata.image import MetadataImage
+from broker.request.faults import InvalidRequest
 from config.broker_settings import BrokerSettings
-from config.described import BrokerTexts, ConfigEntry, describe_broker, describe_cluster_default, describe_topic
+from config.described import (
+    BrokerTexts,
+    ConfigEntry,
+    ConfigResource,
+    describe_broker,
+    describe_client_metrics,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
+from config.dynamic import DynamicSettings, with_dynamic
 from config.errors import InvalidConfig
 from config.log_config import LogConfig
 
 log = logging.getLogger(__name__)
 
-_EVERY_BROKER = ""
+EVERY_BROKER = ""
 """The name of the resource that holds the defaults of all brokers."""
 
 
 class ConfigView:
     """The settings in force according to one image."""
 
-    __slots__ = ("_image", "_settings")
+    __slots__ = ("_image", "_in_force", "_log_defaults", "_said", "static_settings")
 
     def __init__(self, image: MetadataImage, settings: BrokerSettings) -> None:
         self._image = image
-        self._settings = settings
+        self.static_settings = settings
+        """What the process was started with."""
+        self._said: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+        self._in_force = DynamicSettings(settings, {})
+        self._log_defaults = settings.log_defaults()
+
+    def dynamic_settings(self) -> DynamicSettings:
+        """The broker's settings with what was changed dynamically, and what of that is passed over."""
+        texts = self.broker_texts()
+        said = (texts.dynamic_default, texts.dynamic_broker)
+        if said != self._said:
+            self._said = (dict(texts.dynamic_default), dict(texts.dynamic_broker))
+            self._in_force = with_dynamic(self.static_settings, *self._said)
+            self._log_defaults = self._in_force.settings.log_defaults()
+        return self._in_force
 
     def log_defaults(self) -> LogConfig:
         """How a topic's log behaves that says nothing itself."""
-        texts = self._broker_texts()
-        defaults = self._settings.log_defaults()
-        if not texts.dynamic_broker and not texts.dynamic_default:
-            return defaults
-        # A dynamic value of the broker becomes one of the topic by the same table of synonyms that describes it.
-        static = {entry.name: entry.value for entry in describe_topic({}, BrokerTexts(self._settings.given))}
-        dynamic = {
-            entry.name: entry.value
-            for entry in describe_topic({}, texts)
-            if entry.value is not None and entry.value != static[entry.name]
-        }
-        return _with_valid_overrides(defaults, dynamic, "this broker")
+        self.dynamic_settings()
+        return self._log_defaults
 
     def topic_config(self, name: str) -> LogConfig:
         """How the log of topic ``name`` behaves.
@@ -49,23 +64,41 @@ class ConfigView:
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """The 33 entries that DescribeConfigs and CreateTopics give of a topic with these configs of its own."""
-        return describe_topic(overrides, self._broker_texts())
+        return describe_topic(overrides, self.broker_texts())
 
     def describe_broker(self) -> list[ConfigEntry]:
         """The entries of this broker."""
-        return describe_broker(self._broker_texts())
+        return describe_broker(self.broker_texts())
 
     def describe_cluster_default(self) -> list[ConfigEntry]:
         """The entries of the broker "": dynamic defaults of all brokers."""
-        return describe_cluster_default(self._broker_texts())
+        return describe_cluster_default(self.broker_texts())
 
-    def _broker_texts(self) -> BrokerTexts:
-        configs = self._image.configs
+    def describe_group(self, name: str) -> list[ConfigEntry]:
+        """The entries of a group, whether it exists or not."""
+        return describe_group(self._own(ConfigResource.GROUP, name), self.broker_texts())
+
+    def describe_client_metrics(self, name: str) -> list[ConfigEntry]:
+        """The entries of a subscription to clients' metrics, whether it exists or not."""
+        return describe_client_metrics(self._own(ConfigResource.CLIENT_METRICS, name))
+
+    def broker_texts(self) -> BrokerTexts:
+        """What has been said about this broker's settings, in each source."""
+        node_id = str(self.static_settings.node_id)
         return BrokerTexts(
-            self._settings.given,
-            configs.get((RESOURCE_BROKER, str(self._settings.node_id)), {}),
-            configs.get((RESOURCE_BROKER, _EVERY_BROKER), {}),
+            self.static_settings.given,
+            self._own(ConfigResource.BROKER, node_id),
+            self._own(ConfigResource.BROKER, EVERY_BROKER),
         )
+
+    def check_broker_id(self, name: str) -> None:
+        """Refuse the name of a broker that is not this one. Raises `InvalidRequest`."""
+        node_id = self.static_settings.node_id
+        if name != str(node_id):
+            raise InvalidRequest(f"This is broker {node_id}, not {name!r}")
+
+    def _own(self, resource: ConfigResource, name: str) -> Mapping[str, str]:
+        return self._image.configs.get((resource, name), {})
 
 
 def _with_valid_overrides(config: LogConfig, overrides: Mapping[str, str], whose: str) -> LogConfig:

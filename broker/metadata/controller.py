@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from broker.clock import Ids
+from broker.metadata.config_alteration import Alteration, AlterationResult, ConfigPlanner, Replacement
 from broker.metadata.configs import ConfigView
 from broker.metadata.image import MetadataImage, PartitionImage, Record, TopicImage
 from broker.metadata.log import MetadataLog
@@ -243,6 +244,33 @@ class Controller:
         if doomed:
             log.info("deleting topics %s", ", ".join(topic.name for topic in doomed))
             self._append([RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed], lambda: then(results))
+        else:
+            self._log.when_durable(lambda: then(results))
+
+    # Configs
+
+    def alter_configs(
+        self,
+        wanted: Sequence[Alteration | Replacement],
+        *,
+        validate_only: bool,
+        then: Callable[[list[AlterationResult]], None],
+    ) -> None:
+        """Change the configs of resources, each with its own success or error (facts 2.12).
+
+        Args:
+            wanted: what is wanted of each resource; none may be there twice.
+            validate_only: check everything, change nothing.
+            then: gets the results in the order of ``wanted``.
+        """
+        planner = ConfigPlanner(self._image, self._configs)
+        results = [planner.plan(one) for one in wanted]
+        if planner.records and not validate_only:
+            for one, result in zip(wanted, results, strict=True):
+                if result.changed:
+                    # No values: among names that nobody knows there may be secrets.
+                    log.info("altering configs of %s: %s", one.resource, ", ".join(result.changed))
+            self._append(planner.records, lambda: then(results))
         else:
             self._log.when_durable(lambda: then(results))
 

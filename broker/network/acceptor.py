@@ -157,7 +157,8 @@ class Acceptor:
             )
             accepted.close()
             return
-        processor = self._processors[self._next_processor]
+        # There may be fewer than at the last time.
+        processor = self._processors[self._next_processor % len(self._processors)]
         self._next_processor = (self._next_processor + 1) % len(self._processors)
         try:
             self._options.prepare_connection(accepted, host)

@@ -37,6 +37,21 @@ class ConnectionLimits:
         self._listeners: set[str] = set()
         self._waiting: list[Callable[[], None]] = []
 
+    def change(
+        self,
+        *,
+        max_connections: int,
+        max_connections_per_ip: int,
+        per_ip_overrides: Mapping[str, int],
+        per_listener: Mapping[str, int],
+    ) -> None:
+        """Other limits from now on. Connections that are there already stay, however many they are."""
+        self.max_connections = max_connections
+        self.max_connections_per_ip = max_connections_per_ip
+        self.per_ip_overrides = per_ip_overrides
+        self.per_listener = per_listener
+        self._tell_waiting()
+
     def register(self, listener: str) -> None:
         """There is such a listener."""
         self._listeners.add(listener)
@@ -48,7 +63,7 @@ class ConnectionLimits:
         return self.is_protected(listener) or self.total < self.max_connections
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the next connection closes; it has to ask again."""
+        """Call ``callback`` when the next connection closes or the limits change; it has to ask again."""
         self._waiting.append(callback)
 
     def is_protected(self, listener: str) -> bool:
@@ -81,6 +96,9 @@ class ConnectionLimits:
         if not self._of_address[address]:
             # A broker meets many addresses in its life.
             del self._of_address[address]
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
             callback()

@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics, brokers and groups, with where each comes from."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: the settings of topics, brokers, loggers and groups."""
 
 from __future__ import annotations
 
@@ -47,3 +47,64 @@ class DescribeConfigsResponse:
                 name: String
                 value: String | None
                 source: Int8
+
+
+@message(key=33, versions=(0, 2), flexible_since=2)
+class AlterConfigsRequest:
+    resources: Array[Resource]
+    validate_only: Bool = False
+
+    @struct
+    class Resource:
+        resource_type: Int8
+        resource_name: String
+        configs: Array[Config]
+
+        @struct
+        class Config:
+            name: String
+            value: String | None
+
+
+@message(key=33, versions=(0, 2), flexible_since=2)
+class AlterConfigsResponse:
+    throttle_time_ms: Int32 = 0
+    responses: Array[Response]
+
+    @struct
+    class Response:
+        error_code: Int16 = 0
+        error_message: String | None = None
+        resource_type: Int8
+        resource_name: String
+
+
+@message(key=44, versions=(0, 1), flexible_since=1)
+class IncrementalAlterConfigsRequest:
+    resources: Array[Resource]
+    validate_only: Bool = False
+
+    @struct
+    class Resource:
+        resource_type: Int8
+        resource_name: String
+        configs: Array[Config]
+
+        @struct
+        class Config:
+            name: String
+            config_operation: Int8
+            value: String | None
+
+
+@message(key=44, versions=(0, 1), flexible_since=1)
+class IncrementalAlterConfigsResponse:
+    throttle_time_ms: Int32 = 0
+    responses: Array[Response]
+
+    @struct
+    class Response:
+        error_code: Int16 = 0
+        error_message: String | None = None
+        resource_type: Int8
+        resource_name: String

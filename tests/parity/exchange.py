@@ -224,7 +224,7 @@ class Exchange:
         correlation_id, answer = decode_response(cls, version, payload)
         assert correlation_id == self._correlation_id, f"answer {correlation_id}, expected {self._correlation_id}"
         body = encode(answer, version)
-        assert payload[4:].removeprefix(b"\0") == body.removeprefix(b"\0"), (
+        assert payload[4:] in (body, b"\0" + body), (
             f"{cls.__name__} v{version} holds what our declaration does not: {payload.hex()}, read as {answer}"
         )
         assert decode(cls, version, body) == answer

@@ -157,15 +157,15 @@ class InProcessBroker:
         self.stop()
         self._runner.close()
 
-    def connect(self, listener: str = "PLAINTEXT") -> Client:
-        """A new connection, as if it came in through ``listener``."""
+    def connect(self, listener: str = "PLAINTEXT", processor: int = 0) -> Client:
+        """A new connection, as if it came in through ``listener``, handed to the processor of this index."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
         peer = Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener)
 
         async def adopt() -> Connection:
-            return self.daemon.processors[0].adopt(theirs, peer)
+            return self.daemon.processors[processor].adopt(theirs, peer)
 
         client = Client(self, ours, self.run(adopt()))
         self._clients.append(client)

@@ -79,6 +79,10 @@ class Client(Protocol):
 
     def topic_configs(self, topic: str) -> dict[str, str]: ...
 
+    def alter_topic(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Give a topic these configs. aiokafka takes away its other ones, as the old AlterConfigs does."""
+        ...
+
     def cluster(self) -> Cluster: ...
 
     def produce(

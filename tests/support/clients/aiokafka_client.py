@@ -62,6 +62,15 @@ class StockClient:
 
         return _run(run())
 
+    def alter_topic(self, topic: str, configs: Mapping[str, str]) -> None:
+        async def run() -> None:
+            async with self._admin() as admin:
+                resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(configs))
+                (answer,) = await admin.alter_configs([resource])
+                _check([(topic, *found[:2]) for found in answer.resources])
+
+        _run(run())
+
     def cluster(self) -> Cluster:
         async def run() -> Cluster:
             async with self._admin() as admin:

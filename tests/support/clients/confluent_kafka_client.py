@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from tests.support.clients import TIMEOUT_S, Cluster, Produced, Received, Record, RequestFailed
 
@@ -43,6 +50,15 @@ class StockClient:
         with _refusals():
             entries = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
         return {name: entry.value for name, entry in entries.items()}
+
+    def alter_topic(self, topic: str, configs: Mapping[str, str]) -> None:
+        changes = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
+        ]
+        admin = AdminClient(self._address)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+        with _refusals():
+            admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
 
     def cluster(self) -> Cluster:
         admin = AdminClient(self._address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -45,6 +46,14 @@ class StockClient:
         with self._admin() as admin:
             answer = admin.describe_configs([ConfigResource("TOPIC", topic)], config_filter="all")
             return {key: entry["value"] for key, entry in answer["topic"][topic].items()}
+
+    def alter_topic(self, topic: str, configs: Mapping[str, str]) -> None:
+        with self._admin() as admin:
+            answer = admin.alter_configs([ConfigResource("TOPIC", topic, dict(configs))], raise_on_unknown=False)
+            # It gives errors as text: "[Error 40] InvalidConfigurationError: …".
+            if refused := re.match(r"\[Error (\d+)\]", answer["topic"][topic]):
+                raise RequestFailed(int(refused[1]), answer["topic"][topic])
+            assert answer["topic"][topic] == "OK"
 
     def cluster(self) -> Cluster:
         with self._admin() as admin:

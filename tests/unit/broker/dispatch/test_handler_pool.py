@@ -100,3 +100,24 @@ def test_what_escapes_a_handler_ends_the_pool_and_comes_out() -> None:
         assert raised.group_contains(ZeroDivisionError)
 
     asyncio.run(scenario())
+
+
+def test_handlers_come_and_go_and_no_request_is_lost() -> None:
+    async def scenario() -> None:
+        channel = RequestChannel(500)
+        handled: list[int] = []
+        pool = HandlerPool(channel, lambda slot: handled.append(slot.received_us), size=1, end_of_turn=lambda: None)
+        task = asyncio.ensure_future(pool.run())
+        await asyncio.sleep(0)
+        for size in (4, 2, 8, 1):
+            put(channel, 100)
+            await asyncio.sleep(0)
+            pool.resize(size)
+            await until_empty(channel)
+            assert pool.size == size
+        assert handled == list(range(100)) * 4
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())

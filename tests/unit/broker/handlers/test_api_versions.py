@@ -22,11 +22,14 @@ SERVED = {
     22: (0, 5),
     23: (2, 4),
     32: (1, 4),
+    33: (0, 2),
     35: (1, 5),
     37: (0, 3),
+    44: (0, 1),
     46: (0, 0),
     55: (0, 2),
     60: (0, 2),
+    74: (0, 1),
     75: (0, 0),
 }
 """What a running Apache Kafka 4.3.1 advertises of the APIs that are served here."""

@@ -261,3 +261,15 @@ def test_loopback_is_not_paced() -> None:
         control = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
         buffer_bytes = connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         assert control in (b"cubic", b"reno") or buffer_bytes >= 262_144
+
+
+@on_both_loops
+async def test_the_next_connection_finds_a_processor_after_some_have_gone() -> None:
+    async with house() as it:
+        acceptor = it.listen()
+        it.connect(acceptor)
+        await it.until(lambda: it.connections == [1, 0])
+        gone = it.processors.pop()
+        it.connect(acceptor)
+        await it.until(lambda: it.connections == [2])
+        it.processors.append(gone)

@@ -1,0 +1,191 @@
+"""AlterConfigs and IncrementalAlterConfigs: changing settings (API keys 33 and 44; KIP-133, KIP-339, KIP-412)."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from broker import loggers
+from broker.metadata.config_alteration import (
+    Alteration,
+    AlterationResult,
+    ConfigChange,
+    ConfigOperation,
+    Replacement,
+    Resource,
+    check_changes,
+)
+from broker.metadata.configs import ConfigView
+from broker.metadata.controller import Controller
+from broker.request.context import Operation, RequestContext, ResourceType
+from broker.request.faults import (
+    ClusterAuthorizationFailed,
+    Fault,
+    GroupAuthorizationFailed,
+    InvalidRequest,
+    TopicAuthorizationFailed,
+)
+from config.described import ConfigResource
+from config.errors import InvalidConfig
+from protocol.errors import ErrorCode
+from protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer", AlterConfigsResponse.Response, IncrementalAlterConfigsResponse.Response)
+
+
+class AlterConfigsHandler:
+    """Asks the controller to change configs; levels of loggers, which nobody keeps, it changes itself."""
+
+    def __init__(self, controller: Controller, configs: ConfigView) -> None:
+        self._controller = controller
+        self._configs = configs
+
+    def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> None:
+        """Answer once every resource that could be changed durably has these configs and no others."""
+        wanted = [
+            Replacement(
+                resource=Resource(asked.resource_type, asked.resource_name),
+                configs=[(config.name, config.value) for config in asked.configs],
+            )
+            for asked in request.resources
+        ]
+
+        def respond(results: Sequence[AlterationResult]) -> None:
+            context.respond(AlterConfigsResponse(responses=_answers(AlterConfigsResponse.Response, wanted, results)))
+
+        self._alter(wanted, context, validate_only=request.validate_only, then=respond)
+
+    def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest, context: RequestContext) -> None:
+        """Answer once every change that could be made is durable."""
+        wanted = [
+            Alteration(
+                resource=Resource(asked.resource_type, asked.resource_name),
+                changes=[ConfigChange(config.name, config.config_operation, config.value) for config in asked.configs],
+            )
+            for asked in request.resources
+        ]
+
+        def respond(results: Sequence[AlterationResult]) -> None:
+            answers = _answers(IncrementalAlterConfigsResponse.Response, wanted, results)
+            context.respond(IncrementalAlterConfigsResponse(responses=answers))
+
+        self._alter(wanted, context, validate_only=request.validate_only, then=respond)
+
+    def refuse(self, request: AlterConfigsRequest, code: ErrorCode, message: str | None) -> AlterConfigsResponse:
+        """The answer in which every resource carries ``code``."""
+        refused = AlterationResult(code, message)
+        return AlterConfigsResponse(
+            responses=[
+                _answer(AlterConfigsResponse.Response, Resource(asked.resource_type, asked.resource_name), refused)
+                for asked in request.resources
+            ]
+        )
+
+    def refuse_incremental(
+        self, request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str | None
+    ) -> IncrementalAlterConfigsResponse:
+        """The answer in which every resource carries ``code``."""
+        refused = AlterationResult(code, message)
+        kind = IncrementalAlterConfigsResponse.Response
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                _answer(kind, Resource(asked.resource_type, asked.resource_name), refused)
+                for asked in request.resources
+            ]
+        )
+
+    def _alter(
+        self,
+        wanted: Sequence[Alteration | Replacement],
+        context: RequestContext,
+        *,
+        validate_only: bool,
+        then: Callable[[Sequence[AlterationResult]], None],
+    ) -> None:
+        """Give ``then`` one result for each of ``wanted``, in its order."""
+        times = Counter(one.resource for one in wanted)
+        results = [AlterationResult()] * len(wanted)
+        for_controller: list[tuple[int, Alteration | Replacement]] = []
+        for index, one in enumerate(wanted):
+            try:
+                if times[one.resource] > 1:
+                    raise InvalidRequest(f"The request has {one.resource} {times[one.resource]} times")
+                _check_allowed(one.resource, context)
+                if one.resource.type == ConfigResource.BROKER_LOGGER and isinstance(one, Alteration):
+                    self._alter_loggers(one, validate_only=validate_only)
+                else:
+                    for_controller.append((index, one))
+            except Fault as fault:
+                results[index] = AlterationResult(fault.code, str(fault))
+            except InvalidConfig as error:
+                results[index] = AlterationResult(ErrorCode.INVALID_CONFIG, str(error))
+
+        def altered(by_controller: Sequence[AlterationResult]) -> None:
+            for (index, _), result in zip(for_controller, by_controller, strict=True):
+                results[index] = result
+            then(results)
+
+        self._controller.alter_configs([one for _, one in for_controller], validate_only=validate_only, then=altered)
+
+    def _alter_loggers(self, wanted: Alteration, *, validate_only: bool) -> None:
+        """Change levels of loggers, all that are named or none."""
+        check_changes(wanted.changes)
+        self._configs.check_broker_id(wanted.resource.name)
+        for change in wanted.changes:
+            _check_logger(change)
+        if validate_only:
+            return
+        for name, operation, level in wanted.changes:
+            if operation == ConfigOperation.SET and level is not None:
+                log.info("logger %s says everything from %s on", name, level)
+                loggers.set_level(name, level)
+            else:
+                log.info("logger %s follows the one above it", name)
+                loggers.unset_level(name)
+
+
+def _check_logger(change: ConfigChange) -> None:
+    name, operation, level = change
+    if operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        raise InvalidRequest(f"The level of {name} is no list, expected SET or DELETE")
+    if not loggers.is_known(name):
+        raise InvalidConfig(name, level, "the name of a logger, as DescribeConfigs lists them")
+    if operation == ConfigOperation.DELETE:
+        if name == loggers.ROOT:
+            raise InvalidRequest(f"The level of {name} can't be deleted, since no logger is above it")
+    elif level not in loggers.LEVELS:
+        raise InvalidConfig(name, level, f"one of the levels {', '.join(loggers.LEVELS)}")
+
+
+def _check_allowed(resource: Resource, context: RequestContext) -> None:
+    principal = context.peer.principal
+    if resource.type == ConfigResource.TOPIC:
+        if not context.may(Operation.ALTER_CONFIGS, ResourceType.TOPIC, resource.name):
+            raise TopicAuthorizationFailed(f"{principal} may not alter the configs of {resource}")
+    elif resource.type == ConfigResource.GROUP:
+        if not context.may(Operation.ALTER_CONFIGS, ResourceType.GROUP, resource.name):
+            raise GroupAuthorizationFailed(f"{principal} may not alter the configs of {resource}")
+    elif not context.may(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        raise ClusterAuthorizationFailed(f"{principal} may not alter the configs of the cluster")
+
+
+def _answers(
+    kind: type[Answer], wanted: Sequence[Alteration | Replacement], results: Sequence[AlterationResult]
+) -> list[Answer]:
+    return [_answer(kind, one.resource, result) for one, result in zip(wanted, results, strict=True)]
+
+
+def _answer(kind: type[Answer], resource: Resource, result: AlterationResult) -> Answer:
+    return kind(
+        error_code=result.error,
+        error_message=result.message,
+        resource_type=resource.type,
+        resource_name=resource.name,
+    )

@@ -1,0 +1,58 @@
+"""ListConfigResources: what has configs, by name (API key 74; KIP-714, KIP-1142)."""
+
+from collections.abc import Iterable
+
+from broker.metadata.image import MetadataImage
+from broker.request.context import Operation, RequestContext, ResourceType
+from broker.request.faults import ClusterAuthorizationFailed, UnsupportedVersion
+from broker.request.node import Node
+from config.described import ConfigResource
+from protocol.errors import ErrorCode
+from protocol.messages.config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+
+TYPES_SINCE_VERSION = 1
+
+
+class ConfigResourcesHandler:
+    """Reads the published image."""
+
+    def __init__(self, image: MetadataImage, node: Node) -> None:
+        self._image = image
+        self._node = node
+
+    def list_config_resources(
+        self, request: ListConfigResourcesRequest, context: RequestContext
+    ) -> ListConfigResourcesResponse:
+        """List the resources of the types asked for, or of all; the first version knows client metrics only."""
+        if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
+            raise ClusterAuthorizationFailed(f"{context.peer.principal} may not describe the configs of the cluster")
+        wanted = set(request.resource_types)
+        if context.api_version < TYPES_SINCE_VERSION:
+            wanted = {ConfigResource.CLIENT_METRICS}
+        unknown = wanted.difference(ConfigResource)
+        if unknown:
+            raise UnsupportedVersion(f"there are no configs of resource type {min(unknown)}")
+        return ListConfigResourcesResponse(
+            config_resources=[
+                ListConfigResourcesResponse.Resource(resource_name=name, resource_type=type_)
+                for type_ in ConfigResource
+                if not wanted or type_ in wanted
+                for name in self._names(type_)
+            ]
+        )
+
+    def refuse(
+        self, request: ListConfigResourcesRequest, code: ErrorCode, message: str | None
+    ) -> ListConfigResourcesResponse:
+        """The answer that carries ``code`` and lists nothing."""
+        return ListConfigResourcesResponse(error_code=code, config_resources=[])
+
+    def _names(self, type_: ConfigResource) -> Iterable[str]:
+        match type_:
+            case ConfigResource.TOPIC:
+                return self._image.topics_by_name
+            case ConfigResource.BROKER | ConfigResource.BROKER_LOGGER:
+                return [str(self._node.node_id)]
+            case ConfigResource.CLIENT_METRICS | ConfigResource.GROUP:
+                # Groups and subscriptions are known by their configs alone.
+                return [name for kind, name in self._image.configs if kind == type_]

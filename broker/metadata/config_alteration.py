@@ -1,0 +1,246 @@
+"""What it takes to change configs: the checks of AlterConfigs and IncrementalAlterConfigs, then the records.
+
+IncrementalAlterConfigs (KIP-339) names changes, AlterConfigs all that shall be left. Either gives the configs that a
+resource has afterwards, and these are checked as a whole: a resource is changed entirely or not at all.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from broker.metadata.configs import EVERY_BROKER, ConfigView
+from broker.metadata.image import MetadataImage, Record
+from broker.metadata.topic_creation import ELIGIBLE_LEADERS_FEATURE
+from broker.metadata.topic_rules import fault_of_name
+from broker.request.faults import Fault, InvalidRequest, InvalidTopic, UnknownTopicOrPartition
+from config.alteration import check_broker_alteration
+from config.client_metrics import InvalidSubscription, validate_client_metrics
+from config.definitions import broker_definition
+from config.described import ConfigResource
+from config.errors import InvalidConfig, SettingsError
+from config.group_settings import validate_group_overrides
+from config.log_config import TOPIC_SETTINGS, validate_topic_overrides
+from config.values import ConfigType
+from protocol.errors import ErrorCode
+from protocol.records.cluster_metadata import ClearElrRecord, ConfigRecord
+
+_CORDONED: Final = "cordoned.log.dirs"
+_MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+_RESOURCE_TYPES: Final = frozenset(ConfigResource)
+
+
+class ConfigOperation(IntEnum):
+    """What is done to one config, by the codes of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    """Add to a list what is not in it."""
+    SUBTRACT = 3
+    """Take out of a list."""
+
+
+_OPERATIONS: Final = frozenset(ConfigOperation)
+
+
+class ConfigChange(NamedTuple):
+    """One config of a resource, and what is done to it."""
+
+    name: str
+    operation: int
+    """A `ConfigOperation`, or a number that a client made up."""
+    value: str | None
+
+
+class Resource(NamedTuple):
+    """What has configs."""
+
+    type: int
+    """A `ConfigResource`, or a number that a client made up."""
+    name: str
+
+    def __str__(self) -> str:
+        kind = ConfigResource(self.type).name.lower() if self.type in _RESOURCE_TYPES else f"type {self.type}"
+        return f"{kind} '{self.name}'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """Changes that somebody wants of one resource."""
+
+    resource: Resource
+    changes: Sequence[ConfigChange]
+
+    def applied_to(self, configs: Mapping[str, str]) -> dict[str, str]:
+        """The configs of the resource afterwards. Raises `InvalidRequest` and `InvalidConfig`."""
+        check_changes(self.changes)
+        after = dict(configs)
+        for change in self.changes:
+            if change.operation == ConfigOperation.DELETE:
+                after.pop(change.name, None)
+            elif change.operation == ConfigOperation.SET:
+                after[change.name] = change.value or ""
+            else:
+                after[change.name] = _changed_list(self.resource, change, configs.get(change.name))
+        return after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """All the configs that one resource shall have of its own."""
+
+    resource: Resource
+    configs: Sequence[tuple[str, str | None]]
+
+    def applied_to(self, configs: Mapping[str, str]) -> dict[str, str]:
+        """The configs of the resource afterwards. Raises `InvalidRequest`."""
+        check_changes([ConfigChange(name, ConfigOperation.SET, value) for name, value in self.configs])
+        return {name: value for name, value in self.configs if value is not None}
+
+
+class AlterationResult(NamedTuple):
+    """What became of one resource."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    changed: Sequence[str] = ()
+    """The names of the configs that are others than before."""
+
+
+class ConfigPlanner:
+    """Plans changes against one image: the records to append, and what to answer once they are durable."""
+
+    def __init__(self, image: MetadataImage, configs: ConfigView) -> None:
+        """``configs`` is a view of ``image``."""
+        self._image = image
+        self._configs = configs
+        self.records: list[Record] = []
+
+    def plan(self, wanted: Alteration | Replacement) -> AlterationResult:
+        """Check what is wanted of one resource, and collect the records that lead there."""
+        before = self._image.configs.get(wanted.resource, {})
+        try:
+            self._check_name(wanted.resource)
+            after = wanted.applied_to(before)
+            self._check(wanted.resource, after)
+        except Fault as fault:
+            return AlterationResult(fault.code, str(fault))
+        except InvalidConfig as error:
+            return AlterationResult(ErrorCode.INVALID_CONFIG, str(error))
+        changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+        self._add_records(wanted.resource, changed, after)
+        return AlterationResult(changed=changed)
+
+    def _check_name(self, resource: Resource) -> None:
+        """Whether the resource could have configs; whether it exists is asked last, as Kafka does."""
+        type_, name = resource
+        match type_:
+            case ConfigResource.TOPIC:
+                if not name:
+                    raise InvalidRequest("There are no configs of all topics: the resource has no name")
+                if fault := fault_of_name(name):
+                    raise InvalidTopic(fault)
+            case ConfigResource.BROKER:
+                if name != EVERY_BROKER:
+                    self._configs.check_broker_id(name)
+            case ConfigResource.GROUP | ConfigResource.CLIENT_METRICS:
+                if not name:
+                    kind = "groups" if type_ == ConfigResource.GROUP else "subscriptions"
+                    raise InvalidRequest(f"There are no configs of all {kind}: the resource has no name")
+            case _:
+                raise InvalidRequest(f"Resources of type {type_} have no configs that could be altered")
+
+    def _check(self, resource: Resource, after: Mapping[str, str]) -> None:
+        """Whether the resource may have these configs. Raises a `Fault` or `InvalidConfig`."""
+        type_, name = resource
+        match type_:
+            case ConfigResource.TOPIC:
+                validate_topic_overrides(after, self._configs.log_defaults())
+                if name not in self._image.topics_by_name:
+                    raise UnknownTopicOrPartition(f"There is no topic {name}")
+            case ConfigResource.BROKER:
+                self._check_broker(name, after)
+            case ConfigResource.GROUP:
+                validate_group_overrides(after, self._configs.broker_texts())
+            case ConfigResource.CLIENT_METRICS:
+                try:
+                    validate_client_metrics(after)
+                except InvalidSubscription as error:
+                    raise InvalidRequest(str(error)) from None
+
+    def _check_broker(self, name: str, after: Mapping[str, str]) -> None:
+        texts = self._configs.broker_texts()
+        try:
+            if name == EVERY_BROKER:
+                changed = texts._replace(dynamic_default=after)
+            else:
+                changed = texts._replace(dynamic_broker=after)
+            check_broker_alteration(self._configs.static_settings, texts, changed)
+        except SettingsError as error:
+            # Kafka has INVALID_CONFIG for topics and groups, but not for brokers.
+            raise InvalidRequest(str(error)) from None
+        if after.get(_CORDONED):
+            raise InvalidConfig(_CORDONED, after[_CORDONED], "nothing: no log directory can be cordoned here")
+        if ELIGIBLE_LEADERS_FEATURE in self._image.features:
+            self._check_min_insync_replicas(name, after)
+
+    def _check_min_insync_replicas(self, name: str, after: Mapping[str, str]) -> None:
+        """Eligible leaders (KIP-966) are counted by it, so all brokers must mean the same."""
+        key = _MIN_INSYNC_REPLICAS
+        before = self._image.configs.get((ConfigResource.BROKER, name), {})
+        if name != EVERY_BROKER and key in after and before.get(key) != after[key]:
+            raise InvalidConfig(key, after[key], "no value for a single broker, since eligible leaders are kept")
+        if name == EVERY_BROKER and key in before and key not in after:
+            raise InvalidConfig(key, None, "a value for all brokers, since eligible leaders are kept")
+
+    def _add_records(self, resource: Resource, changed: Sequence[str], after: Mapping[str, str]) -> None:
+        for key in changed:
+            self.records.append(
+                ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=key, value=after.get(key))
+            )
+        if _MIN_INSYNC_REPLICAS in changed and ELIGIBLE_LEADERS_FEATURE in self._image.features:
+            # The empty name, of all brokers, is all topics.
+            self.records.append(ClearElrRecord(topic_name=resource.name))
+
+
+def check_changes(changes: Sequence[ConfigChange]) -> None:
+    """Refuse changes that contradict each other or say nothing, whatever they are of.
+
+    Raises:
+        InvalidRequest: A name comes twice, a value is missing, or there is no such operation.
+    """
+    times = Counter(change.name for change in changes)
+    repeated = [name for name, count in times.items() if count > 1]
+    if repeated:
+        raise InvalidRequest(f"A config is named more than once: {', '.join(repeated)}")
+    nulls = [change.name for change in changes if change.operation != ConfigOperation.DELETE and change.value is None]
+    if nulls:
+        raise InvalidRequest(f"A config can't be null, only deleted: {', '.join(nulls)}")
+    for change in changes:
+        if change.operation not in _OPERATIONS:
+            raise InvalidRequest(f"There is no operation {change.operation}, which is asked for {change.name}")
+
+
+def _changed_list(resource: Resource, change: ConfigChange, current: str | None) -> str:
+    """A list after APPEND or SUBTRACT; Kafka's default is taken where nothing is set, not what the broker says."""
+    type_, default = _type_and_default(resource, change.name)
+    if type_ != ConfigType.LIST:
+        operation = ConfigOperation(change.operation).name
+        raise InvalidConfig(change.name, change.value, f"a setting that is a list, as {operation} needs it")
+    parts = [part for part in (default if current is None else current).split(",") if part]
+    for part in (change.value or "").split(","):
+        if change.operation == ConfigOperation.APPEND and part not in parts:
+            parts.append(part)
+        elif change.operation == ConfigOperation.SUBTRACT and part in parts:
+            parts.remove(part)
+    return ",".join(parts)
+
+
+def _type_and_default(resource: Resource, name: str) -> tuple[ConfigType, str]:
+    if resource.type == ConfigResource.TOPIC and name in TOPIC_SETTINGS:
+        return TOPIC_SETTINGS[name].type, TOPIC_SETTINGS[name].default or ""
+    definition = broker_definition(name) if resource.type == ConfigResource.BROKER else None
+    # The lists of groups and client metrics can't be appended to in Kafka either.
+    return (ConfigType.UNKNOWN, "") if definition is None else (definition.type, definition.default or "")

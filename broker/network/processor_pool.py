@@ -1,0 +1,67 @@
+"""The network processors (`num.network.threads`), of which there may be more or fewer while the broker runs."""
+
+import asyncio
+from collections.abc import Callable
+
+from broker.network.processor import Processor
+
+
+class ProcessorPool:
+    """Makes processors, runs them, and lets those go that are too many."""
+
+    def __init__(self, make: Callable[[int], Processor], size: int) -> None:
+        """``make`` makes the processor of an index."""
+        self._make = make
+        self._group: asyncio.TaskGroup | None = None
+        self._going: list[Processor] = []
+        self.processors = [make(index) for index in range(size)]
+        """Those that get new connections; acceptors hold this very list."""
+
+    def resize(self, size: int) -> None:
+        """Have ``size`` processors from now on.
+
+        One that goes reads no more requests, answers those under way and closes its connections, as Kafka does; their
+        clients connect again.
+        """
+        while len(self.processors) > size:
+            going = self.processors.pop()
+            if self._group is None:
+                going.close()
+            else:
+                self._going.append(going)
+                going.stop_reading()
+                self._group.create_task(self._let_go(going), name=f"processor-{going.index}-going")
+        while len(self.processors) < size:
+            processor = self._make(len(self.processors))
+            self.processors.append(processor)
+            if self._group is not None:
+                self._run(processor, self._group)
+
+    async def run(self) -> None:
+        """Send what is ready, until `close`. What goes wrong in one of them ends all and comes out of here."""
+        async with asyncio.TaskGroup() as self._group:
+            for processor in self.processors:
+                self._run(processor, self._group)
+
+    def stop_reading(self) -> None:
+        """Take no more requests. Every connection closes when its last answer is out."""
+        for processor in self.processors:
+            processor.stop_reading()
+
+    async def drained(self) -> None:
+        """Wait until every connection is closed."""
+        for processor in (*self.processors, *self._going):
+            await processor.drained()
+
+    def close(self) -> None:
+        """Close what is left, whatever is under way, and let `run` return."""
+        for processor in (*self.processors, *self._going):
+            processor.close()
+
+    def _run(self, processor: Processor, group: asyncio.TaskGroup) -> None:
+        group.create_task(processor.run(), name=f"processor-{processor.index}")
+
+    async def _let_go(self, processor: Processor) -> None:
+        await processor.drained()
+        processor.close()
+        self._going.remove(processor)

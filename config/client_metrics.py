@@ -1,0 +1,63 @@
+"""A subscription to clients' metrics (KIP-714): kept and described, though nobody collects such metrics here."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from config.declared import Declaration
+from config.errors import InvalidConfig, SettingsError
+from config.values import ConfigType
+
+_SHORTEST_INTERVAL_MS: Final = 100
+_LONGEST_INTERVAL_MS: Final = 60 * 60 * 1000
+_MATCHED: Final = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+CLIENT_METRICS_SETTINGS: Final[Mapping[str, Declaration]] = {
+    "interval.ms": Declaration(ConfigType.INT, "300000", "", None),
+    "match": Declaration(ConfigType.LIST, "", "", None),
+    "metrics": Declaration(ConfigType.LIST, "", "", None),
+}
+"""Every setting of a subscription by Kafka's name. Kafka's own tables do not have them."""
+
+
+class InvalidSubscription(SettingsError):
+    """What Kafka takes for a fault of the request and not of the config: an unknown name, an interval out of range."""
+
+
+def validate_client_metrics(overrides: Mapping[str, str]) -> None:
+    """Check everything that a subscription says.
+
+    Raises:
+        InvalidSubscription: There is no such setting, or the interval is not between 100 ms and one hour.
+        InvalidConfig: A value is not of its type, or matches clients by something that they do not tell.
+    """
+    for key, text in overrides.items():
+        declaration = CLIENT_METRICS_SETTINGS.get(key)
+        if declaration is None:
+            known = ", ".join(CLIENT_METRICS_SETTINGS)
+            raise InvalidSubscription(f"{key} is not a setting of client metrics, expected one of {known}")
+        value = declaration.parse(key, text)
+        if key == "interval.ms" and not _SHORTEST_INTERVAL_MS <= value <= _LONGEST_INTERVAL_MS:
+            raise InvalidSubscription(
+                f"{key} is '{text}', expected milliseconds from {_SHORTEST_INTERVAL_MS} to {_LONGEST_INTERVAL_MS}"
+            )
+        if key == "match":
+            for entry in value:
+                _check_match(key, entry)
+
+
+def _check_match(key: str, entry: str) -> None:
+    name, separator, pattern = entry.partition("=")
+    if not separator or name.strip() not in _MATCHED:
+        raise InvalidConfig(key, entry, f"name=pattern with one of the names {', '.join(_MATCHED)}")
+    try:
+        re.compile(pattern.strip())
+    except re.error as error:
+        raise InvalidConfig(key, entry, f"name=pattern with a regular expression: {error}") from None

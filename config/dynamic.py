@@ -1,0 +1,101 @@
+"""What a broker's settings come to when some are changed while it runs (KIP-226).
+
+The strongest first: this broker's dynamic value, the dynamic default of all brokers, the file and the command line,
+the default. A change makes new settings out of those that the process was started with.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from config.broker_settings import BROKER_SETTINGS, BrokerSettings
+from config.consistency import check_together
+from config.declared import field_name
+from config.definitions import broker_definition
+from config.errors import InvalidConfig, SettingsError
+from config.listeners import Listener
+
+LISTENER_PREFIX: Final = "listener.name."
+LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
+"""What a listener may have of its own, that does something here."""
+
+_FIXED_HERE: Final = ("listeners", "listener.security.protocol.map")
+"""Kafka opens another listener while it runs, but tells clients there of no broker: it registers at its start only."""
+
+
+class DynamicSettings(NamedTuple):
+    """Settings in force, and what was set dynamically but can't be."""
+
+    settings: BrokerSettings
+    passed_over: Mapping[str, SettingsError]
+    """By name; the value of the next weaker source counts instead."""
+
+
+@cache
+def is_dynamic(key: str) -> bool:
+    """Whether a broker setting, named without a listener's prefix, can be changed while the broker runs."""
+    definition = broker_definition(key)
+    return definition is not None and definition.is_dynamic and key not in _FIXED_HERE
+
+
+def split_listener_key(key: str) -> tuple[str | None, str]:
+    """The listener and the setting in ``listener.name.<name>.<setting>``; None and the name itself for any other."""
+    name, separator, setting = key.removeprefix(LISTENER_PREFIX).partition(".")
+    return (name, setting) if key.startswith(LISTENER_PREFIX) and separator else (None, key)
+
+
+def with_dynamic(static: BrokerSettings, default: Mapping[str, str], this_broker: Mapping[str, str]) -> DynamicSettings:
+    """The settings in force.
+
+    A data directory may come from another version of Kafka, so what is invalid here is passed over. Names that do
+    nothing here are, too, but nobody needs to be told.
+
+    Args:
+        static: What the process was started with.
+        default: The dynamic defaults of all brokers, as texts under Kafka's names.
+        this_broker: The dynamic values of this broker.
+    """
+    try:
+        return DynamicSettings(_with_texts(static, {**default, **this_broker}), {})
+    except SettingsError:
+        pass
+    accepted: dict[str, str] = {}
+    passed_over: dict[str, SettingsError] = {}
+    settings = static
+    for texts in (default, this_broker):
+        for key, text in texts.items():
+            try:
+                settings = _with_texts(static, {**accepted, key: text})
+            except SettingsError as error:
+                passed_over[key] = error
+            else:
+                accepted[key] = text
+    return DynamicSettings(settings, passed_over)
+
+
+def _with_texts(static: BrokerSettings, texts: Mapping[str, str]) -> BrokerSettings:
+    """New settings with ``texts`` over the static ones. Raises `SettingsError`."""
+    values: dict[str, Any] = {}
+    limits: dict[str, dict[str, Any]] = {}
+    for key, text in texts.items():
+        listener, setting = split_listener_key(key)
+        if setting not in BROKER_SETTINGS:
+            continue
+        if listener is None:
+            if not is_dynamic(key):
+                raise InvalidConfig(key, text, "a setting that can be changed while the broker runs")
+            values[field_name(key)] = BROKER_SETTINGS[key].parse(key, text)
+        elif setting in LISTENER_LIMITS:
+            limits.setdefault(listener.upper(), {})[field_name(setting)] = BROKER_SETTINGS[setting].parse(key, text)
+    if limits:
+        values["listeners"] = tuple(_limited(listener, limits) for listener in static.listeners)
+    if not values:
+        return static
+    settings = replace(static, **values)
+    check_together(settings)
+    return settings
+
+
+def _limited(listener: Listener, limits: Mapping[str, Mapping[str, Any]]) -> Listener:
+    return replace(listener, **limits[listener.name]) if listener.name in limits else listener

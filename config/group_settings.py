@@ -1,0 +1,47 @@
+"""What a group may have of its own, within the limits that the broker sets (KIP-848, KIP-932, KIP-1071)."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from config.definitions import definitions
+from config.described import BrokerTexts
+from config.errors import InvalidConfig, UnknownConfig
+from config.values import parse_value
+
+
+def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerTexts) -> None:
+    """Check the settings that somebody wants to give to a group.
+
+    Raises:
+        InvalidConfig: A name does not exist, a value is of the wrong type or not allowed, or is outside the limits of
+            the broker, such as ``group.consumer.max.session.timeout.ms``.
+    """
+    known = definitions("group")
+    for key, text in overrides.items():
+        if key not in known:
+            nearest = get_close_matches(key, known, n=1)
+            raise UnknownConfig(key, text, nearest[0] if nearest else None, "group setting")
+        value = parse_value(key, known[key].type, known[key].allowed, text)
+        if isinstance(value, int):
+            check_group_limits(key, value, f"group.{key}", broker)
+
+
+def check_group_limits(key: str, value: int, broker_key: str, broker: BrokerTexts) -> None:
+    """Check a number against the least and the most that the broker's settings allow, where there are such settings.
+
+    Args:
+        key: What is set, for the error.
+        value: To what.
+        broker_key: The broker's own value for it, ``group.consumer.session.timeout.ms``: the limits are called
+            ``group.consumer.min.session.timeout.ms`` and ``group.consumer.max.session.timeout.ms``.
+        broker: What the broker's settings say.
+
+    Raises:
+        InvalidConfig: It is outside of them.
+    """
+    kind, _, name = broker_key.removeprefix("group.").partition(".")
+    for limit, word, is_kept in (("min", "least", int.__ge__), ("max", "most", int.__le__)):
+        limit_key = f"group.{kind}.{limit}.{name.removeprefix('num.')}"
+        text = broker.text(limit_key)
+        if text is not None and not is_kept(value, int(text)):
+            raise InvalidConfig(key, str(value), f"at {word} {limit_key}, which is {text}")

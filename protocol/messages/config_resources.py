@@ -1,0 +1,22 @@
+"""ListConfigResources: what has configs, by name."""
+
+from __future__ import annotations
+
+from protocol.schema import Array, Int8, Int16, Int32, String, field, message, struct
+
+
+@message(key=74, versions=(0, 1), flexible_since=0)
+class ListConfigResourcesRequest:
+    resource_types: Array[Int8] = field(since=1, default_factory=list)
+
+
+@message(key=74, versions=(0, 1), flexible_since=0)
+class ListConfigResourcesResponse:
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    config_resources: Array[Resource]
+
+    @struct
+    class Resource:
+        resource_name: String
+        resource_type: Int8 = field(since=1, default=16)

@@ -1,0 +1,98 @@
+"""Processors come and go while the others work."""
+
+import asyncio
+import socket
+
+import pytest
+
+from broker.network.buffer_pool import RequestMemory
+from broker.network.connection import NetworkSettings
+from broker.network.connection_limits import ConnectionLimits
+from broker.network.processor import Processor
+from broker.network.processor_pool import ProcessorPool
+from broker.request.channel import RequestChannel
+from broker.request.response import Peer
+from tests.support.clock import ManualClock
+from tests.unit.broker.network.harness import on_both_loops
+
+PEER = Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT")
+
+
+def pool_of(size: int) -> ProcessorPool:
+    loop = asyncio.get_running_loop()
+    memory = RequestMemory(1 << 20, loop.call_soon)
+    limits = ConnectionLimits()
+
+    def make(index: int) -> Processor:
+        return Processor(
+            index,
+            loop=loop,
+            clock=ManualClock(),
+            channel=RequestChannel(500),
+            memory=memory,
+            settings=NetworkSettings(),
+            limits=limits,
+        )
+
+    return ProcessorPool(make, size)
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@on_both_loops
+async def test_there_are_as_many_as_wanted_before_and_after_the_start() -> None:
+    pool = pool_of(3)
+    acceptors_list = pool.processors
+    pool.resize(2)
+    running = asyncio.ensure_future(pool.run())
+    await settle()
+    pool.resize(5)
+    assert [processor.index for processor in acceptors_list] == [0, 1, 2, 3, 4]
+    pool.resize(1)
+    await settle()
+    assert [processor.index for processor in acceptors_list] == [0]
+    pool.close()
+    await running
+
+
+@on_both_loops
+async def test_one_that_goes_closes_its_connections_and_the_others_keep_theirs() -> None:
+    pool = pool_of(2)
+    running = asyncio.ensure_future(pool.run())
+    await settle()
+    staying, going = (processor.adopt(_connected(), PEER) for processor in pool.processors)
+
+    pool.resize(1)
+    await settle()
+
+    assert (staying.is_closed, going.is_closed) == (False, True)
+    pool.close()
+    await running
+
+
+@on_both_loops
+async def test_what_goes_wrong_in_a_late_processor_comes_out_of_run() -> None:
+    pool = pool_of(1)
+    running = asyncio.ensure_future(pool.run())
+    await settle()
+    pool.resize(2)
+    await settle()
+
+    pool.processors[1]._end.set_exception(RuntimeError("broken"))
+
+    with pytest.raises(ExceptionGroup, match="unhandled errors"):
+        await running
+
+
+def _connected() -> socket.socket:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    _KEPT.append(theirs)
+    return ours
+
+
+_KEPT: list[socket.socket] = []
+"""The other ends: a connection whose peer is gone would close by itself."""

@@ -1,0 +1,81 @@
+"""Partitions come into being a few at a time, so that nobody else has to wait for ten thousand of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.hosting import MOST_AT_ONCE, RETRY_MS
+from protocol.errors import ErrorCode as E
+from protocol.messages.produce import ProduceResponse
+from protocol.messages.topics import DeleteTopicsRequest
+from storage.errors import DiskFull, StorageError, TooManyOpenFiles
+from storage.log import Log
+from storage.log_manager import LogManager
+from tests.support.batches import produced, record
+from tests.support.broker import InProcessBroker, running_broker
+from tests.support.requests import produce_request
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
+    with running_broker(tmp_path / "data") as broker:
+        yield broker
+
+
+def hosted(broker: InProcessBroker) -> int:
+    """How many partitions can be written to."""
+    return len(list(broker.daemon.replicas.partitions()))
+
+
+def produce_to(broker: InProcessBroker, partition: int) -> int:
+    """The error code of a produce to one partition of `orders`."""
+    answer: ProduceResponse = broker.ask(produce_request("orders", produced([record()]), partition=partition), 12)
+    code: int = answer.responses[0].partition_responses[0].error_code
+    return code
+
+
+def test_many_partitions_come_in_turns_of_the_loop(broker: InProcessBroker) -> None:
+    last = 2 * MOST_AT_ONCE + 6
+    broker.create_topic("orders", partitions=last + 1)
+    assert hosted(broker) == MOST_AT_ONCE
+    assert (produce_to(broker, 0), produce_to(broker, last)) == (E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION)
+
+    broker.advance(1)
+    assert hosted(broker) == 2 * MOST_AT_ONCE
+    broker.advance(1)
+
+    assert hosted(broker) == last + 1
+    assert produce_to(broker, last) == E.NONE
+
+
+def test_a_topic_that_is_deleted_before_it_is_whole_leaves_nothing(broker: InProcessBroker) -> None:
+    broker.create_topic("orders", partitions=2 * MOST_AT_ONCE)
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.Topic(name="orders", topic_id=bytes(16))], timeout_ms=1000
+    )
+    assert broker.ask(request, 6).responses[0].error_code == E.NONE
+    broker.create_topic("orders", partitions=1)
+    broker.advance(1)
+    assert hosted(broker) == 1
+
+
+@pytest.mark.parametrize("error", [DiskFull("no space left"), TooManyOpenFiles("too many open files")])
+def test_a_partition_whose_log_finds_no_room_gets_it_later(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, error: StorageError
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Log:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogManager, "create", refuse)
+        broker.create_topic("orders", partitions=3)
+        assert produce_to(broker, 0) == E.UNKNOWN_TOPIC_OR_PARTITION
+        broker.advance(RETRY_MS)
+        assert hosted(broker) == 0
+    assert hosted(broker) == 0
+
+    broker.advance(RETRY_MS)
+
+    assert [produce_to(broker, index) for index in range(3)] == [E.NONE] * 3
