@@ -24,6 +24,7 @@ SCRIPTS = tuple(
 SETTINGS = {
     "node.id": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "3600000",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -64,7 +65,7 @@ def _run(script: str, make: Callable[[Path, dict[str, str]], BrokerProcess]) -> 
     broker = make(directory, settings)
     normaliser = Normaliser()
     try:
-        broker.start()
+        broker.start(timeout_s=180.0)
         exchange = Exchange(script, broker, normaliser)
         try:
             module.run(exchange)
