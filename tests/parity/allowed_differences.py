@@ -42,6 +42,11 @@ class Names:
             self._taken[name] = count = self._taken.get(name, 0) + 1
             self._names[value] = f"<{name}>" if count == 1 else f"<{name}, {count}>"
 
+    def bind_owned(self, struct: dict[str, Any]) -> None:
+        """Name the topic id of a struct that says whose it is."""
+        if str(struct.get("topic_id")).startswith("id:") and struct.get("name"):
+            self.bind(struct["topic_id"], f"id of {struct['name']}")
+
     def of(self, value: object, name: str) -> str:
         """The name of a value, `name` if it had none."""
         self.bind(value, name)
@@ -74,13 +79,6 @@ def _text(value: Any, moment: Moment, names: Names) -> Any:
 def _id(value: Any, moment: Moment, names: Names) -> Any:
     is_id = isinstance(value, str) and value.startswith("id:")
     return names.of(value, f"id first seen in {moment.step}") if is_id else value
-
-
-def _owned_ids(value: Any, moment: Moment, names: Names) -> Any:
-    """Names the topic ids of structs that say whose they are; changes nothing."""
-    if isinstance(value, dict) and str(value.get("topic_id")).startswith("id:") and value.get("name"):
-        names.bind(value["topic_id"], f"id of {value['name']}")
-    return value
 
 
 def _named(name: str) -> Replace:
@@ -151,7 +149,7 @@ def _by(*fields: str) -> Replace:
         if not isinstance(value, list) or not value:
             return value
         for item in value:
-            _owned_ids(item, moment, names)
+            names.bind_owned(item)
         keys = [" ".join(str(_id(item.get(field, ""), moment, names)) for field in fields) for item in value]
         if len(set(keys)) < len(keys):
             return value
@@ -189,7 +187,6 @@ RULES: Final[tuple[Rule, ...]] = (
         reason="The wording of messages is ours; whether there is one, and whether it is empty or null, is compared.",
     ),
     Rule(api="DESCRIBE_CONFIGS", path="*documentation", replace=_text, reason="The wording of documentation is ours."),
-    Rule(path="*", replace=_owned_ids, reason="Names ids by their topic."),
     Rule(path="*_id", replace=_id, reason="Ids are random; where the same one comes again is compared."),
     Rule(path="*cluster_id", replace=_named("cluster id"), reason="Each broker has its own."),
     Rule(api="FETCH", path="session_id", replace=_named("session"), reason="Session ids are random."),
@@ -320,8 +317,8 @@ def _better_refused(kafka: Any, ours: Any) -> bool:
 
 
 SETTINGS_OF_THE_NODE: Final = (
-    *("process.roles", "controller.listener.names", "controller.quorum.bootstrap.servers", "controller.quorum.voters"),
-    *("listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
+    *("process.roles", "controller.listener.names", "controller.quorum.bootstrap.servers"),
+    *("listeners", "advertised.listeners", "listener.security.protocol.map"),
     *("broker.id", "node.id", "log.dir", "log.dirs"),
 )
 """With these each broker is told how to run on its own."""

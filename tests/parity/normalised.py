@@ -34,6 +34,7 @@ class Normaliser:
                     self.used[rule] += 1
                     value = replaced
         if isinstance(value, dict):
+            self.names.bind_owned(value)
             return {
                 key: self._walk(item, f"{path}.{key}" if path else key, moment, rules) for key, item in value.items()
             }

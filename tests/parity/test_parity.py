@@ -70,7 +70,9 @@ def test_every_rule_and_every_allowed_difference_is_needed() -> None:
     for script in SCRIPTS:
         rules += ours(script).rules_used
         used.update(found for difference in differences(script) if (found := allowance(difference)))
-    idle = [f"rule {rule.api} {rule.path}" for rule in RULES if not rules[rule]]
+    # What is open is named in the table, and a rule may wait for it.
+    waiting = {allowed.api for allowed in ALLOWED if allowed.reason.startswith("Open: ")}
+    idle = [f"rule {rule.api} {rule.path}" for rule in RULES if not rules[rule] and rule.api not in waiting]
     idle += [
         f"allowed difference {allowed.api} {allowed.step} {allowed.path}" for allowed in ALLOWED if allowed not in used
     ]
