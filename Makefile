@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench parity parity-record lock docs dist clean
+.PHONY: help setup run test check format bench parity parity-record interop lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -62,6 +62,9 @@ parity: $(VENV)/.test  ## Ask Apache Kafka and us the same, compare the answers 
 parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make test` (SCRIPTS="produce fetch": some)
 	@$(BIN)/python -m tests.parity.record $(SCRIPTS)
 
+interop: $(VENV)/.test  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
+	@$(BIN)/python -m pytest tests/interop $(ARGS)
+
 docs: $(VENV)/.test  ## Write the generated pages again (configuration, protocol support)
 	@$(BIN)/python -m config.documentation
 	@$(BIN)/python -m tests.support.protocol_support
@@ -77,5 +80,5 @@ dist: $(VENV)/.dev  ## Build the wheel, install it in an empty environment and s
 	@$(BIN)/python tests/wheel/try_wheel.py
 
 clean:  ## Remove everything that was made, but not the data
-	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .interop dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

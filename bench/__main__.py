@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import client_cases, process_cases, raw_cases, report
+from bench import client_cases, connection_cases, partition_cases, process_cases, raw_cases, report, session_cases
 from bench.limits import SocketOptions
 from bench.processes import BenchedBroker, Disturbance, OwnBroker, memory_mb, wait_until_answering
 from bench.raw_cases import Bench
@@ -26,11 +26,19 @@ CASES: dict[str, Callable[[Bench], dict[str, float]]] = {
     "fetch-64kb": raw_cases.fetch_64kb,
     "fetch-1mb": raw_cases.fetch_1mb,
     "fetch-16x64kb": raw_cases.fetch_16_partitions,
+    "fetch-session": session_cases.fetch_session,
     "latency": raw_cases.latency,
+    "fairness": connection_cases.fairness,
     "confluent-kafka": client_cases.confluent_kafka,
     "kafka-python": client_cases.kafka_python,
 }
-OF_OUR_PROCESS = ("start", "imports")
+ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
+    "start": process_cases.start,
+    "idle-connections": connection_cases.idle_connections,
+    "disturbers": connection_cases.disturbers,
+    "partitions": partition_cases.partitions,
+}
+OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, "imports")
 ATTEMPTS = 3
 QUIET_CORES = 0.15
 """More than this share of a processor spent on others makes a sample worth repeating."""
@@ -112,6 +120,8 @@ def main() -> int:
     given = options()
     load_cases = chosen(given.only, list(CASES))
     own_cases = [] if given.bootstrap else chosen(given.only, OF_OUR_PROCESS)
+    if given.bootstrap and given.only and (left_out := chosen(given.only, OF_OUR_PROCESS)):
+        progress(f"left out with --bootstrap, since they start a broker of this checkout: {', '.join(left_out)}")
     if not load_cases and not own_cases:
         progress(f"no case begins with {' or '.join(given.only)}; there are: {', '.join([*CASES, *OF_OUR_PROCESS])}")
         return 2
@@ -121,10 +131,10 @@ def main() -> int:
     given.directory.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=given.directory))
     try:
-        if "start" in own_cases:
-            for number in range(given.rounds):
-                results.setdefault("start", []).append(process_cases.start(directory / f"start-{number}"))
-                progress(f"round {number + 1}/{given.rounds}  start")
+        for name, case in ON_A_FRESH_BROKER.items():
+            for number in range(given.rounds if name in own_cases else 0):
+                results.setdefault(name, []).append(case(directory / f"{name}-{number}"))
+                progress(f"round {number + 1}/{given.rounds}  {name}")
         if "imports" in own_cases:
             imports = process_cases.imports(directory / "imports")
         if load_cases:

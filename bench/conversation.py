@@ -66,11 +66,15 @@ class Conversation:
 
     def _ask(self, request: object, answer: type[Answer], version: int) -> Answer:
         self._correlation_id += 1
-        self._socket.sendall(encode_request(self._correlation_id, CLIENT_ID, request, version))
-        size = int.from_bytes(self._receive(4), "big")
-        correlation_id, message = decode_response(answer, version, self._receive(size))
+        frame = encode_request(self._correlation_id, CLIENT_ID, request, version)
+        correlation_id, message = decode_response(answer, version, self.exchange(frame))
         assert correlation_id == self._correlation_id
         return message
+
+    def exchange(self, frame: bytes) -> bytes:
+        """Send a whole request, size included, and return the bytes of its answer, without theirs."""
+        self._socket.sendall(frame)
+        return self._receive(int.from_bytes(self._receive(4), "big"))
 
     def _receive(self, size: int) -> bytes:
         received = bytearray()
@@ -149,12 +153,16 @@ def produce_frame(topic: str, partition: int, *, records: int, value_bytes: int,
     return encode_request(0, CLIENT_ID, request, PRODUCE_VERSION)
 
 
-def fetch_frame(topic: str, partitions: list[int], *, partition_bytes: int) -> bytes:
-    """One Fetch request outside any session, size included: the same bytes again however often it is asked."""
+def fetch_frame(
+    topic: str, partitions: list[int], *, partition_bytes: int, session_id: int = 0, session_epoch: int = -1
+) -> bytes:
+    """One Fetch request, size included; outside any session, unless one is named, the same bytes again and again."""
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=0x7FFF_FFFF,
+        session_id=session_id,
+        session_epoch=session_epoch,
         topics=[
             FetchRequest.Topic(
                 topic=topic,

@@ -148,7 +148,10 @@ def _drive(
         for descriptor, event in events:
             connection = by_descriptor[descriptor]
             if event & ~select.EPOLLOUT:
-                received = connection.socket.recv_into(view)
+                try:
+                    received = connection.socket.recv_into(view)
+                except ConnectionResetError:
+                    received = 0
                 if not received:
                     raise LoadFailed(f"the broker closed a connection with {asked - answered} requests open")
                 received_bytes += received

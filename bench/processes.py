@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from bench.conversation import Conversation, address_of
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-READY = re.compile(r"^ready .*//[^ ]*:(\d+)[ ,]")
+LISTENER = re.compile(r"(\w+)://127\.0\.0\.1:(\d+)")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -99,11 +101,14 @@ def users_environment() -> dict[str, str]:
 class OwnBroker(BenchedBroker):
     """The broker of this checkout, on a directory of its own and a free port."""
 
-    def __init__(self, directory: Path, *, port: int = 0, python: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, *, settings: Mapping[str, str] | None = None, python: Sequence[str] = ()
+    ) -> None:
         self._log_path = directory / "broker.log"
         self._data = directory / "data"
         command = [sys.executable, *python, "-m", "broker"]
-        options = ["-o", f"listeners=PLAINTEXT://127.0.0.1:{port}", "-o", f"log.dirs={self._data}"]
+        given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(self._data), **(settings or {})}
+        options = [word for key, value in given.items() for word in ("-o", f"{key}={value}")]
         directory.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -116,12 +121,26 @@ class OwnBroker(BenchedBroker):
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline().decode()
-        found = READY.match(line)
-        if found is None:
+        if not line.startswith("ready "):
             self._process.kill()
             code = self._process.wait()
             raise RuntimeError(f"the broker did not start (exit code {code}):\n{self._log_path.read_text()[-4000:]}")
-        super().__init__(f"127.0.0.1:{found[1]}", self._process.pid)
+        self.listeners = {name: f"127.0.0.1:{port}" for name, port in LISTENER.findall(line)}
+        """Address by name."""
+        self.pid: int = self._process.pid
+        super().__init__(next(iter(self.listeners.values())), self.pid)
+
+    def told_latencies(self, listener: str) -> str:
+        """Ask how long requests took since the last time; the broker's log line that says so for ``listener``."""
+        before = len(self.log_text())
+        os.kill(self.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            found = re.search(rf"{listener} answered .*\n", self.log_text()[before:])
+            if found is not None:
+                return found[0]
+            time.sleep(0.001)
+        raise RuntimeError("the broker does not tell how long its requests took")
 
     def close(self) -> None:
         self._process.terminate()
@@ -154,26 +173,41 @@ class Disturbance:
         return max(0.0, (self._other_seconds() - self._others) / (time.perf_counter() - self._started))
 
 
-class Peer:
-    """One of the bare programs of `bench.peers`, as a context."""
+class Program:
+    """One of the bench's own programs in a process, as a context; it ends when its standard input closes."""
 
-    def __init__(self, kind: str, *options: str) -> None:
-        command = [sys.executable, "-m", "bench.peers", kind, *options]
+    def __init__(self, module: str, *options: str) -> None:
+        command = [sys.executable, "-m", module, *options]
         self._process = subprocess.Popen(
             command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.pid = self._process.pid
         assert self._process.stdout is not None
-        self.bootstrap = f"127.0.0.1:{int(self._process.stdout.readline())}"
+        self.first_line = self._process.stdout.readline()
+        """What it says when it has begun."""
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
     def cpu_seconds(self) -> float:
-        return cpu_seconds(self.pid)
+        return cpu_seconds(self._process.pid)
+
+
+class Peer(Program):
+    """One of the bare programs of `bench.peers`."""
+
+    def __init__(self, kind: str, *options: str) -> None:
+        super().__init__("bench.peers", kind, *options)
+        self.bootstrap = f"127.0.0.1:{int(self.first_line)}"
+
+
+class Disturber(Program):
+    """One of the clients of `bench.disturbers`."""
+
+    def __init__(self, kind: str, *options: str) -> None:
+        super().__init__("bench.disturbers", kind, *options)
 
 
 def wait_until_answering(bootstrap: str, *, most_seconds: float = 60.0) -> None:

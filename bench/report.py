@@ -16,13 +16,24 @@ TARGETS = {
     ("produce-1mb", "ratio"): (">=", 0.45, "of sequential write() of 1 MB"),
     ("fetch-1mb", "ratio"): (">=", 0.65, "of plain sendfile of 1 MB"),
     ("produce-one-record", "ratio"): ("<=", 2.2, "x the CPU of a bare echo, one request at a time"),
+    ("fetch-session", "ratio"): ("<=", 1.25, "x the CPU of a session of the 10 that move"),
     ("start", "again_s"): ("<=", 0.15, "s from start to first answer"),
     ("start", "new_directory_s"): ("<=", 0.15, "s from start to first answer, formatting included"),
     ("start", "idle_mb"): ("<=", 35.0, "MB resident after the start"),
+    ("idle-connections", "connected_mb"): ("<=", 60.0, "MB for 10,000 connections"),
+    ("idle-connections", "asked_mb"): ("<=", 60.0, "MB for 10,000 connections that have all asked at once"),
+    ("idle-connections", "idle_cpu_percent"): ("<=", 0.5, "% of a processor for 10,000 connections"),
+    ("fairness", "fetch_ratio"): (">=", 0.5, "of the fastest connection's bytes for the slowest"),
+    ("fairness", "produce_ratio"): (">=", 0.5, "of the fastest connection's bytes for the slowest"),
+    **{
+        ("disturbers", f"{kind}_ratio"): ("<=", 2.0, "x the p99 beside a busy loop")
+        for kind in ("trickle", "deaf", "pipeline", "greedy")
+    },
 }
 DIGITS = {
     "ratio": 2,
     "ratio_bare": 2,
+    "ratio_full": 3,
     "ratio_pipelined": 2,
     "cores": 2,
     "cpu_s_gb": 3,
@@ -49,7 +60,9 @@ def table(cases: dict[str, list[dict[str, float]]]) -> str:
     lines = [f"{'case':<22}{'figure':<24}{'median':>12}   {'least - most':<26}target"]
     for case, rounds in cases.items():
         for number, (name, figures) in enumerate(summary(rounds).items()):
-            digits = DIGITS.get(name, 2 if name.endswith("_cores") else 1 if figures["median"] < 1000 else 0)
+            digits = DIGITS.get(
+                name, 2 if name.endswith(("_cores", "_ratio")) else 1 if figures["median"] < 1000 else 0
+            )
             spread = f"{figures['least']:,.{digits}f} - {figures['most']:,.{digits}f}"
             lines.append(
                 f"{case if number == 0 else '':<22}{name:<24}{figures['median']:>12,.{digits}f}   {spread:<26}"

@@ -23,6 +23,7 @@ from broker.metadata.configs import ConfigView
 from broker.metadata.controller import Controller
 from broker.metadata.log import MetadataLog
 from broker.metadata.producer_ids import ProducerIds
+from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from config.broker_settings import BrokerSettings
@@ -68,6 +69,7 @@ def serve_all(
     settings: BrokerSettings,
     node: Node,
     replicas: ReplicaManager,
+    fetch_sessions: FetchSessions,
     metadata_log: MetadataLog,
     logs: LogManager,
     clock: Clock,
@@ -88,7 +90,7 @@ def serve_all(
         advertised=PRODUCE_ADVERTISED,
         keeps_frame=True,
     )
-    fetch = FetchHandler(replicas, image, node, fetch_max_bytes=settings.fetch_max_bytes)
+    fetch = FetchHandler(replicas, fetch_sessions, image, node, fetch_max_bytes=settings.fetch_max_bytes)
     registry.serve(FetchRequest, FetchResponse, fetch.fetch, refuse=fetch.refuse)
     list_offsets = ListOffsetsHandler(replicas)
     registry.serve(ListOffsetsRequest, ListOffsetsResponse, list_offsets.list_offsets, refuse=list_offsets.refuse)

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import sys
 import time
@@ -17,6 +18,13 @@ log = logging.getLogger("broker")
 
 STOPPED = 0
 FAILED = 1
+
+MACOS_OPEN_FILES = 10_240
+"""OPEN_MAX of macOS."""
+
+MOST_OPEN_FILES = 32_768
+"""Files of segments that are open at a time, where the system allows so many. Indexes are mapped, and Linux lets a
+process have 65,530 maps."""
 
 YOUNG_OBJECTS = 20_000
 """How many more objects there must be than before the garbage collector looks at them."""
@@ -32,17 +40,41 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _failed(error)
     for notice in loaded.notices:
         log.info("%s", notice)
+    descriptors = raise_descriptor_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(loaded))
+        return runner.run(_serve(loaded, most_open_files=min(descriptors // 2, MOST_OPEN_FILES)))
 
 
-async def _serve(loaded: LoadedSettings) -> int:
+def raise_descriptor_limit() -> int:
+    """Ask for as many open files as this process may have, and return how many: segments get half of them, connections
+    the rest."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        log.info("up to %d open files", soft)
+        return soft
+    for wanted in (hard, MACOS_OPEN_FILES):
+        if 0 <= wanted <= soft:
+            continue
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            # macOS calls its hard limit unlimited, and then allows OPEN_MAX only.
+            continue
+        log.info("up to %d open files, raised from %d", wanted, soft)
+        return wanted
+    log.warning("up to %d open files: the limit cannot be raised to %d", soft, hard)
+    return soft
+
+
+async def _serve(loaded: LoadedSettings, *, most_open_files: int) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    daemon = Daemon(loaded.settings)
     try:
+        daemon = Daemon(loaded.settings, most_open_files=most_open_files)
+        # How long do requests take? `kill -USR1` asks.
+        loop.add_signal_handler(signal.SIGUSR1, daemon.latencies.log)
         if not await _started(daemon, stop):
             return STOPPED
     except CannotStart as error:

@@ -26,13 +26,15 @@ from broker.metadata.registration import Registration
 from broker.metadata.settings_in_force import SettingsInForce
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
-from broker.network.connection import NetworkSettings
-from broker.network.connection_limits import UNLIMITED, ConnectionLimits
+from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
+from broker.network.connection_owner import NetworkSettings
+from broker.network.latencies import LatencyReport
 from broker.network.processor import Processor
 from broker.network.processor_pool import ProcessorPool
 from broker.network.socket_options import SocketOptions
 from broker.offload import Flusher, WorkerThread
 from broker.purgatory import Purgatory
+from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.channel import RequestChannel
@@ -46,6 +48,7 @@ from storage.errors import LogDirFailed, StorageError
 from storage.files import FileSystem
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
+from storage.open_files import DEFAULT_LIMIT
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -78,13 +81,16 @@ class Daemon:
         clock: Clock | None = None,
         files: FileSystem | None = None,
         ids: Ids | None = None,
+        most_open_files: int = DEFAULT_LIMIT,
     ) -> None:
+        """``most_open_files``: how many files of segments may be open at a time."""
         loop = asyncio.get_running_loop()
         self._settings = settings
         self._loop = loop
         self._clock = clock or LoopClock(loop, time.time)
         self._files = files or FileSystem()
         self._ids = ids or SystemIds(os.urandom)
+        self._most_open_files = most_open_files
         self.failure: BaseException | None = None
         """What keeps the broker from going on, or has kept it from closing in order."""
         self._has_failed = asyncio.Event()
@@ -94,19 +100,15 @@ class Daemon:
 
         self._wheel = TimingWheel(self._clock)
         self._upkeep = Upkeep(self._wheel)
-        self._writer = WorkerThread("writer", loop)
-        self._housekeeper = WorkerThread("housekeeper", loop)
+        self._writer = WorkerThread("writer", loop, self._clock)
+        self._housekeeper = WorkerThread("housekeeper", loop, self._clock)
         self._flushers: dict[str, tuple[Flusher, WorkerThread]] = {}
 
         self._channel = RequestChannel(settings.queued_max_requests)
-        self._limits = ConnectionLimits(
-            max_connections=settings.max_connections,
-            max_connections_per_ip=settings.max_connections_per_ip,
-            per_ip_overrides=settings.max_connections_by_ip,
-            per_listener=_limits_per_listener(settings),
-        )
+        self.connection_limits = ConnectionLimits(limit_settings(settings))
         self._processor_pool = self._make_processors()
         self.processors = self._processor_pool.processors
+        self.latencies = LatencyReport(self.processors)
         self._acceptors = self._make_acceptors()
         self.registry = Registry()
         self._directories = Directories(self._files, settings)
@@ -128,6 +130,12 @@ class Daemon:
             on_disk_failure=self._disk_failed,
         )
         self._in_force: SettingsInForce | None = None
+        self.fetch_sessions = FetchSessions(
+            self._clock,
+            self._ids,
+            self._fetch_purgatory,
+            slots=settings.max_incremental_fetch_session_cache_slots,
+        )
         self._logs: LogManager | None = None
         self._log_upkeep: LogUpkeep | None = None
         self._metadata_log: MetadataLog | None = None
@@ -256,6 +264,7 @@ class Daemon:
             self._files,
             self._directories.for_logs,
             producer_id_expiration_ms=self._in_force.settings.producer_id_expiration_ms,
+            most_open_files=self._most_open_files,
             walk_all_records=self._settings.ottla_records_validation == "full",
             chance=lambda: int.from_bytes(os.urandom(4), "big") >> 1,
         )
@@ -338,6 +347,7 @@ class Daemon:
             settings=self._settings,
             node=self.node,
             replicas=self.replicas,
+            fetch_sessions=self.fetch_sessions,
             metadata_log=self._metadata_log,
             logs=self._logs,
             clock=self._clock,
@@ -385,13 +395,10 @@ class Daemon:
     def _reconfigure(self, settings: BrokerSettings, pool: HandlerPool) -> None:
         """Everything outside of the logs that can be changed while it runs takes its new settings."""
         assert self._logs is not None
-        self._limits.change(
-            max_connections=settings.max_connections,
-            max_connections_per_ip=settings.max_connections_per_ip,
-            per_ip_overrides=settings.max_connections_by_ip,
-            per_listener=_limits_per_listener(settings),
-        )
-        # The place for max.connection.creation.rate, the broker's and each listener's, once the acceptors keep to it.
+        try:
+            self.connection_limits.update(limit_settings(settings))
+        except CannotStart as error:
+            log.warning("connection limits stay as they were: %s", error)
         self._processor_pool.resize(settings.num_network_threads)
         pool.resize(settings.num_io_threads)
         self._logs.producer_id_expiration_ms = settings.producer_id_expiration_ms
@@ -442,7 +449,7 @@ class Daemon:
 
     def _make_processors(self) -> ProcessorPool:
         settings = self._settings
-        memory = RequestMemory(settings.queued_max_request_bytes, self._loop.call_soon)
+        memory = RequestMemory(settings.queued_max_request_bytes, self._loop.call_soon, self._clock)
         network = NetworkSettings(
             socket_request_max_bytes=settings.socket_request_max_bytes,
             max_in_flight=settings.ottla_connection_max_in_flight,
@@ -457,7 +464,7 @@ class Daemon:
                 channel=self._channel,
                 memory=memory,
                 settings=network,
-                limits=self._limits,
+                limits=self.connection_limits,
             )
 
         return ProcessorPool(make, settings.num_network_threads)
@@ -476,7 +483,7 @@ class Daemon:
                 loop=self._loop,
                 clock=self._clock,
                 processors=self.processors,
-                limits=self._limits,
+                limits=self.connection_limits,
                 options=options,
                 backlog=settings.socket_listen_backlog_size,
             )
@@ -509,7 +516,7 @@ class Daemon:
         """The one flusher of a directory."""
         known = self._flushers.get(directory.path)
         if known is None:
-            thread = WorkerThread(f"flusher {directory.path}", self._loop)
+            thread = WorkerThread(f"flusher {directory.path}", self._loop, self._clock)
             known = self._flushers[directory.path] = Flusher(thread), thread
         return known[0]
 
@@ -528,11 +535,29 @@ class Daemon:
         self.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
 
 
-def _limits_per_listener(settings: BrokerSettings) -> dict[str, int]:
-    return {
-        listener.name: UNLIMITED if listener.max_connections is None else listener.max_connections
-        for listener in settings.listeners
-    }
+def limit_settings(settings: BrokerSettings) -> LimitSettings:
+    """What ``settings`` say of connections. Asks the system's resolver where an override names a host; raises
+    `CannotStart` where it has no address."""
+    try:
+        per_ip_overrides = addresses_of(settings.max_connections_by_ip)
+    except UnknownHost as error:
+        raise CannotStart(str(error)) from error
+    listeners = settings.listeners
+    return LimitSettings(
+        max_connections=settings.max_connections,
+        max_connections_per_ip=settings.max_connections_per_ip,
+        per_ip_overrides=per_ip_overrides,
+        per_listener={one.name: one.max_connections for one in listeners if one.max_connections is not None},
+        max_creation_rate=settings.max_connection_creation_rate,
+        creation_rate_per_listener={
+            one.name: one.max_connection_creation_rate
+            for one in listeners
+            if one.max_connection_creation_rate is not None
+        },
+        inter_broker_listener=settings.inter_broker_listener,
+        quota_windows=settings.quota_window_num,
+        quota_window_ms=settings.quota_window_size_seconds * 1_000,
+    )
 
 
 async def first_of(*events: asyncio.Event) -> None:

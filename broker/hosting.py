@@ -67,6 +67,8 @@ class Hosting:
         self._to_host: deque[tuple[bytes, int]] = deque()
         """Partitions whose logs are still to be made: topic id and index."""
         self._goes_on = False
+        self._finds_no_room = False
+        """It has been said that logs cannot be made."""
 
     def host_all(self, image: MetadataImage) -> None:
         """Take in every partition that this node has a replica of; called once, when the logs are loaded."""
@@ -95,6 +97,7 @@ class Hosting:
                     replicas=changed.replicas,
                     in_sync_replicas=frozenset(changed.isr),
                 )
+                self._replicas.changed(hosted)
         if self._to_host and not self._goes_on:
             self._host_some(image)
         if self._configs.log_defaults() != self._log_defaults:
@@ -125,13 +128,20 @@ class Hosting:
                 self._host_later(topic, partition, image, error)
                 return
             made += 1
+        if made and self._finds_no_room:
+            self._finds_no_room = False
+            log.info("logs can be made again, %d are still to come", len(self._to_host))
         if self._to_host:
             self._go_on(image, after_ms=1)
 
     def _host_later(
         self, topic: TopicImage, partition: PartitionImage, image: MetadataImage, error: StorageError
     ) -> None:
-        log.error("%s-%d has no log yet, trying again in %d ms: %s", topic.name, partition.index, RETRY_MS, error)
+        if not self._finds_no_room:
+            self._finds_no_room = True
+            log.error(
+                "%s-%d has no log yet, trying again every %d ms: %s", topic.name, partition.index, RETRY_MS, error
+            )
         self._to_host.append((topic.topic_id, partition.index))
         if not self._goes_on:
             self._go_on(image, after_ms=RETRY_MS)
@@ -193,6 +203,7 @@ class Hosting:
             hosted = self._replicas.find(topic, partition.index)
             if hosted is not None:
                 hosted.log.config = config
+                self._replicas.changed(hosted)
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, StorageError):

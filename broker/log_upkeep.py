@@ -61,7 +61,9 @@ class LogUpkeep:
     def apply_retention(self) -> None:
         """Take out of use what has had its time, and remove it once its delay is over."""
         try:
-            for removals in self._logs.apply_retention(self._clock.now_ms()):
+            for swept, removals in self._logs.apply_retention(self._clock.now_ms()):
+                if removals and (partition := self._replicas.find(*swept.topic_partition)) is not None:
+                    self._replicas.changed(partition)  # it begins later now
                 for removal in removals:
                     log.info("retention: %s", removal)
                     self._hosting.remove_later(removal)

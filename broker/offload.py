@@ -1,11 +1,19 @@
 """What would hold the loop for long: jobs in a thread of their own, whose results come back to the loop."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from time import monotonic_ns
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+
+from broker.clock import Alarm, Clock
+
+log = logging.getLogger(__name__)
+
+REST_MS: Final = 1_000
+"""How long the system is left alone that has no thread to give."""
 
 T = TypeVar("T")
 
@@ -13,39 +21,57 @@ Failed = Callable[[Exception], None]
 
 
 class WorkerThread:
-    """One thread that does what it is given, in order. It starts with the first job.
+    """One thread that does what it is given, in order. It starts with the first job; where the system has no thread to
+    give, the jobs wait for one.
 
     A job must not touch what the loop owns; ``done`` and ``failed`` run on the loop.
     """
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._name = name
         self._loop = loop
+        self._clock = clock
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None], Failed] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._retry: Alarm | None = None
+        """Where the thread could not start: when to try again."""
         self._stopped: asyncio.Future[None] | None = None
 
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Failed) -> None:
         """Run ``job`` behind all that were given before; then ``done(result)`` or ``failed(error)`` on the loop."""
         assert self._stopped is None, f"the {self._name} thread has been stopped"
-        if self._thread is None:
-            # Not a reason to stay alive: a daemon that ends in order has stopped it.
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
         self._jobs.put((job, done, failed))
+        if self._thread is None and self._retry is None:
+            self._start()
 
     async def stop(self) -> None:
         """Return when every job given before is done, its callback has run and the thread has ended."""
         if self._stopped is None:
             self._stopped = self._loop.create_future()
-            if self._thread is None:
+            if self._thread is None and self._retry is None:
                 self._stopped.set_result(None)
             else:
                 self._jobs.put(None)
+            if self._retry is not None:
+                # Whoever stops has nothing else to do: the loop does what is left.
+                self._retry.cancel()
+                self._work()
         await asyncio.shield(self._stopped)
         if self._thread is not None:
             # Its last call has been to us: this takes microseconds.
             self._thread.join()
+
+    def _start(self) -> None:
+        # Not a reason to stay alive: a daemon that ends in order has stopped it.
+        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            log.error("The %s thread cannot start, its work waits for %d ms: %s", self._name, REST_MS, error)
+            self._retry = self._clock.call_at(self._clock.monotonic_ms() + REST_MS, self._start)
+        else:
+            self._retry = None
+            self._thread = thread
 
     def _work(self) -> None:
         while (order := self._jobs.get()) is not None:

@@ -39,6 +39,7 @@ class BrokerSettings:
     advertised_listeners: tuple[Listener, ...] = setting(ConfigType.LIST, "", "", _one_listener)
     """What clients are told, complete: where nothing is advertised, what follows from ``listeners``."""
     listener_security_protocol_map: str = setting(ConfigType.STRING, DEFAULT_SECURITY_PROTOCOL_MAP)
+    inter_broker_listener_name: str | None = setting(ConfigType.STRING, None)
     controller_listener_names: tuple[str, ...] = setting(ConfigType.LIST, "")
     ottla_controller_port: int | None = setting(ConfigType.INT, None, "[1,...,65535]")
 
@@ -55,6 +56,8 @@ class BrokerSettings:
     max_connections_per_ip: int = setting(ConfigType.INT, _NO_LIMIT_INT, "[0,...]")
     max_connections_per_ip_overrides: str = setting(ConfigType.STRING, "")
     max_connection_creation_rate: int = setting(ConfigType.INT, _NO_LIMIT_INT, "[0,...]")
+    quota_window_num: int = setting(ConfigType.INT, "11", "[1,...]")
+    quota_window_size_seconds: int = setting(ConfigType.INT, "1", "[1,...]")
     connections_max_idle_ms: int = setting(ConfigType.LONG, "600000")
     ottla_connection_max_in_flight: int = setting(ConfigType.INT, "64", "[1,...]")
 
@@ -159,6 +162,11 @@ class BrokerSettings:
     def metadata_directory(self) -> str:
         """The directory of the metadata log: ``metadata.log.dir``, or else the first log directory."""
         return self.metadata_log_dir or self.log_dirs[0]
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The listener that other brokers would use: PLAINTEXT where ``inter.broker.listener.name`` says nothing."""
+        return (self.inter_broker_listener_name or "PLAINTEXT").upper()
 
     @property
     def max_connections_by_ip(self) -> dict[str, int]:

@@ -42,6 +42,13 @@ def check_together(settings: BrokerSettings) -> None:
         size = getattr(settings, field_name(key))
         if size < 1 and size != -1:
             raise InvalidConfig(key, str(size), "a whole number of at least 1, or -1 for the system's own tuning")
+    names = [listener.name for listener in settings.listeners]
+    if settings.inter_broker_listener_name is not None and settings.inter_broker_listener not in names:
+        raise InvalidConfig(
+            "inter.broker.listener.name",
+            settings.inter_broker_listener_name,
+            f"one of the names that listeners has: {', '.join(names)}",
+        )
     _check_connection_limits(settings)
 
 

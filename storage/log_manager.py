@@ -299,11 +299,11 @@ class LogManager:
 
     # In passing -------------------------------------------------------------------------------------------------------
 
-    def apply_retention(self, now_ms: int) -> Iterator[list[PendingRemoval]]:
+    def apply_retention(self, now_ms: int) -> Iterator[tuple[Log, list[PendingRemoval]]]:
         """Sweep log by log; each step gives what one log has put out of use."""
         for log in self.all():
             if log.topic_partition in self._logs:
-                yield log.apply_retention(now_ms)
+                yield log, log.apply_retention(now_ms)
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for `producer.id.expiration.ms`; how many."""

@@ -1,14 +1,22 @@
 """Fetch: read batches of partitions, waiting for them if asked to (API key 1; KIP-74, KIP-98, KIP-320, KIP-516)."""
 
-from collections.abc import Sequence
 from functools import partial
 
 from broker.metadata.image import MetadataImage
-from broker.replication.fetch import FetchRequirements, Isolation, PartitionFetch, PartitionRead
+from broker.replication.fetch import (
+    FetchRequirements,
+    Isolation,
+    PartitionFetch,
+    PartitionKey,
+    PartitionRead,
+    Told,
+)
+from broker.replication.fetch_sessions import FetchSessions, FetchTerms
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     Fault,
+    InconsistentTopicId,
     NotLeaderOrFollower,
     TopicAuthorizationFailed,
     UnknownTopicId,
@@ -20,18 +28,14 @@ from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import NO_UUID
 from storage.errors import UnsupportedCompression
 
-AskedTopic = FetchRequest.Topic
-AskedPartition = FetchRequest.Topic.Partition
 TopicAnswer = FetchResponse.Response
 Answer = FetchResponse.Response.Partition
 
 STORAGE_ERROR_SINCE_VERSION = 6
 ZSTD_SINCE_VERSION = 10
 TOPIC_IDS_SINCE_VERSION = 13
-
-NO_SESSION = 0
-FULL_FETCH_EPOCHS = (0, -1)
-"""Session epochs that ask for everything: 0 would like a session to begin, -1 wants none."""
+LEADER_SINCE_VERSION = 16
+"""Version 12 could carry the leader already, but Kafka tells it from here on."""
 
 _TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _BEFORE_READING = (
@@ -44,33 +48,51 @@ _BEFORE_READING = (
 class FetchHandler:
     """Reads what consumers ask for."""
 
-    def __init__(self, replicas: ReplicaManager, image: MetadataImage, node: Node, *, fetch_max_bytes: int) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        sessions: FetchSessions,
+        image: MetadataImage,
+        node: Node,
+        *,
+        fetch_max_bytes: int,
+    ) -> None:
         self._replicas = replicas
+        self._sessions = sessions
         self._image = image
         self._node = node
         self._fetch_max_bytes = fetch_max_bytes
 
     def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
         """Answer with what is there, or wait until ``min_bytes`` are, or ``max_wait_ms`` have passed."""
-        if request.session_epoch not in FULL_FETCH_EPOCHS:
-            # No sessions are granted, so none can be continued.
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
             return self.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-        asked: list[tuple[TopicAnswer, list[PartitionFetch]]] = []
-        fetches: list[PartitionFetch] = []
-        for topic in request.topics:
-            of_topic = self._fetches_of(topic, request, context)
-            if of_topic:
-                asked.append((TopicAnswer(topic=topic.topic, topic_id=topic.topic_id, partitions=[]), of_topic))
-                fetches += of_topic
-        requirements = FetchRequirements(
+        version = context.api_version
+        terms = FetchTerms(
+            principal=context.peer.principal,
+            uses_topic_ids=version >= TOPIC_IDS_SINCE_VERSION,
+            is_follower=request.replica_id >= 0 or request.replica_state.replica_id >= 0,
             isolation=Isolation(request.isolation_level),
+            knows_zstd=version >= ZSTD_SINCE_VERSION,
+        )
+        try:
+            fetch = self._sessions.begin(
+                request.session_id,
+                request.session_epoch,
+                _asked(request, terms),
+                _forgotten(request),
+                terms=terms,
+                locate=partial(self._locate, context, terms),
+            )
+        except Fault as fault:
+            return FetchResponse(error_code=fault.code, responses=[])
+        requirements = FetchRequirements(
+            isolation=terms.isolation,
             min_bytes=min(request.min_bytes, request.max_bytes, self._fetch_max_bytes),
             max_bytes=min(request.max_bytes, self._fetch_max_bytes),
             max_wait_ms=request.max_wait_ms,
         )
-        self._replicas.fetch(fetches, requirements, then=partial(self._answer, context, asked))
+        self._replicas.fetch(fetch, requirements, then=partial(self._answer, context))
         return None
 
     def refuse(self, request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
@@ -96,55 +118,46 @@ class FetchHandler:
             ],
         )
 
-    def _fetches_of(self, topic: AskedTopic, request: FetchRequest, context: RequestContext) -> list[PartitionFetch]:
-        if context.api_version >= TOPIC_IDS_SINCE_VERSION:
-            known = self._image.topics_by_id.get(topic.topic_id)
-            if known is None:
-                fault = UnknownTopicId(f"no topic has the id {topic.topic_id.hex()}")
-                return [_without_partition(asked, fault) for asked in topic.partitions]
-            name = known.name
-        elif topic.topic:
-            name = topic.topic
-        else:
-            return []  # as Kafka does: a topic without a name is left out of the answer
-        if not context.may(Operation.READ, ResourceType.TOPIC, name):
-            refused = TopicAuthorizationFailed(f"{context.peer.principal} may not read {name}")
-            return [_without_partition(asked, refused) for asked in topic.partitions]
-        return [self._fetch_of(name, asked, request, context.api_version) for asked in topic.partitions]
-
-    def _fetch_of(self, name: str, asked: AskedPartition, request: FetchRequest, version: int) -> PartitionFetch:
+    def _locate(self, context: RequestContext, terms: FetchTerms, fetch: PartitionFetch) -> None:
+        """Find what is to be read, or say why it can't be: as the image, the partitions and the rights are now."""
+        fetch.partition = fetch.fault = None
         try:
-            partition = self._replicas.partition(name, asked.partition)
-            if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-                raise NotLeaderOrFollower(f"no node is a follower of {name}-{asked.partition}")
-            if version < ZSTD_SINCE_VERSION and partition.log.config.compression_type == "zstd":
-                raise UnsupportedCompression(f"{name} is compressed with zstd, which fetch knows from version 10 on")
+            if fetch.topic is None:
+                fetch.topic = self._name_of(fetch.topic_id)
+            if not context.may(Operation.READ, ResourceType.TOPIC, fetch.topic):
+                raise TopicAuthorizationFailed(f"{context.peer.principal} may not read {fetch.topic}")
+            partition = fetch.partition = self._replicas.partition(fetch.topic, fetch.index)
+            if fetch.topic_id not in (NO_UUID, partition.topic_id):
+                raise InconsistentTopicId(f"{fetch.topic} had the id {fetch.topic_id.hex()} when it was found first")
+            if terms.is_follower:
+                raise NotLeaderOrFollower(f"no node is a follower of {partition.topic_partition}")
+            if not terms.knows_zstd and partition.log.config.compression_type == "zstd":
+                raise UnsupportedCompression(f"{fetch.topic} is compressed with zstd, known from version 10 on")
         except (Fault, UnsupportedCompression) as fault:
-            return _without_partition(asked, fault)
-        return PartitionFetch(
-            index=asked.partition,
-            partition=partition,
-            fault=None,
-            fetch_offset=asked.fetch_offset,
-            max_bytes=asked.partition_max_bytes,
-            current_leader_epoch=asked.current_leader_epoch,
-            last_fetched_epoch=asked.last_fetched_epoch,
-        )
+            fetch.fault = fault
 
-    def _answer(
-        self,
-        context: RequestContext,
-        asked: Sequence[tuple[TopicAnswer, Sequence[PartitionFetch]]],
-        reads: Sequence[PartitionRead],
-    ) -> None:
-        """Put the reads, which stand in the order of the fetches, below their topics."""
-        answer = FetchResponse(session_id=NO_SESSION, responses=[])
-        position = 0
-        for of_topic, fetches in asked:
-            for fetch in fetches:
-                of_topic.partitions.append(self._partition_answer(fetch, reads[position], answer, context))
-                position += 1
-            answer.responses.append(of_topic)
+    def _name_of(self, topic_id: bytes) -> str:
+        topic = self._image.topics_by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
+        return topic.name
+
+    def _answer(self, context: RequestContext, told: Told) -> None:
+        """Put what is told below its topics: neighbours of one topic stand together."""
+        answer = FetchResponse(session_id=told.session_id, responses=[])
+        if told.fault is not None:
+            answer.error_code = error_code_of(told.fault)
+        of_topic: TopicAnswer | None = None
+        for fetch, read in told.partitions:
+            topic = fetch.topic or ""
+            if (
+                of_topic is None
+                or of_topic.topic_id != fetch.topic_id
+                or (of_topic.topic != topic and fetch.topic_id == NO_UUID)
+            ):
+                of_topic = TopicAnswer(topic=topic, topic_id=fetch.topic_id, partitions=[])
+                answer.responses.append(of_topic)
+            of_topic.partitions.append(self._partition_answer(fetch, read, answer, context))
         context.respond(answer)
 
     def _partition_answer(
@@ -185,7 +198,7 @@ class FetchHandler:
         # As Kafka says it: empty where nothing could be read at all, null where reading had begun.
         if code in _BEFORE_READING:
             of_partition.aborted_transactions = []
-        if code in _TELLS_LEADER and fetch.partition is not None:
+        if code in _TELLS_LEADER and fetch.partition is not None and context.api_version >= LEADER_SINCE_VERSION:
             of_partition.current_leader = Answer.CurrentLeader(
                 leader_id=fetch.partition.leader, leader_epoch=fetch.partition.leader_epoch
             )
@@ -199,13 +212,28 @@ class FetchHandler:
         return of_partition
 
 
-def _without_partition(asked: AskedPartition, fault: Exception) -> PartitionFetch:
-    return PartitionFetch(
-        index=asked.partition,
-        partition=None,
-        fault=fault,
-        fetch_offset=asked.fetch_offset,
-        max_bytes=asked.partition_max_bytes,
-        current_leader_epoch=asked.current_leader_epoch,
-        last_fetched_epoch=asked.last_fetched_epoch,
-    )
+def _asked(request: FetchRequest, terms: FetchTerms) -> dict[PartitionKey, PartitionFetch]:
+    """What the request names, each partition once: what is said last counts, as Kafka has it."""
+    asked: dict[PartitionKey, PartitionFetch] = {}
+    for topic in request.topics:
+        name = None if terms.uses_topic_ids else topic.topic
+        if name == "":
+            continue  # as Kafka does: a topic without a name is left out of the answer
+        for partition in topic.partitions:
+            fetch = PartitionFetch(
+                topic=name,
+                topic_id=topic.topic_id,
+                index=partition.partition,
+                fetch_offset=partition.fetch_offset,
+                max_bytes=partition.partition_max_bytes,
+                current_leader_epoch=partition.current_leader_epoch,
+                last_fetched_epoch=partition.last_fetched_epoch,
+            )
+            asked[fetch.key] = fetch
+    return asked
+
+
+def _forgotten(request: FetchRequest) -> list[PartitionKey]:
+    return [
+        (topic.topic or topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions
+    ]

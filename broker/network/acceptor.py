@@ -31,14 +31,16 @@ class CannotListen(Exception):
 class AcceptorStats:
     """What an acceptor has counted."""
 
-    __slots__ = ("accepted", "blocked_ms", "refused", "rests")
+    __slots__ = ("accepted", "blocked_ms", "delayed", "refused", "rests")
 
     def __init__(self) -> None:
         self.accepted = 0
         self.refused = 0
         """Turned away for their address's limit."""
         self.blocked_ms = 0
-        """Time in which a limit on connections let nobody in."""
+        """Time in which a limit on connections, or on new ones a second, let nobody in."""
+        self.delayed = 0
+        """Connections that had to wait because there were too many new ones a second."""
         self.rests = 0
         """Times the system had no descriptor or memory for another."""
 
@@ -74,9 +76,12 @@ class Acceptor:
         self._next_processor = 0
         self._socket: socket.socket | None = None
         self._is_accepting = False
-        self._resting: Alarm | None = None
+        self._alarm: Alarm | None = None
+        """Until when it rests, or a connection is delayed."""
+        self._delayed: tuple[socket.socket, str, int] | None = None
+        """A connection that came too early, with its address and port; those behind it are in the backlog."""
         self._blocked_since_ms: int | None = None
-        limits.register(listener)
+        limits.register(listener, self._make_room)
 
     def bind(self) -> int:
         """Reserve the address and return its port. Nobody can connect yet. Raises `CannotListen`."""
@@ -101,8 +106,11 @@ class Acceptor:
     def close(self) -> None:
         """Accept nothing more; who waits in the backlog is turned away."""
         self._pause()
-        if self._resting is not None:
-            self._resting.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._delayed is not None:
+            self._delayed[0].close()
+            self._delayed = None
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -144,7 +152,12 @@ class Acceptor:
                 # The peer has gone already.
                 log.debug("Nothing to accept on %s: %s", self.listener, error)
                 continue
-            self._admit(accepted, plain_address(address[0]), address[1])
+            host, port = plain_address(address[0]), address[1]
+            delay_ms = self._limits.delay_ms(self.listener, self._clock.monotonic_ms())
+            if delay_ms:
+                self._delay(accepted, host, port, delay_ms)
+                return
+            self._admit(accepted, host, port)
 
     def _admit(self, accepted: socket.socket, host: str, port: int) -> None:
         if not self._limits.opened(self.listener, host):
@@ -169,22 +182,37 @@ class Acceptor:
             self._limits.closed(self.listener, host)
             return
         self.stats.accepted += 1
-        if self._limits.is_exceeded:
-            self._close_another()
+        self._make_room()
 
-    def _close_another(self) -> None:
-        """This listener went beyond the broker's limit: the idlest connection of the others makes room."""
-        candidates = [processor.least_recently_active(self.listener) for processor in self._processors]
-        idlest = min((c for c in candidates if c is not None), key=lambda c: c.last_active_us, default=None)
-        if idlest is not None:
-            log.info("Closing %s: the broker has more than %d connections", idlest.peer, self._limits.max_connections)
+    def _make_room(self) -> None:
+        """While there are more than the broker's limit: the idlest connection of an unprotected listener closes."""
+        while self._limits.is_exceeded:
+            connections = (connection for processor in self._processors for connection in processor)
+            unprotected = (one for one in connections if not self._limits.is_protected(one.peer.listener))
+            idlest = min(unprotected, key=lambda one: one.last_active_us, default=None)
+            if idlest is None:
+                return
+            most = self._limits.settings.max_connections
+            log.info("Closing %s: the broker has more than %d connections (max.connections)", idlest.peer, most)
             idlest.close()
+
+    def _delay(self, accepted: socket.socket, host: str, port: int, delay_ms: int) -> None:
+        """There are too many new connections a second: this one waits, and those behind it in the backlog."""
+        self._pause()
+        self.stats.delayed += 1
+        self._delayed = accepted, host, port
+        now_ms = self._clock.monotonic_ms()
+        self._blocked_since_ms = now_ms
+        self._alarm = self._clock.call_at(now_ms + delay_ms, self._on_delay_over)
+
+    def _on_delay_over(self) -> None:
+        self._alarm = None
+        self._on_room()
 
     def _wait_for_room(self) -> None:
         """A limit is reached: leave the others in the backlog until a connection closes."""
         self._pause()
-        if self._blocked_since_ms is None:
-            self._blocked_since_ms = self._clock.monotonic_ms()
+        self._blocked_since_ms = self._clock.monotonic_ms()
         self._limits.when_room(self._on_room)
 
     def _on_room(self) -> None:
@@ -196,6 +224,9 @@ class Acceptor:
         if self._blocked_since_ms is not None:
             self.stats.blocked_ms += self._clock.monotonic_ms() - self._blocked_since_ms
             self._blocked_since_ms = None
+        if self._delayed is not None:
+            delayed, self._delayed = self._delayed, None
+            self._admit(*delayed)
         self._accept_again()
 
     def _rest(self, error: OSError) -> None:
@@ -203,10 +234,10 @@ class Acceptor:
         self._pause()
         self.stats.rests += 1
         log.error("%s accepts nothing for %d ms: %s", self.listener, REST_MS, error.strerror or error)
-        self._resting = self._clock.call_at(self._clock.monotonic_ms() + REST_MS, self._on_rested)
+        self._alarm = self._clock.call_at(self._clock.monotonic_ms() + REST_MS, self._on_rested)
 
     def _on_rested(self) -> None:
-        self._resting = None
+        self._alarm = None
         self._accept_again()
 
     def _pause(self) -> None:

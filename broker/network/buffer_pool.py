@@ -1,8 +1,13 @@
 """The memory that requests are received into: bounded for the whole broker, borrowed from a processor's pool."""
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
+
+from broker.clock import Alarm, Clock
+
+log = logging.getLogger(__name__)
 
 SMALLEST_BUFFER: Final = 64 * 1024
 """Bytes. Larger ones make reading no faster (docs/decisions/sockets.md)."""
@@ -12,21 +17,35 @@ KEPT_BYTES: Final = 16 * 1024 * 1024
 receiving into it."""
 
 
+FAVOUR_MS: Final = 30_000
+"""How long who goes beyond the limit may take for a request while others wait: as long as Kafka's clients wait for an
+answer (`request.timeout.ms`), so whoever is slower has given up by then."""
+
+
+REST_MS: Final = 1_000
+"""How long the system is left alone that has no memory."""
+
+
 class Borrower(Protocol):
     """A connection as the memory sees it."""
 
     def memory_available(self) -> None:
         """There may be memory now: ask again."""
 
+    def make_way(self) -> None:
+        """It has held others up for `FAVOUR_MS`: close, unless it only waits for answers."""
+
 
 class RequestMemory:
     """How much all connections together hold for requests (`queued.max.request.bytes`).
 
     Requests that are half received could fill it and wait for one another for ever. So when it is full one connection
-    at a time may go beyond, for the frame it is receiving, until it has given everything back.
+    at a time may go beyond, for the request it is receiving, until it has given everything back. It has `FAVOUR_MS` for
+    each request while others wait; then it is closed. To take its turn away only would not do: what it holds stays, and
+    with every further one that stalls there would be more beyond the limit.
     """
 
-    def __init__(self, limit_bytes: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, limit_bytes: int, call_soon: Callable[[Callable[[], None]], object], clock: Clock) -> None:
         self.limit_bytes = limit_bytes
         """-1: no limit."""
         self.used_bytes = 0
@@ -34,7 +53,14 @@ class RequestMemory:
         """Not even a small buffer is to be had."""
         self.times_exhausted = 0
         self._call_soon = call_soon
-        self._favoured: Borrower | None = None
+        self._clock = clock
+        self.favoured: Borrower | None = None
+        """Who goes beyond the limit at present."""
+        self._is_request_whole = False
+        """The favoured one has received what it went beyond the limit for."""
+        self._favoured_since_ms = 0
+        """When it began with its present request."""
+        self._alarm: Alarm | None = None
         self._waiting: deque[Borrower] = deque()
         self._is_waking = False
 
@@ -47,15 +73,54 @@ class RequestMemory:
 
         ``may_exceed``: nothing else of this borrower is under way that would give memory back.
         """
-        if 0 <= self.limit_bytes < self.used_bytes + size and borrower is not self._favoured:
-            if self._favoured is not None or not may_exceed:
-                self.times_exhausted += 1
-                if borrower not in self._waiting:
-                    self._waiting.append(borrower)
-                return False
-            self._favoured = borrower
+        if 0 <= self.limit_bytes < self.used_bytes + size and not self._may_exceed(borrower, may_exceed):
+            self.times_exhausted += 1
+            if borrower not in self._waiting:
+                self._waiting.append(borrower)
+            return False
         self.count(size)
         return True
+
+    def _may_exceed(self, borrower: Borrower, has_nothing_under_way: bool) -> bool:
+        if borrower is self.favoured and not self._is_request_whole:
+            return True
+        if borrower is not self.favoured and self.favoured is not None:
+            return False
+        if not has_nothing_under_way:
+            return False
+        self.favoured = borrower
+        self._is_request_whole = False
+        self._favoured_since_ms = self._clock.monotonic_ms()
+        if self._alarm is None:
+            self._alarm = self._clock.call_at(self._favoured_since_ms + FAVOUR_MS, self._look_at_favoured)
+        return True
+
+    def request_received(self) -> None:
+        """The favoured one has received a whole request: it goes beyond the limit again when that is answered."""
+        self._is_request_whole = True
+        self._favoured_since_ms = self._clock.monotonic_ms()
+
+    def _look_at_favoured(self) -> None:
+        self._alarm = None
+        favoured = self.favoured
+        if favoured is None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._favoured_since_ms >= FAVOUR_MS:
+            if self._waiting:
+                favoured.make_way()
+                if self.favoured is None:
+                    return
+            self._favoured_since_ms = now_ms
+        self._alarm = self._clock.call_at(self._favoured_since_ms + FAVOUR_MS, self._look_at_favoured)
+
+    def system_has_none(self, size: int, borrower: Borrower) -> None:
+        """``size`` bytes that were counted for ``borrower`` are not to be had from the system: it is told to ask again
+        after a rest."""
+        log.error("No memory for %d bytes of a request: waiting for %d ms", size, REST_MS)
+        self.give(size)
+        self._waiting.append(borrower)
+        self._clock.call_at(self._clock.monotonic_ms() + REST_MS, self._wake)
 
     def count(self, size: int) -> None:
         """Count ``size`` bytes as used that are there already; while memory is not short."""
@@ -71,8 +136,11 @@ class RequestMemory:
 
     def leave(self, borrower: Borrower) -> None:
         """``borrower`` holds nothing any more and wants nothing."""
-        if borrower is self._favoured:
-            self._favoured = None
+        if borrower is self.favoured:
+            self.favoured = None
+            if self._alarm is not None:
+                self._alarm.cancel()
+                self._alarm = None
             if self._waiting:
                 self._wake()
         if self._waiting and borrower in self._waiting:
@@ -133,7 +201,11 @@ class BufferPool:
         capacity = SMALLEST_BUFFER if needed <= SMALLEST_BUFFER else 1 << (needed - 1).bit_length()
         if not self._memory.take(capacity, borrower, may_exceed=may_exceed):
             return None
-        return self.lend(capacity)
+        try:
+            return self.lend(capacity)
+        except MemoryError:
+            self._memory.system_has_none(capacity, borrower)
+            return None
 
     def lend(self, capacity: int) -> Buffer:
         """Lend a buffer of a size that there is; counting it as used is the caller's."""

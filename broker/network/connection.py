@@ -9,19 +9,18 @@ A connection borrows a buffer while it has bytes that are not answered or not co
 are views of the buffer, never copies; what is copied is a half frame that finds no room behind them, to another buffer.
 """
 
-import asyncio
 import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
-from broker.network.buffer_pool import SMALLEST_BUFFER, Buffer, BufferPool, RequestMemory
+from broker.network.buffer_pool import SMALLEST_BUFFER, Buffer
+from broker.network.connection_owner import ConnectionOwner
+from broker.network.departed import Departed
 from broker.network.send_buffer import RegionCutShort, SendBuffer, SendOutcome, held_bytes
-from broker.request.channel import RequestChannel
-from broker.request.response import NO_FRAME, NOTHING, Peer, ResponseSlot
+from broker.request.response import NO_FRAME, Peer, ResponseSlot
 
 log = logging.getLogger(__name__)
 
@@ -35,22 +34,15 @@ LEAST_ROOM: Final = 2048
 MOST_COPIED_BYTES: Final = 2048
 """Requests up to here are copied out of the processor's memory, larger ones are cut in place."""
 
+MOST_REQUESTS_A_TURN: Final = 8
+"""Requests that a connection puts into the channel before it is another's turn: who pipelines thousands must not have
+more of them before everybody else's (bench: disturbers, pipeline)."""
+
 MOST_ANSWERS_BYTES: Final = 1024 * 1024
 """Memory in unsent answers above which a connection is not read. One answer may be larger."""
 
 MOST_BYTES_A_TURN: Final = 256 * 1024
 """What a connection sends at most before it is another's turn."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkSettings:
-    """What connections are held to."""
-
-    socket_request_max_bytes: int = 104_857_600
-    max_in_flight: int = 64
-    """`ottla.connection.max.in.flight`: requests without an answer above which a connection is not read."""
-    connections_max_idle_ms: int = 600_000
-    """-1: never closed for that."""
 
 
 class Pause:
@@ -67,42 +59,8 @@ class Pause:
     """It does not take its answers."""
     FINISHING: Final = 16
     """Nothing more is wanted from it."""
-
-
-class ConnectionStats:
-    """What a processor's connections have counted together."""
-
-    __slots__ = ("bytes_received", "bytes_sent", "responses_sent")
-
-    def __init__(self) -> None:
-        self.bytes_received = 0
-        self.bytes_sent = 0
-        self.responses_sent = 0
-
-
-class ConnectionOwner(Protocol):
-    """The processor, as its connections see it."""
-
-    loop: asyncio.AbstractEventLoop
-    settings: NetworkSettings
-    channel: RequestChannel
-    memory: RequestMemory
-    pool: BufferPool
-    now_us: Callable[[], int]
-    scratch: Buffer
-    """Memory for whoever receives; nobody keeps anything in it."""
-
-    @property
-    def stats(self) -> "ConnectionStats": ...
-
-    def touch(self, connection: "Connection") -> None:
-        """``connection`` has something to send: give it its turn."""
-
-    def give_scratch(self) -> None:
-        """`scratch` belongs to a connection now, counted as borrowed: take another. Only while memory is not short."""
-
-    def closed(self, connection: "Connection") -> None:
-        """``connection`` is no more."""
+    TURN: Final = 32
+    """It has put in all that it may in one turn of the loop."""
 
 
 class Connection:
@@ -119,7 +77,9 @@ class Connection:
         "_is_touched",
         "_largest_frame",
         "_last_frame",
+        "_latencies",
         "_limit",
+        "_oldest_unsent_us",
         "_outgoing",
         "_owner",
         "_receive",
@@ -127,6 +87,7 @@ class Connection:
         "_slots",
         "_socket",
         "_start",
+        "_unsent",
         "is_closed",
         "last_active_us",
         "max_in_flight",
@@ -154,6 +115,11 @@ class Connection:
         self._last_frame = 0
         self._largest_frame = 0
         self._outgoing = SendBuffer()
+        self._unsent = 0
+        """How many answers are in there, whole or in part."""
+        self._oldest_unsent_us = 0
+        """When the first of their requests was received."""
+        self._latencies = owner.latencies_of(peer.listener)
         self._held_bytes = 0
         """Memory in answers that wait for one before them."""
         self.pauses = 0
@@ -188,17 +154,24 @@ class Connection:
         if self._buffer is not None or self._last_frame > SMALLEST_BUFFER or owner.memory.is_short:
             self._receive_in_place()
             return
+        channel = owner.channel
+        room = channel.room
+        if room <= 0:
+            # The system holds its bytes: thousands that all ask at once must not hold a buffer each until it is their
+            # turn (bench: idle-connections).
+            self._wait_for_room()
+            return
         scratch = owner.scratch
         end = self._received(scratch.view)
         if not end:
             return
         slots = self._slots
-        channel = owner.channel
         data = scratch.data
         now_us = self.last_active_us
-        room = channel.room
         if room > (free := self.max_in_flight - len(slots)):
             room = free
+        if room > MOST_REQUESTS_A_TURN:
+            room = MOST_REQUESTS_A_TURN
         start = 0
         while room > 0 and end - start > SIZE_BYTES:
             size = _read_size(data, start)[0]
@@ -214,8 +187,11 @@ class Connection:
             owner.give_scratch()
             self._use(scratch, end)
             self._start = start
-            self._cut(scratch, now_us)
-        elif room <= 0:
+            if room > 0:
+                self._cut(scratch, now_us)
+            else:
+                self._wait_for_room()
+        elif len(slots) >= self.max_in_flight:
             self._wait_for_room()
 
     def _receive_in_place(self) -> None:
@@ -258,7 +234,7 @@ class Connection:
         data, view = buffer.data, buffer.view
         most_bytes = owner.settings.socket_request_max_bytes
         start, end = self._start, self._end
-        room = min(self.max_in_flight - len(slots), owner.channel.room)
+        room = min(self.max_in_flight - len(slots), owner.channel.room, MOST_REQUESTS_A_TURN)
         cut = 0
         while cut < room and end - start >= SIZE_BYTES:
             size = _read_size(data, start)[0]
@@ -279,7 +255,9 @@ class Connection:
             self._last_frame = SIZE_BYTES + len(slots[-1].frame)
             if self._last_frame > self._largest_frame:
                 self._largest_frame = self._last_frame
-        if cut >= room:
+            if owner.memory.favoured is self:
+                owner.memory.request_received()
+        if cut >= room and (start < end or room < MOST_REQUESTS_A_TURN):
             self._wait_for_room()
         elif not self.pauses:
             self._make_room(buffer)
@@ -300,14 +278,29 @@ class Connection:
         self._finish()
 
     def _wait_for_room(self) -> None:
+        channel = self._owner.channel
         if len(self._slots) >= self.max_in_flight:
             self._pause(Pause.IN_FLIGHT)
-        else:
+        elif channel.room <= 0:
             self._pause(Pause.CHANNEL)
-            self._owner.channel.when_room(self._on_channel_room)
+            channel.when_room(self._on_channel_room)
+        else:
+            self._pause(Pause.TURN)
+            self._owner.loop.call_soon(self._on_next_turn)
+
+    def _on_next_turn(self) -> None:
+        self._resume(Pause.TURN)
 
     def _on_channel_room(self) -> None:
-        self._resume(Pause.CHANNEL)
+        if self._buffer is not None or self.pauses != Pause.CHANNEL:
+            self._resume(Pause.CHANNEL)
+            return
+        # It had something to read when it stopped. To read that now keeps its place in the line; to be watched again
+        # first would let all the others in as well, to find no room.
+        self.pauses = 0
+        self._on_readable()
+        if not self.pauses:
+            self._read_again()
 
     # The memory it is received into
 
@@ -367,6 +360,17 @@ class Connection:
         """Part of `Borrower`: try again what had no memory."""
         self._resume(Pause.MEMORY)
 
+    def make_way(self) -> None:
+        """Part of `Borrower`: others need the memory that half a request holds."""
+        if self._end > self._start:
+            arrived = self._end - self._start
+            log.warning(
+                "Closing %s: others wait for memory (queued.max.request.bytes), and it has sent %d bytes of a request",
+                self.peer,
+                arrived,
+            )
+            self.close()
+
     def frame_released(self) -> None:
         """Part of `SlotOwner`: if all that are unanswered only wait, they wait without a buffer."""
         for slot in self._slots:
@@ -397,8 +401,8 @@ class Connection:
             self._start = self._end = 0
         if self._buffer is None:
             owner.memory.leave(self)
-        elif self.pauses & Pause.MEMORY:
-            # What is under way no longer stands against going beyond the limit.
+        if self.pauses & Pause.MEMORY:
+            # What was under way no longer stands against going beyond the limit.
             self._resume(Pause.MEMORY)
 
     # Sending
@@ -407,7 +411,7 @@ class Connection:
         """Part of `SlotOwner`: if its turn has come, send it in the processor's next turn."""
         if self._is_touched:
             return
-        if self._slots[0] is slot:
+        if self._slots[0] is slot and not self._is_blocked:
             self._is_touched = True
             self._owner.touch(self)
         else:
@@ -429,19 +433,24 @@ class Connection:
         """Its turn: send the answers that are ready, in the order of the requests; about ``most_bytes`` of them."""
         self._is_touched = False
         slots = self._slots
-        add = self._outgoing.add
         answered = 0
-        while slots and slots[0].is_filled:
-            add(slots.popleft().chunks)
-            answered += 1
-        self._owner.stats.responses_sent += answered
+        # While the last answers are not out, the next ones stay requests without an answer: those are bounded
+        # (bench: disturbers, deaf).
+        if not self._unsent and slots and slots[0].is_filled:
+            self._oldest_unsent_us = slots[0].received_us
+            add = self._outgoing.add
+            while slots and slots[0].is_filled:
+                add(slots.popleft().chunks)
+                answered += 1
+            self._unsent = answered
+            self._owner.stats.responses_sent += answered
         if not self._is_blocked:
             self._send(most_bytes, now_us)
         if self.is_closed:
             return
         if answered:
             self._settle()
-        if self._held_bytes or self._is_blocked:
+        if self._held_bytes or self._is_blocked or self._is_touched:
             self._held_bytes = sum(held_bytes(slot.chunks) for slot in slots)
             self._weigh_answers()
 
@@ -459,10 +468,17 @@ class Connection:
             self.last_active_us = now_us
             self._owner.stats.bytes_sent += sent
         if outcome is SendOutcome.DONE:
+            if self._unsent:
+                # What goes out together counts as long as the oldest of it: once a turn, and never too short.
+                self._latencies.record(self._owner.now_us() - self._oldest_unsent_us, self._unsent)
+                self._unsent = 0
             if self._is_blocked:
                 self._is_blocked = False
                 self._owner.loop.remove_writer(self._fd)
-            if self.pauses:
+            if self._slots and self._slots[0].is_filled:
+                self._is_touched = True
+                self._owner.touch_again(self)
+            elif self.pauses:
                 self._sent_all()
         elif outcome is SendOutcome.BLOCKED:
             if not self._is_blocked:
@@ -470,11 +486,11 @@ class Connection:
                 self._owner.loop.add_writer(self._fd, self._on_writable)
         elif not self._is_blocked:
             self._is_touched = True
-            self._owner.touch(self)
+            self._owner.touch_again(self)
 
     def _on_writable(self) -> None:
         """The socket takes more: here, since it will call again as long as something is left."""
-        self._send(MOST_BYTES_A_TURN, self._owner.now_us())
+        self._send(self._owner.bytes_a_turn(), self._owner.now_us())
 
     def _sent_all(self) -> None:
         if self.pauses & Pause.FINISHING and not self._slots:
@@ -552,36 +568,3 @@ class Connection:
         self._detached.clear()
         self._owner.memory.leave(self)
         self._owner.closed(self)
-
-
-class Departed:
-    """What is left of a connection that has died: it drops the answers of the requests that were under way, and gives
-    the buffers back when these need them no more. A `SlotOwner`."""
-
-    __slots__ = ("_buffers", "_pool", "_slots", "peer")
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
-        self._slots: Sequence[ResponseSlot] = ()
-        self._buffers: Sequence[Buffer] = ()
-        self._pool: BufferPool | None = None
-
-    def inherit(self, slots: Sequence[ResponseSlot], buffers: Sequence[Buffer], pool: BufferPool) -> None:
-        self._slots = slots
-        self._buffers = buffers
-        self._pool = pool
-        self.frame_released()
-
-    def slot_filled(self, slot: ResponseSlot) -> None:
-        slot.chunks = NOTHING
-        self.frame_released()
-
-    def close_at(self, slot: ResponseSlot, reason: str) -> None:
-        self.frame_released()
-
-    def frame_released(self) -> None:
-        if self._pool is not None and all(slot.frame is NO_FRAME for slot in self._slots):
-            for buffer in self._buffers:
-                self._pool.give_back(buffer)
-            self._slots = self._buffers = ()
-            self._pool = None

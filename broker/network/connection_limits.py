@@ -1,11 +1,41 @@
-"""How many connections there may be: in all, for each listener and for each address."""
+"""How many connections there may be, in all, for each listener and for each address, and how many new ones a second."""
 
+import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
+
+from broker.network.socket_options import plain_address
+from broker.rate import Rate
 
 UNLIMITED: Final = 2**31 - 1
 """Kafka's default for every limit here."""
+
+
+class UnknownHost(Exception):
+    """A host in `max.connections.per.ip.overrides` that has no address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """What connections are limited to."""
+
+    max_connections: int = UNLIMITED
+    max_connections_per_ip: int = UNLIMITED
+    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    """By address, as `addresses_of` writes them."""
+    per_listener: Mapping[str, int] = field(default_factory=dict)
+    """`listener.name.<name>.max.connections` by listener."""
+    max_creation_rate: int = UNLIMITED
+    """New connections a second."""
+    creation_rate_per_listener: Mapping[str, int] = field(default_factory=dict)
+    """`listener.name.<name>.max.connection.creation.rate` by listener."""
+    inter_broker_listener: str = ""
+    quota_windows: int = 11
+    """`quota.window.num`: over how many windows a rate is taken."""
+    quota_window_ms: int = 1_000
+    """`quota.window.size.seconds`. Nobody is delayed for longer either."""
 
 
 class ConnectionLimits:
@@ -14,70 +44,58 @@ class ConnectionLimits:
     A listener that has reached its own limit, or the broker's, accepts nothing until a connection closes; the others
     wait in the system's backlog. The inter-broker listener, where it is not the only one, goes beyond the broker's
     limit: then connections of other listeners have to make room. An address above its limit is turned away at once.
+    A connection that makes the rate of new ones too high is delayed, and with it those behind it (KIP-402, KIP-612).
     """
 
-    def __init__(
-        self,
-        *,
-        max_connections: int = UNLIMITED,
-        max_connections_per_ip: int = UNLIMITED,
-        per_ip_overrides: Mapping[str, int] | None = None,
-        per_listener: Mapping[str, int] | None = None,
-        inter_broker_listener: str = "",
-    ) -> None:
-        self.max_connections = max_connections
-        self.max_connections_per_ip = max_connections_per_ip
-        self.per_ip_overrides: Mapping[str, int] = per_ip_overrides or {}
-        """Addresses as text; names are resolved by the acceptor's owner before they come here."""
-        self.per_listener: Mapping[str, int] = per_listener or {}
-        self.inter_broker_listener = inter_broker_listener
+    def __init__(self, settings: LimitSettings | None = None) -> None:
+        self.settings = settings or LimitSettings()
         self.total = 0
         self._of_listener: Counter[str] = Counter()
         self._of_address: Counter[str] = Counter()
-        self._listeners: set[str] = set()
+        self._listeners: dict[str, Callable[[], None]] = {}
         self._waiting: list[Callable[[], None]] = []
+        self._rate = self._new_rate()
+        self._rate_of_listener: dict[str, Rate] = {}
 
-    def change(
-        self,
-        *,
-        max_connections: int,
-        max_connections_per_ip: int,
-        per_ip_overrides: Mapping[str, int],
-        per_listener: Mapping[str, int],
-    ) -> None:
-        """Other limits from now on. Connections that are there already stay, however many they are."""
-        self.max_connections = max_connections
-        self.max_connections_per_ip = max_connections_per_ip
-        self.per_ip_overrides = per_ip_overrides
-        self.per_listener = per_listener
+    def register(self, listener: str, make_room: Callable[[], None]) -> None:
+        """There is such a listener. ``make_room`` closes what exceeds a limit that was lowered."""
+        self._listeners[listener] = make_room
+        self._rate_of_listener[listener] = self._new_rate()
+
+    def update(self, settings: LimitSettings) -> None:
+        """Other limits from now on (a dynamic change). Higher ones let in who waits; a lower `max.connections` closes
+        the idlest of the unprotected, as in Kafka; the other lower limits hold for new connections only."""
+        self.settings = settings
+        for make_room in self._listeners.values():
+            make_room()
         self._tell_waiting()
 
-    def register(self, listener: str) -> None:
-        """There is such a listener."""
-        self._listeners.add(listener)
+    # In all, and for each listener
 
     def has_room(self, listener: str) -> bool:
         """Whether ``listener`` may accept another connection now."""
-        if self._of_listener[listener] >= self.per_listener.get(listener, UNLIMITED):
+        if self._of_listener[listener] >= self.settings.per_listener.get(listener, UNLIMITED):
             return False
-        return self.is_protected(listener) or self.total < self.max_connections
+        return self.is_protected(listener) or self.total < self.settings.max_connections
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the next connection closes or the limits change; it has to ask again."""
+        """Call ``callback`` when the next connection closes, or limits change; it has to ask again."""
         self._waiting.append(callback)
 
     def is_protected(self, listener: str) -> bool:
         """Whether ``listener`` may go beyond the broker's limit at the expense of others."""
-        return listener == self.inter_broker_listener and len(self._listeners) > 1
+        return listener == self.settings.inter_broker_listener and len(self._listeners) > 1
 
     @property
     def is_exceeded(self) -> bool:
         """Some unprotected connection has to make room."""
-        return self.total > self.max_connections
+        return self.total > self.settings.max_connections
+
+    # For each address
 
     def most_for(self, address: str) -> int:
         """The limit of one address."""
-        return self.per_ip_overrides.get(address, self.max_connections_per_ip)
+        return self.settings.per_ip_overrides.get(address, self.settings.max_connections_per_ip)
 
     def opened(self, listener: str, address: str) -> bool:
         """Count a connection; False, and nothing counted, if its address has too many."""
@@ -96,9 +114,50 @@ class ConnectionLimits:
         if not self._of_address[address]:
             # A broker meets many addresses in its life.
             del self._of_address[address]
-        self._tell_waiting()
+        if self._waiting:
+            self._tell_waiting()
 
     def _tell_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
             callback()
+
+    # New ones a second
+
+    def delay_ms(self, listener: str, now_ms: int) -> int:
+        """Count a new connection of ``listener`` in the rates; for how long it has to wait, one window at most.
+
+        The protected listener counts, and is counted, for itself only.
+        """
+        settings = self.settings
+        delay = 0.0
+        if not self.is_protected(listener):
+            self._rate.record(1, now_ms)
+            delay = self._rate.throttle_ms(settings.max_creation_rate, now_ms)
+        rate = self._rate_of_listener[listener]
+        rate.record(1, now_ms)
+        own_limit = settings.creation_rate_per_listener.get(listener, UNLIMITED)
+        delay = max(delay, rate.throttle_ms(own_limit, now_ms))
+        return round(min(delay, settings.quota_window_ms))
+
+    def _new_rate(self) -> Rate:
+        return Rate(windows=self.settings.quota_windows, window_ms=self.settings.quota_window_ms)
+
+
+def addresses_of(overrides: Mapping[str, int]) -> dict[str, int]:
+    """Limits by host name or address as limits by address. A name stands for the first address it has, IPv4 before
+    IPv6, as in Kafka. Asks the system's resolver; raises `UnknownHost`."""
+    return {_address_of(host): limit for host, limit in overrides.items()}
+
+
+def _address_of(host: str) -> str:
+    try:
+        found = socket.getaddrinfo(host.removeprefix("[").removesuffix("]"), None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnknownHost(
+            f"max.connections.per.ip.overrides names {host}, which has no address ({reason}); "
+            "expected a name that this machine can resolve, or an address"
+        ) from error
+    first = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return plain_address(str(first[4][0]))

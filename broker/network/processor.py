@@ -8,16 +8,21 @@ from time import monotonic_ns
 from typing import Final
 
 from broker.clock import Alarm, Clock
+from broker.histogram import Histogram
 from broker.network.buffer_pool import SMALLEST_BUFFER, BufferPool, RequestMemory
-from broker.network.connection import MOST_BYTES_A_TURN, Connection, ConnectionStats, NetworkSettings
+from broker.network.connection import MOST_BYTES_A_TURN, Connection
 from broker.network.connection_limits import ConnectionLimits
+from broker.network.connection_owner import ConnectionStats, NetworkSettings
 from broker.request.channel import RequestChannel
 from broker.request.response import Peer
 
 log = logging.getLogger(__name__)
 
 MOST_BYTES_ALONE: Final = 4 * MOST_BYTES_A_TURN
-"""What a connection sends in a turn that it has for itself: the other processors want theirs too."""
+"""What a connection sends in a turn that it has for itself, while no request waits either."""
+
+MOST_BYTES_WHILE_OTHERS_WAIT: Final = MOST_BYTES_A_TURN // 2
+"""What it sends in a turn while requests wait, or answers that have not had theirs (bench: disturbers, greedy)."""
 
 TRIM_INTERVAL_MS: Final = 5_000
 """How long a free buffer is kept for the next request, at least."""
@@ -31,7 +36,15 @@ def monotonic_us() -> int:
 class ProcessorStats(ConnectionStats):
     """What a processor has counted."""
 
-    __slots__ = ("busy_us", "connections_closed", "connections_created", "connections_expired", "started_us", "turns")
+    __slots__ = (
+        "busy_us",
+        "connections_closed",
+        "connections_created",
+        "connections_expired",
+        "latencies",
+        "started_us",
+        "turns",
+    )
 
     def __init__(self, started_us: int) -> None:
         super().__init__()
@@ -43,6 +56,8 @@ class ProcessorStats(ConnectionStats):
         self.started_us = started_us
         self.busy_us = 0
         """Time spent on sending."""
+        self.latencies: dict[str, Histogram] = {}
+        """By listener: from receiving a request's last byte to handing the last byte of its answer to the system."""
 
 
 class Processor:
@@ -73,6 +88,8 @@ class Processor:
         self._limits = limits
         self._connections: set[Connection] = set()
         self._touched: list[Connection] = []
+        self._unfinished: list[Connection] = []
+        """Those that had their turn and have more: behind all others (bench: disturbers, greedy)."""
         self._end: asyncio.Future[None] = loop.create_future()
         self._empty: asyncio.Event = asyncio.Event()
         self._idle_alarm: Alarm | None = None
@@ -87,7 +104,7 @@ class Processor:
     @property
     def waiting_responses(self) -> int:
         """Connections whose answers wait for their turn (Kafka: ResponseQueueSize)."""
-        return len(self._touched)
+        return len(self._touched) + len(self._unfinished)
 
     def idle_ratio(self) -> float:
         """The part of its life in which it had nothing to send."""
@@ -103,11 +120,25 @@ class Processor:
             self._arm_idle_alarm(self.settings.connections_max_idle_ms)
         return connection
 
+    def latencies_of(self, listener: str) -> Histogram:
+        """Part of `ConnectionOwner`."""
+        return self.stats.latencies.setdefault(listener, Histogram())
+
     def touch(self, connection: Connection) -> None:
         """Part of `ConnectionOwner`: it has something to send. Wakes the task once, however many come."""
-        if not self._touched:
+        if not self._touched and not self._unfinished:
             self.loop.call_soon(self._turn)
         self._touched.append(connection)
+
+    def touch_again(self, connection: Connection) -> None:
+        """Part of `ConnectionOwner`."""
+        if not self._touched and not self._unfinished:
+            self.loop.call_soon(self._turn)
+        self._unfinished.append(connection)
+
+    def bytes_a_turn(self) -> int:
+        """Part of `ConnectionOwner`."""
+        return MOST_BYTES_WHILE_OTHERS_WAIT if len(self.channel) or self._touched else MOST_BYTES_A_TURN
 
     def give_scratch(self) -> None:
         """Part of `ConnectionOwner`."""
@@ -131,7 +162,12 @@ class Processor:
         try:
             began_us = self.now_us()
             touched, self._touched = self._touched, []
-            most_bytes = MOST_BYTES_ALONE if len(touched) == 1 else MOST_BYTES_A_TURN
+            if self._unfinished:
+                touched += self._unfinished
+                self._unfinished.clear()
+            most_bytes = self.bytes_a_turn()
+            if len(touched) == 1 and most_bytes == MOST_BYTES_A_TURN:
+                most_bytes = MOST_BYTES_ALONE
             for connection in touched:
                 connection.send_answers(most_bytes, began_us)
             if self._trim_alarm is None and self.pool.free_bytes:
@@ -163,11 +199,6 @@ class Processor:
             # Not more often than a hundredth of the time: they are looked at one by one.
             after_ms = (oldest_us + most_us - now_us + 999) // 1000
             self._arm_idle_alarm(max(after_ms, self.settings.connections_max_idle_ms // 100, 1))
-
-    def least_recently_active(self, besides_listener: str) -> Connection | None:
-        """The connection of another listener that has been idle for longest."""
-        others = [connection for connection in self._connections if connection.peer.listener != besides_listener]
-        return min(others, key=lambda connection: connection.last_active_us, default=None)
 
     # Free memory
 

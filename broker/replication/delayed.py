@@ -1,12 +1,12 @@
 """Requests that wait in the purgatory: a produce and a deletion for the replicas, a fetch for enough bytes."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from broker.purgatory import DelayedOperation
 from broker.replication.append import Publication
-from broker.replication.fetch import FetchRequirements, FetchRound, PartitionFetch, PartitionRead, visible_end
+from broker.replication.fetch import Fetch, FetchRequirements, FetchRound, PartitionRead, Told, visible_end
 from broker.replication.partition import Partition
 
 log = logging.getLogger(__name__)
@@ -80,28 +80,27 @@ class DelayedDeleteRecords(DelayedOperation):
 class DelayedFetch(DelayedOperation):
     """A fetch that found too little."""
 
-    __slots__ = ("_fetches", "_requirements", "_then")
+    __slots__ = ("_fetch", "_requirements", "_then")
 
-    def __init__(
-        self,
-        fetches: Sequence[PartitionFetch],
-        requirements: FetchRequirements,
-        then: Callable[[Sequence[PartitionRead]], None],
-    ) -> None:
+    def __init__(self, fetch: Fetch, requirements: FetchRequirements, then: Callable[[Told], None]) -> None:
         super().__init__()
-        self._fetches = fetches
+        self._fetch = fetch
         self._requirements = requirements
         self._then = then
 
     def try_complete(self) -> bool:
         """Complete once the partitions together have enough, or one of them has news that can't wait."""
+        if self._fetch.is_superseded:
+            return self.complete()
         available = 0
-        for fetch in self._fetches:
-            partition = fetch.partition
-            if partition is None or not partition.is_readable_at(fetch.fetch_offset, fetch.current_leader_epoch):
+        for one in self._fetch.partitions():
+            partition = one.partition
+            if partition is None:
+                continue
+            if not partition.is_readable_at(one.fetch_offset, one.current_leader_epoch):
                 return self.complete()
             available += partition.log.readable_bytes(
-                fetch.fetch_offset, visible_end(partition, self._requirements.isolation), fetch.max_bytes
+                one.fetch_offset, visible_end(partition, self._requirements.isolation), one.max_bytes
             )
             if available >= self._requirements.min_bytes:
                 return self.complete()
@@ -109,8 +108,10 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Read everything anew, within the same limits, and answer with what there is."""
-        self._then(FetchRound(self._fetches, self._requirements).reads)
+        partitions = self._fetch.partitions()
+        self._then(self._fetch.conclude(partitions, FetchRound(partitions, self._requirements).reads))
 
     def on_failure(self, error: Exception) -> None:
         """Answer with the error: whoever appended what it waited for must not suffer."""
-        self._then([PartitionRead(error) for _ in self._fetches])
+        partitions = self._fetch.partitions()
+        self._then(self._fetch.conclude(partitions, [PartitionRead(error) for _ in partitions]))

@@ -1,6 +1,7 @@
 """Reading for a fetch: which bytes of which segment each partition gives, within the limits of the request."""
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from storage.index.transaction_index import AbortedTransaction
 from storage.leader_epochs import EpochEndOffset
 
 NO_OFFSET = -1
+NO_TOPIC_ID = bytes(16)
 
 
 class Isolation(IntEnum):
@@ -31,6 +33,10 @@ class FetchRequirements(NamedTuple):
     max_wait_ms: int
 
 
+PartitionKey = tuple[bytes | str, int]
+"""What tells a partition of a fetch from the others: topic id, or topic name before version 13, and index."""
+
+
 class PartitionFetch:
     """One partition of a fetch: what is asked, and where."""
 
@@ -42,27 +48,39 @@ class PartitionFetch:
         "last_fetched_epoch",
         "max_bytes",
         "partition",
+        "topic",
+        "topic_id",
     )
 
     def __init__(
         self,
         *,
+        topic: str | None,
+        topic_id: bytes,
         index: int,
-        partition: Partition | None,
-        fault: Exception | None,
         fetch_offset: int,
         max_bytes: int,
         current_leader_epoch: int,
         last_fetched_epoch: int,
     ) -> None:
+        self.topic = topic
+        """None until the topic id has been found."""
+        self.topic_id = topic_id
+        """Zero where the request gave a name."""
         self.index = index
-        self.partition = partition
-        self.fault = fault
-        """Why there is no partition to read from."""
+        self.partition: Partition | None = None
+        """What is read, once it has been located; None where that failed."""
+        self.fault: Exception | None = None
+        """Why nothing can be read: no partition was found, or it may not be read in this way."""
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+
+    @property
+    def key(self) -> PartitionKey:
+        """What the client calls it."""
+        return (self.topic_id if self.topic is None or self.topic_id != NO_TOPIC_ID else self.topic, self.index)
 
 
 class PartitionRead:
@@ -104,11 +122,9 @@ def read_partition(
     one is whole however large it is if ``at_least_one_batch`` (facts of the fetch path; KIP-74).
     """
     partition = fetch.partition
-    if partition is None:
+    if partition is None or fetch.fault is not None:
         return PartitionRead(fetch.fault)
     try:
-        if fetch.max_bytes < 0 or max_bytes < 0:
-            raise NegativeFetchSize(f"{partition.topic_partition}: at most {fetch.max_bytes} bytes asked for")
         partition.check_leadership(max(fetch.current_leader_epoch, NO_EPOCH))  # to Kafka every negative one is none
         return _read(partition, fetch, isolation, max_bytes, at_least_one_batch)
     except (Fault, StorageError) as error:
@@ -129,10 +145,13 @@ def _read(
         read.diverging_epoch = _diverging_epoch(partition, fetch)
         if read.diverging_epoch is not None:
             return read
+    upper_bound_offset = visible_end(partition, isolation)
+    if max_bytes < 0 and log.log_start_offset <= fetch.fetch_offset < upper_bound_offset:
+        raise NegativeFetchSize(f"{partition.topic_partition}: at most {max_bytes} bytes asked for")
     found = log.read(
         fetch.fetch_offset,
         max_bytes=max_bytes,
-        upper_bound_offset=visible_end(partition, isolation),
+        upper_bound_offset=upper_bound_offset,
         at_least_one_batch=at_least_one_batch,
     )
     read.region = found.region
@@ -155,8 +174,53 @@ def _diverging_epoch(partition: Partition, fetch: PartitionFetch) -> EpochEndOff
     return None
 
 
+Locate = Callable[[PartitionFetch], None]
+"""Sets ``partition``, or says in ``fault`` why it can't."""
+
+
+class Told(NamedTuple):
+    """What the answer to a fetch says."""
+
+    session_id: int
+    """0: the client has no session, and asks for everything again next time."""
+    partitions: Sequence[tuple[PartitionFetch, "PartitionRead"]]
+    fault: Fault | None = None
+    """Why there is no answer for any partition."""
+
+
+class Fetch(ABC):
+    """One fetch request under way: what it reads, what it waits for, and what of it is told."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def partitions(self) -> Sequence[PartitionFetch]:
+        """What is to be read now, in this order; those that were not found come last."""
+
+    @abstractmethod
+    def wakers(self) -> Collection[Hashable]:
+        """Whose events may complete it. Empty if there is nothing to wait for."""
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether it must not wait any longer, whatever there is to read."""
+        return False
+
+    @abstractmethod
+    def conclude(self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]) -> Told:
+        """What to tell of the reads of ``partitions``, which `partitions` has just returned."""
+
+
+def located_first(fetches: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
+    """In the same order, but those without a partition behind the others, where Kafka's answers have them."""
+    located = [fetch for fetch in fetches if fetch.partition is not None]
+    if len(located) == len(fetches):
+        return fetches
+    return located + [fetch for fetch in fetches if fetch.partition is None]
+
+
 class FetchRound:
-    """One pass over all partitions of a fetch, in the request's order and within its limits."""
+    """One pass over what a fetch reads, in its order and within its limits."""
 
     __slots__ = ("has_news", "reads", "size")
 
@@ -164,7 +228,8 @@ class FetchRound:
         self.reads: list[PartitionRead] = []
         self.size = 0
         self.has_news = False
-        """Whether something other than records is to be told at once: an error, a diverging epoch."""
+        """Whether something other than records is to be told at once: an error of reading, a diverging epoch. That a
+        partition does not exist can wait for the others, as Kafka has it."""
         left = requirements.max_bytes
         for fetch in fetches:
             read = read_partition(
@@ -178,5 +243,5 @@ class FetchRound:
                 size = read.region.size
                 self.size += size
                 left = max(0, left - size)
-            elif read.error is not None or read.diverging_epoch is not None:
+            elif read.diverging_epoch is not None or (read.error is not None and fetch.partition is not None):
                 self.has_news = True

@@ -1,5 +1,7 @@
 """One partition as its leader has it: the log, the replicas in sync, the high watermark."""
 
+from typing import Protocol
+
 from broker.clock import Clock
 from broker.request.faults import (
     FencedLeaderEpoch,
@@ -21,6 +23,13 @@ HIGH_WATERMARK = -1
 """Instead of an offset: everything that consumers can see."""
 
 
+class PartitionWatcher(Protocol):
+    """Somebody who wants to know that a partition is no longer as it was, without looking again and again."""
+
+    def partition_changed(self) -> None:
+        """Something that a fetch can see has changed."""
+
+
 class Partition:
     """A partition that this node holds a replica of.
 
@@ -38,6 +47,7 @@ class Partition:
         "node_id",
         "replicas",
         "topic_id",
+        "watchers",
     )
 
     def __init__(
@@ -64,6 +74,8 @@ class Partition:
         self.is_internal = is_internal
         self.is_removed = False
         """Its topic was deleted; who still holds it finds out here."""
+        self.watchers: dict[PartitionWatcher, None] | None = None
+        """Who is told of every change, a set that keeps its order; where nobody is, an append pays one look."""
         if self.is_leader:
             self._take_office()
 
@@ -162,6 +174,24 @@ class Partition:
             raise OffsetOutOfRange(f"{self.topic_partition}: records cannot be deleted before offset {offset}")
         self.log.start_offset_to(target)
         return target
+
+    def watch(self, watcher: PartitionWatcher) -> None:
+        """Tell ``watcher`` of every change from now on."""
+        if self.watchers is None:
+            self.watchers = {}
+        self.watchers[watcher] = None
+
+    def unwatch(self, watcher: PartitionWatcher) -> None:
+        """Tell ``watcher`` no more."""
+        assert self.watchers is not None, f"nobody watches {self.topic_partition}"
+        del self.watchers[watcher]
+        if not self.watchers:
+            self.watchers = None
+
+    def tell_watchers(self) -> None:
+        """Something that a fetch can see has changed."""
+        for watcher in tuple(self.watchers or ()):
+            watcher.partition_changed()
 
     # The flusher's two questions (`broker.offload.Flushable`).
 

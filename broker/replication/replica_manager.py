@@ -1,14 +1,14 @@
 """All partitions of this node: who appends to them, who reads them, who waits for them."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 
 from broker.clock import Clock
 from broker.offload import Flusher, WorkerThread
 from broker.purgatory import Purgatory
 from broker.replication.append import Appender, Publication
 from broker.replication.delayed import DelayedDeleteRecords, DelayedFetch, DelayedProduce, RecordDeletion
-from broker.replication.fetch import FetchRequirements, FetchRound, PartitionFetch, PartitionRead
+from broker.replication.fetch import Fetch, FetchRequirements, FetchRound, Told
 from broker.replication.partition import Partition
 from broker.request.faults import UnknownTopicOrPartition
 from storage.errors import LogDirFailed, StorageError
@@ -52,7 +52,7 @@ class ReplicaManager:
         """Let go of a partition whose topic is deleted; whoever waits for it is told at once."""
         del self._partitions[partition.topic_partition]
         partition.is_removed = True
-        self.fetch_purgatory.check(partition)
+        self.changed(partition)
         self.produce_purgatory.check(partition)
         self.delete_records_purgatory.check(partition)
 
@@ -83,19 +83,24 @@ class ReplicaManager:
         waiting = DelayedProduce(publications, by_all=by_all, then=then)
         self.produce_purgatory.watch(waiting, {one.partition for one in publications}, timeout_ms)
 
-    def fetch(
-        self,
-        fetches: Sequence[PartitionFetch],
-        requirements: FetchRequirements,
-        then: Callable[[Sequence[PartitionRead]], None],
-    ) -> None:
+    def fetch(self, fetch: Fetch, requirements: FetchRequirements, then: Callable[[Told], None]) -> None:
         """Call ``then`` with what can be read: now if it is enough or can't get more, else when it is or time is up."""
-        found = FetchRound(fetches, requirements)
-        if found.size >= requirements.min_bytes or found.has_news or requirements.max_wait_ms <= 0 or not fetches:
-            then(found.reads)
+        partitions = fetch.partitions()
+        found = FetchRound(partitions, requirements)
+        if (
+            found.size >= requirements.min_bytes
+            or found.has_news
+            or requirements.max_wait_ms <= 0
+            or not (wakers := fetch.wakers())
+        ):
+            then(fetch.conclude(partitions, found.reads))
             return
-        partitions = [fetch.partition for fetch in fetches if fetch.partition is not None]
-        self.fetch_purgatory.watch(DelayedFetch(fetches, requirements, then), partitions, requirements.max_wait_ms)
+        self.fetch_purgatory.watch(DelayedFetch(fetch, requirements, then), wakers, requirements.max_wait_ms)
+
+    def changed(self, partition: Partition) -> None:
+        """Something that a fetch can see has changed: records, high watermark, log start, leadership, config."""
+        partition.tell_watchers()
+        self.fetch_purgatory.check(partition)
 
     def delete_records(
         self,
@@ -122,7 +127,7 @@ class ReplicaManager:
             self._on_disk_failure(error)
 
         for one in deletions:
-            self.fetch_purgatory.check(one.partition)
+            self.changed(one.partition)
         self._save_log_starts(saved, failed)
 
     def flush_what_is_due(self) -> None:
@@ -134,6 +139,8 @@ class ReplicaManager:
 
     def _published(self, partition: Partition) -> None:
         """New records can be read: wake who waits for them, and flush if that is due."""
+        if partition.watchers:
+            partition.tell_watchers()
         self.fetch_purgatory.check(partition)
         self.produce_purgatory.check(partition)
         if partition.log.needs_flush(self._clock.now_ms()):

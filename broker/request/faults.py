@@ -27,6 +27,30 @@ class UnknownTopicId(Fault):
     code = ErrorCode.UNKNOWN_TOPIC_ID
 
 
+class InconsistentTopicId(Fault):
+    """The topic of this name has another id: it was deleted and made again."""
+
+    code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class FetchSessionIdNotFound(Fault):
+    """No fetch session has this id, or no longer."""
+
+    code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+class InvalidFetchSessionEpoch(Fault):
+    """A fetch that is not the next one of its session."""
+
+    code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+class FetchSessionTopicIdError(Fault):
+    """A fetch with topic names in a session of topic ids, or the other way round."""
+
+    code = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
 class InvalidTopic(Fault):
     """A name that no topic may have, or a topic that clients may not write to."""
 

@@ -138,6 +138,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         ("listeners=nonsense", ["listeners", "nonsense"]),
         ("ssl.keystore.location=/tmp/keys", ["ssl.keystore.location"]),
         ("sasl.enabled.mechanisms=PLAIN", ["sasl.enabled.mechanisms"]),
+        ("max.connections.per.ip.overrides=no-such-host.invalid:5", ["no-such-host.invalid", "has no address"]),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(tmp_path: Path, option: str, words: list[str]) -> None:

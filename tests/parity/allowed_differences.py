@@ -392,10 +392,6 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         step="the broker '01'",
         reason="Kafka reads the name as a number, we as it stands.",
     ),
-    *(
-        Allowed(api="FETCH", step=f"{topic}*: *", reason="Open: fetch sessions are not granted yet.")
-        for topic in ("talk-v", "short-v", "made-with-names", "made-with-ids", "read-from-another-connection")
-    ),
     Allowed(
         api="DESCRIBE_CONFIGS",
         step="the root logger",

@@ -213,7 +213,14 @@ class InProcessBroker:
     # What most tests need
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> bytes:
-        """Create a topic and return its id."""
+        """Create a topic and return its id once all its partitions can be written to."""
+        topic_id = self.begin_topic(name, partitions, **configs)
+        while any(self.daemon.replicas.find(name, index) is None for index in range(partitions)):
+            self.advance(1)
+        return topic_id
+
+    def begin_topic(self, name: str, partitions: int = 1, **configs: object) -> bytes:
+        """Create a topic and return its id as soon as the answer says that there is one."""
         request = CreateTopicsRequest(
             topics=[
                 CreateTopicsRequest.Topic(

@@ -38,7 +38,7 @@ def produce_to(broker: InProcessBroker, partition: int) -> int:
 
 def test_many_partitions_come_in_turns_of_the_loop(broker: InProcessBroker) -> None:
     last = 2 * MOST_AT_ONCE + 6
-    broker.create_topic("orders", partitions=last + 1)
+    broker.begin_topic("orders", partitions=last + 1)
     assert hosted(broker) == MOST_AT_ONCE
     assert (produce_to(broker, 0), produce_to(broker, last)) == (E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -51,26 +51,26 @@ def test_many_partitions_come_in_turns_of_the_loop(broker: InProcessBroker) -> N
 
 
 def test_a_topic_that_is_deleted_before_it_is_whole_leaves_nothing(broker: InProcessBroker) -> None:
-    broker.create_topic("orders", partitions=2 * MOST_AT_ONCE)
+    broker.begin_topic("orders", partitions=2 * MOST_AT_ONCE)
     request = DeleteTopicsRequest(
         topics=[DeleteTopicsRequest.Topic(name="orders", topic_id=bytes(16))], timeout_ms=1000
     )
     assert broker.ask(request, 6).responses[0].error_code == E.NONE
-    broker.create_topic("orders", partitions=1)
+    broker.begin_topic("orders", partitions=1)
     broker.advance(1)
     assert hosted(broker) == 1
 
 
 @pytest.mark.parametrize("error", [DiskFull("no space left"), TooManyOpenFiles("too many open files")])
 def test_a_partition_whose_log_finds_no_room_gets_it_later(
-    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, error: StorageError
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: StorageError
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Log:
         raise error
 
     with monkeypatch.context() as patched:
         patched.setattr(LogManager, "create", refuse)
-        broker.create_topic("orders", partitions=3)
+        broker.begin_topic("orders", partitions=3)
         assert produce_to(broker, 0) == E.UNKNOWN_TOPIC_OR_PARTITION
         broker.advance(RETRY_MS)
         assert hosted(broker) == 0
@@ -79,3 +79,5 @@ def test_a_partition_whose_log_finds_no_room_gets_it_later(
     broker.advance(RETRY_MS)
 
     assert [produce_to(broker, index) for index in range(3)] == [E.NONE] * 3
+    told = [line for line in caplog.messages if "has no log yet" in line]
+    assert len(told) == 1, "one line, not one for each partition and second"

@@ -1,7 +1,10 @@
 import asyncio
 import threading
 
-from broker.offload import Flusher, WorkerThread
+import pytest
+
+from broker.offload import REST_MS, Flusher, WorkerThread
+from tests.support.clock import ManualClock
 
 
 class Disk:
@@ -36,7 +39,7 @@ class Target:
 
 def test_jobs_are_done_in_order_in_another_thread_and_reported_on_the_loop() -> None:
     async def scenario() -> None:
-        worker = WorkerThread("writer", asyncio.get_running_loop())
+        worker = WorkerThread("writer", asyncio.get_running_loop(), ManualClock())
         loop_thread = threading.get_ident()
         done: list[tuple[int, bool]] = []
         for number in range(5):
@@ -57,7 +60,7 @@ def test_jobs_are_done_in_order_in_another_thread_and_reported_on_the_loop() -> 
 
 def test_what_a_job_raises_comes_back_to_the_loop_and_the_next_job_runs() -> None:
     async def scenario() -> None:
-        worker = WorkerThread("writer", asyncio.get_running_loop())
+        worker = WorkerThread("writer", asyncio.get_running_loop(), ManualClock())
         failures: list[Exception] = []
         done: list[int] = []
         worker.submit(lambda: 1 // 0, done.append, failures.append)
@@ -72,7 +75,7 @@ def test_what_a_job_raises_comes_back_to_the_loop_and_the_next_job_runs() -> Non
 def test_a_worker_without_work_has_no_thread_to_stop() -> None:
     async def scenario() -> None:
         before = threading.active_count()
-        worker = WorkerThread("writer", asyncio.get_running_loop())
+        worker = WorkerThread("writer", asyncio.get_running_loop(), ManualClock())
         assert threading.active_count() == before
         await worker.stop()
         await worker.stop()
@@ -80,9 +83,54 @@ def test_a_worker_without_work_has_no_thread_to_stop() -> None:
     asyncio.run(scenario())
 
 
+def test_where_no_thread_can_start_the_jobs_wait_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        worker = WorkerThread("writer", asyncio.get_running_loop(), clock)
+        tries = 0
+
+        def exhausted(self: threading.Thread) -> None:
+            nonlocal tries
+            tries += 1
+            raise RuntimeError("can't start new thread")
+
+        done: list[int] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", exhausted)
+            for number in range(3):
+                worker.submit(lambda number=number: number, done.append, lambda error: None)
+            assert tries == 1, "it must not ask for every job"
+            clock.advance(REST_MS)
+            assert tries == 2
+            assert done == []
+        clock.advance(REST_MS)
+        await worker.stop()
+        assert done == [0, 1, 2]
+
+    asyncio.run(scenario())
+
+
+def test_at_a_stop_without_a_thread_the_loop_does_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        worker = WorkerThread("writer", asyncio.get_running_loop(), clock)
+
+        def exhausted(self: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", exhausted)
+        done: list[int] = []
+        worker.submit(lambda: 7, done.append, lambda error: None)
+        await worker.stop()
+        assert done == [7]
+        assert clock.alarms == 0
+
+    asyncio.run(scenario())
+
+
 def test_one_sync_serves_all_that_was_asked_before_it_began() -> None:
     async def scenario() -> None:
-        worker = WorkerThread("flusher", asyncio.get_running_loop())
+        worker = WorkerThread("flusher", asyncio.get_running_loop(), ManualClock())
         flusher = Flusher(worker)
         disk = Disk()
         disk.may_go.clear()
@@ -102,7 +150,7 @@ def test_one_sync_serves_all_that_was_asked_before_it_began() -> None:
 
 def test_what_is_on_the_disk_already_is_reported_at_once() -> None:
     async def scenario() -> None:
-        worker = WorkerThread("flusher", asyncio.get_running_loop())
+        worker = WorkerThread("flusher", asyncio.get_running_loop(), ManualClock())
         flusher = Flusher(worker)
         flushed: list[str] = []
         flusher.flush(Disk(), lambda: flushed.append("at once"), lambda error: None)
@@ -115,7 +163,7 @@ def test_what_is_on_the_disk_already_is_reported_at_once() -> None:
 
 def test_a_failed_sync_fails_all_who_waited_for_it_and_other_logs_go_on() -> None:
     async def scenario() -> None:
-        worker = WorkerThread("flusher", asyncio.get_running_loop())
+        worker = WorkerThread("flusher", asyncio.get_running_loop(), ManualClock())
         flusher = Flusher(worker)
         broken, sound = Disk(), Disk()
         broken.written = sound.written = 1
@@ -134,7 +182,7 @@ def test_a_failed_sync_fails_all_who_waited_for_it_and_other_logs_go_on() -> Non
 
 def test_who_is_flushed_may_ask_again_at_once() -> None:
     async def scenario() -> None:
-        worker = WorkerThread("flusher", asyncio.get_running_loop())
+        worker = WorkerThread("flusher", asyncio.get_running_loop(), ManualClock())
         flusher = Flusher(worker)
         disk = Disk()
         disk.written = 1

@@ -74,7 +74,7 @@ def test_kafkas_own_server_properties_is_accepted_as_it_is(tmp_path: Path) -> No
     assert settings.socket_send_buffer_bytes == 102400
     assert notices == [
         "kept but not opened, because no other controller will connect: CONTROLLER://:9093",
-        "accepted without effect here: controller.quorum.bootstrap.servers, inter.broker.listener.name, process.roles, "
+        "accepted without effect here: controller.quorum.bootstrap.servers, process.roles, "
         "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor",
     ]
 
@@ -271,6 +271,12 @@ def test_other_limits_for_single_addresses_are_read() -> None:
     assert settings.max_connections_by_ip == {"10.0.0.7": 100, "localhost": 2}
 
 
+def test_the_inter_broker_listener_is_plaintext_unless_it_is_named() -> None:
+    assert load().settings.inter_broker_listener == "PLAINTEXT"
+    named = load(inter_broker_listener_name="plaintext").settings
+    assert named.inter_broker_listener == "PLAINTEXT"
+
+
 def test_every_default_is_among_the_values_allowed() -> None:
     for key, declaration in BROKER_SETTINGS.items():
         if declaration.default is not None:
@@ -461,6 +467,11 @@ def test_every_default_is_among_the_values_allowed() -> None:
             "socket.send.buffer.bytes",
             "0",
             "socket.send.buffer.bytes is '0', expected a whole number of at least 1, or -1 for the system's own tuning",
+        ),
+        (
+            "inter.broker.listener.name",
+            "REPLICATION",
+            "inter.broker.listener.name is 'REPLICATION', expected one of the names that listeners has: PLAINTEXT",
         ),
         (
             "max.connections.per.ip",

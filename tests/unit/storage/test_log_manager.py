@@ -332,5 +332,5 @@ def test_retention_sweeps_every_log(broker: Broker) -> None:
         log = broker.create(partition)
         append(log, b"a")
         log.config = dataclasses.replace(CONFIG, retention_ms=1)
-    removals = [removal for step in manager.apply_retention(T + 1000) for removal in step]
+    removals = [removal for _, step in manager.apply_retention(T + 1000) for removal in step]
     assert len(removals) == 2

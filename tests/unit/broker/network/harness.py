@@ -11,8 +11,9 @@ import pytest
 import uvloop
 
 from broker.network.buffer_pool import RequestMemory
-from broker.network.connection import Connection, NetworkSettings
+from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
+from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
 from broker.request.channel import RequestChannel
 from broker.request.response import Peer, ResponseSlot
@@ -94,7 +95,7 @@ class Network:
         self.loop = asyncio.get_running_loop()
         self.clock = ManualClock()
         self.channel = RequestChannel(queued_max_requests)
-        self.memory = RequestMemory(memory_bytes, self.loop.call_soon)
+        self.memory = RequestMemory(memory_bytes, self.loop.call_soon, self.clock)
         self.limits = ConnectionLimits()
         self.processor = Processor(
             0,

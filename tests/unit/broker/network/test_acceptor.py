@@ -1,5 +1,6 @@
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,8 +10,8 @@ import pytest
 
 from broker.network.acceptor import REST_MS, Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
-from broker.network.connection import NetworkSettings
-from broker.network.connection_limits import ConnectionLimits
+from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
+from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
 from broker.network.socket_options import SocketOptions, is_loopback, plain_address
 from broker.request.channel import RequestChannel
@@ -24,8 +25,8 @@ class House:
     def __init__(self, **limits: Any) -> None:
         self.loop = asyncio.get_running_loop()
         self.clock = ManualClock()
-        self.limits = ConnectionLimits(**limits)
-        memory = RequestMemory(-1, self.loop.call_soon)
+        self.limits = ConnectionLimits(LimitSettings(**limits))
+        memory = RequestMemory(-1, self.loop.call_soon, self.clock)
         self.processors = [
             Processor(
                 index,
@@ -172,7 +173,181 @@ async def test_the_inter_broker_listener_goes_beyond_the_limit_and_the_idlest_of
 
 
 @on_both_loops
-async def test_out_of_descriptors_it_rests_and_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_alone_the_inter_broker_listener_waits_like_any_other() -> None:
+    async with house(max_connections=1, inter_broker_listener="PLAINTEXT") as it:
+        acceptor = it.listen()
+        clients = [it.connect(acceptor) for _ in range(2)]
+        await it.until(lambda: it.limits.total == 1)
+        await it.settle()
+        assert it.limits.total == 1
+        assert not any(map(is_closed, clients))
+
+
+@on_both_loops
+async def test_a_listener_may_have_a_limit_of_its_own_and_the_others_go_on() -> None:
+    async with house(per_listener={"FEW": 1}) as it:
+        few, many = it.listen("FEW"), it.listen("MANY")
+        clients = [it.connect(few) for _ in range(2)]
+        for _ in range(3):
+            it.connect(many)
+        await it.until(lambda: many.stats.accepted == 3)
+        await it.settle()
+        assert few.stats.accepted == 1
+        assert not is_closed(clients[1]), "it waits"
+        clients[0].close()
+        await it.until(lambda: few.stats.accepted == 2)
+
+
+@on_both_loops
+async def test_more_new_connections_a_second_than_allowed_are_delayed_until_the_rate_is_right_again() -> None:
+    # Of 11 windows ten count at least: at 1 a second the eleventh at once is 1.1 a second, 0.1 * 10 s too early.
+    async with house(max_creation_rate=1) as it:
+        acceptor = it.listen()
+        clients = [it.connect(acceptor) for _ in range(12)]
+        await it.until(lambda: acceptor.stats.delayed == 1)
+        await it.settle()
+        assert acceptor.stats.accepted == 10
+        assert not any(map(is_closed, clients)), "it is late, not refused"
+        it.clock.advance(999)
+        await it.settle()
+        assert acceptor.stats.accepted == 10
+        it.clock.advance(1)
+        assert acceptor.stats.accepted == 11
+        assert acceptor.stats.blocked_ms == 1_000
+        await it.until(lambda: acceptor.stats.delayed == 2)
+
+
+@on_both_loops
+async def test_nobody_is_delayed_for_longer_than_a_window_not_even_where_no_connection_is_allowed() -> None:
+    async with house(max_creation_rate=0) as it:
+        acceptor = it.listen()
+        it.connect(acceptor)
+        await it.until(lambda: acceptor.stats.delayed == 1)
+        it.clock.advance(1_000)
+        assert acceptor.stats.accepted == 1
+
+
+@on_both_loops
+async def test_a_listener_may_have_a_rate_of_its_own_and_the_others_go_on() -> None:
+    async with house(creation_rate_per_listener={"SLOW": 1}) as it:
+        slow, fast = it.listen("SLOW"), it.listen("FAST")
+        for _ in range(11):
+            it.connect(slow)
+            it.connect(fast)
+        await it.until(lambda: fast.stats.accepted == 11)
+        await it.until(lambda: slow.stats.delayed == 1)
+        assert slow.stats.accepted == 10
+        assert fast.stats.delayed == 0
+
+
+@on_both_loops
+async def test_the_inter_broker_listener_is_not_counted_in_the_rate_of_all() -> None:
+    async with house(max_creation_rate=1, inter_broker_listener="INTERNAL") as it:
+        clients, internal = it.listen("CLIENTS"), it.listen("INTERNAL")
+        for _ in range(20):
+            it.connect(internal)
+        await it.until(lambda: internal.stats.accepted == 20)
+        for _ in range(10):
+            it.connect(clients)
+        await it.until(lambda: clients.stats.accepted == 10)
+        assert clients.stats.delayed == internal.stats.delayed == 0
+
+
+@on_both_loops
+async def test_a_delayed_connection_waits_on_where_there_is_no_room_meanwhile() -> None:
+    async with house(max_creation_rate=1, max_connections=11) as it:
+        slow, other = it.listen("SLOW"), it.listen("OTHER")
+        clients = [it.connect(slow) for _ in range(11)]
+        await it.until(lambda: slow.stats.delayed == 1)
+        it.limits.update(LimitSettings(max_connections=10))
+        it.clock.advance(1_000)
+        await it.settle()
+        assert (slow.stats.accepted, other.stats.accepted) == (10, 0)
+        clients[0].close()
+        await it.until(lambda: slow.stats.accepted == 11)
+
+
+@on_both_loops
+async def test_a_delayed_connection_closes_with_its_listener() -> None:
+    async with house(max_creation_rate=0) as it:
+        acceptor = it.listen()
+        client = it.connect(acceptor)
+        await it.until(lambda: acceptor.stats.delayed == 1)
+        acceptor.close()
+        assert is_closed(client)
+        assert it.clock.alarms == 0
+
+
+@on_both_loops
+async def test_a_higher_limit_lets_in_who_waits() -> None:
+    async with house(max_connections=1) as it:
+        acceptor = it.listen()
+        for _ in range(3):
+            it.connect(acceptor)
+        await it.until(lambda: it.limits.total == 1)
+        it.limits.update(LimitSettings(max_connections=2))
+        await it.until(lambda: it.limits.total == 2)
+        it.limits.update(LimitSettings())
+        await it.until(lambda: it.limits.total == 3)
+
+
+@on_both_loops
+async def test_a_lower_limit_closes_the_idlest_except_between_brokers() -> None:
+    async with house(inter_broker_listener="INTERNAL") as it:
+        clients, internal = it.listen("CLIENTS"), it.listen("INTERNAL")
+        it.connect(internal)
+        await it.until(lambda: it.limits.total == 1)
+        connected = []
+        for number in range(2, 5):
+            it.clock.advance(5)
+            connected.append(it.connect(clients))
+            await it.until(lambda number=number: it.limits.total == number)
+        it.limits.update(LimitSettings(max_connections=2, inter_broker_listener="INTERNAL"))
+        assert it.limits.total == 2
+        await it.until(lambda: is_closed(connected[0]) and is_closed(connected[1]))
+        assert not is_closed(connected[2])
+
+
+@on_both_loops
+async def test_a_lower_limit_of_an_address_holds_for_new_connections_only() -> None:
+    async with house() as it:
+        acceptor = it.listen()
+        first = [it.connect(acceptor) for _ in range(2)]
+        await it.until(lambda: it.limits.total == 2)
+        it.limits.update(LimitSettings(max_connections_per_ip=1))
+        refused = it.connect(acceptor)
+        await it.until(lambda: is_closed(refused))
+        assert not any(map(is_closed, first))
+
+
+def test_a_host_in_the_overrides_stands_for_its_first_address_ipv4_before_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolver(host: str, *_: object, **__: object) -> list[tuple[Any, ...]]:
+        assert host == "db.example"
+        six = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fd00::7", 0, 0, 0))
+        four = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"10.0.0.{number}", 0)) for number in (7, 8)]
+        return [six, *four]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    assert addresses_of({"db.example": 5}) == {"10.0.0.7": 5}
+
+
+def test_addresses_in_the_overrides_are_read_in_every_spelling() -> None:
+    assert addresses_of({"10.0.0.7": 1, "0:0:0:0:0:0:0:1": 2, "[fd00::0:7]": 3, "::ffff:10.0.0.8": 4}) == {
+        "10.0.0.7": 1,
+        "::1": 2,
+        "fd00::7": 3,
+        "10.0.0.8": 4,
+    }
+
+
+def test_a_host_without_an_address_is_named() -> None:
+    with pytest.raises(UnknownHost, match=r"overrides names no-such-host\.invalid, which has no address \("):
+        addresses_of({"no-such-host.invalid": 5})
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+@on_both_loops
+async def test_out_of_what_the_system_has_it_rests_and_recovers(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async with house() as it:
         acceptor = it.listen()
         calls = 0
@@ -180,7 +355,7 @@ async def test_out_of_descriptors_it_rests_and_recovers(monkeypatch: pytest.Monk
         def exhausted(_self: socket.socket) -> None:
             nonlocal calls
             calls += 1
-            raise OSError(errno.EMFILE, "Too many open files")
+            raise OSError(number, os.strerror(number))
 
         with monkeypatch.context() as patch:
             patch.setattr(socket.socket, "accept", exhausted)

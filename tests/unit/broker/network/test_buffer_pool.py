@@ -1,10 +1,20 @@
 from collections.abc import Callable
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.network.buffer_pool import KEPT_BYTES, SMALLEST_BUFFER, Buffer, BufferPool, RequestMemory
+from broker.network.buffer_pool import (
+    FAVOUR_MS,
+    KEPT_BYTES,
+    REST_MS,
+    SMALLEST_BUFFER,
+    Buffer,
+    BufferPool,
+    RequestMemory,
+)
+from tests.support.clock import ManualClock
 
 
 class Someone:
@@ -15,6 +25,9 @@ class Someone:
 
     def memory_available(self) -> None:
         self.told += 1
+
+    def make_way(self) -> None:
+        """Never asked here."""
 
 
 class Turn:
@@ -33,14 +46,14 @@ class Turn:
 
 
 def test_a_buffer_is_as_large_as_the_next_power_of_two() -> None:
-    pool = BufferPool(RequestMemory(-1, Turn().call_soon))
+    pool = BufferPool(RequestMemory(-1, Turn().call_soon, ManualClock()))
     sizes = [1, SMALLEST_BUFFER, SMALLEST_BUFFER + 1, 1_000_060]
     borrowed = [pool.borrow(size, Someone(), may_exceed=False) for size in sizes]
     assert [buffer and buffer.capacity for buffer in borrowed] == [65_536, 65_536, 131_072, 1_048_576]
 
 
 def test_a_buffer_that_somebody_looks_into_is_left_to_him() -> None:
-    memory = RequestMemory(-1, Turn().call_soon)
+    memory = RequestMemory(-1, Turn().call_soon, ManualClock())
     pool = BufferPool(memory)
     buffer = pool.borrow(100, Someone(), may_exceed=False)
     assert buffer is not None
@@ -54,7 +67,7 @@ def test_a_buffer_that_somebody_looks_into_is_left_to_him() -> None:
 
 
 def test_a_buffer_that_nobody_looks_into_is_lent_again() -> None:
-    pool = BufferPool(RequestMemory(-1, Turn().call_soon))
+    pool = BufferPool(RequestMemory(-1, Turn().call_soon, ManualClock()))
     buffer = pool.borrow(100, Someone(), may_exceed=False)
     assert buffer is not None
     buffer.view[10:20].release()
@@ -64,7 +77,7 @@ def test_a_buffer_that_nobody_looks_into_is_lent_again() -> None:
 
 
 def test_only_so_many_free_buffers_are_kept_and_those_nobody_wants_are_freed() -> None:
-    pool = BufferPool(RequestMemory(-1, Turn().call_soon))
+    pool = BufferPool(RequestMemory(-1, Turn().call_soon, ManualClock()))
     borrowed = [pool.borrow(4 << 20, Someone(), may_exceed=False) for _ in range(6)]
     for buffer in borrowed:
         assert buffer is not None
@@ -82,7 +95,7 @@ def test_only_so_many_free_buffers_are_kept_and_those_nobody_wants_are_freed() -
 
 def test_memory_that_is_used_up_is_refused_and_offered_again_in_order() -> None:
     turn = Turn()
-    memory = RequestMemory(100, turn.call_soon)
+    memory = RequestMemory(100, turn.call_soon, ManualClock())
     one, two, three = Someone(), Someone(), Someone()
     assert memory.take(100, one, may_exceed=False)
     assert not memory.take(1, two, may_exceed=False)
@@ -96,7 +109,7 @@ def test_memory_that_is_used_up_is_refused_and_offered_again_in_order() -> None:
 
 def test_one_borrower_at_a_time_goes_beyond_the_limit() -> None:
     turn = Turn()
-    memory = RequestMemory(100, turn.call_soon)
+    memory = RequestMemory(100, turn.call_soon, ManualClock())
     one, two = Someone(), Someone()
     assert memory.take(150, one, may_exceed=True)
     assert memory.take(300, one, may_exceed=False), "it has begun, it may end"
@@ -108,9 +121,89 @@ def test_one_borrower_at_a_time_goes_beyond_the_limit() -> None:
     assert memory.take(150, two, may_exceed=True)
 
 
+class Receiver(Someone):
+    """A borrower in the middle of a request: it gives up when it is told to."""
+
+    def __init__(self, memory: RequestMemory) -> None:
+        super().__init__()
+        self.memory = memory
+        self.is_closed = False
+
+    def make_way(self) -> None:
+        self.is_closed = True
+        self.memory.give(150)
+        self.memory.leave(self)
+
+
+def test_who_goes_beyond_the_limit_and_gets_no_further_makes_way_for_those_who_wait() -> None:
+    turn, clock = Turn(), ManualClock()
+    memory = RequestMemory(100, turn.call_soon, clock)
+    stalled, other = Receiver(memory), Someone()
+    assert memory.take(150, stalled, may_exceed=True)
+    clock.advance(FAVOUR_MS)
+    assert not stalled.is_closed, "nobody waits"
+    assert not memory.take(1, other, may_exceed=True)
+    clock.advance(FAVOUR_MS - 1)
+    assert not stalled.is_closed
+    clock.advance(1)
+    assert stalled.is_closed
+    turn.run()
+    assert other.told == 1
+    assert memory.take(150, other, may_exceed=True)
+    assert clock.alarms == 1
+
+
+def test_each_request_that_is_received_whole_gives_it_its_time_again() -> None:
+    turn, clock = Turn(), ManualClock()
+    memory = RequestMemory(100, turn.call_soon, clock)
+    slow = Receiver(memory)
+    assert memory.take(150, slow, may_exceed=True)
+    assert not memory.take(1, Someone(), may_exceed=True)
+    clock.advance(FAVOUR_MS - 1)
+    memory.request_received()
+    clock.advance(FAVOUR_MS - 1)
+    assert not slow.is_closed
+    clock.advance(1)
+    assert slow.is_closed
+
+
+def test_beyond_the_limit_there_is_one_request_at_a_time() -> None:
+    memory = RequestMemory(100, Turn().call_soon, ManualClock())
+    one = Someone()
+    assert memory.take(150, one, may_exceed=True)
+    assert memory.take(150, one, may_exceed=False), "the same request goes on"
+    memory.request_received()
+    assert not memory.take(150, one, may_exceed=False), "that one is under way still"
+    memory.give(300)
+    assert memory.take(150, one, may_exceed=True)
+
+
+def test_memory_that_the_system_does_not_have_is_asked_for_again_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn, clock = Turn(), ManualClock()
+    memory = RequestMemory(-1, turn.call_soon, clock)
+    pool = BufferPool(memory)
+    one = Someone()
+
+    def none_left(self: Buffer, capacity: int) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Buffer, "__init__", none_left)
+        assert pool.borrow(100 << 20, one, may_exceed=False) is None
+    assert memory.used_bytes == 0
+    turn.run()
+    clock.advance(REST_MS - 1)
+    turn.run()
+    assert one.told == 0
+    clock.advance(1)
+    turn.run()
+    assert one.told == 1
+    assert pool.borrow(1 << 20, one, may_exceed=False) is not None
+
+
 def test_who_leaves_is_not_told_of_memory() -> None:
     turn = Turn()
-    memory = RequestMemory(100, turn.call_soon)
+    memory = RequestMemory(100, turn.call_soon, ManualClock())
     one, two = Someone(), Someone()
     memory.take(100, one, may_exceed=False)
     memory.take(1, two, may_exceed=False)
@@ -125,7 +218,7 @@ class Lending(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.memory = RequestMemory(1 << 20, Turn().call_soon)
+        self.memory = RequestMemory(1 << 20, Turn().call_soon, ManualClock())
         self.pool = BufferPool(self.memory)
         self.lent: list[Buffer] = []
         self.views: list[memoryview] = []

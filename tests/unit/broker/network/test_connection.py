@@ -7,8 +7,8 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.buffer_pool import SMALLEST_BUFFER
-from broker.network.connection import MOST_ANSWERS_BYTES, Pause
+from broker.network.buffer_pool import FAVOUR_MS, SMALLEST_BUFFER
+from broker.network.connection import MOST_ANSWERS_BYTES, MOST_REQUESTS_A_TURN, Pause
 from broker.request.response import NOTHING
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 
@@ -277,6 +277,29 @@ async def test_a_full_channel_stops_reading_and_serves_the_waiting_in_their_orde
 
 
 @on_both_loops
+async def test_who_pipelines_many_has_a_few_before_everybody_elses_and_not_all() -> None:
+    async with network() as it:
+        (_, pipeliner), (_, other) = it.connect(), it.connect()
+        pipeliner.send(frame(b"p") * 60)
+        other.send(frame(b"o"))
+        requests = await it.requests(61)
+        assert requests.index(b"o") <= 2 * MOST_REQUESTS_A_TURN
+        assert requests.count(b"p") == 60
+
+
+@on_both_loops
+async def test_who_asks_while_the_channel_is_full_holds_no_memory() -> None:
+    async with network(queued_max_requests=1) as it:
+        connected = [it.connect() for _ in range(20)]
+        for number, (_, client) in enumerate(connected):
+            client.send(frame(bytes([number])))
+        await it.until(lambda: all(one.pauses & Pause.CHANNEL for one, _ in connected[1:]))
+        assert it.memory.used_bytes == 0
+        assert len(await it.requests(20)) == 20
+        assert it.channel.stats.times_full < 2 * 20, "each is let in when there is room, and not to find none"
+
+
+@on_both_loops
 async def test_without_memory_one_connection_at_a_time_goes_on_and_all_come_through() -> None:
     async with network(memory_bytes=4 * SMALLEST_BUFFER) as it:
         request = frame(b"m" * 700_000)
@@ -320,6 +343,51 @@ async def test_the_death_of_the_one_that_may_go_on_lets_the_next_one_go_on() -> 
 
 
 @on_both_loops
+async def test_who_stalls_beyond_the_limit_is_closed_after_a_while_if_others_wait() -> None:
+    async with network(memory_bytes=SMALLEST_BUFFER) as it:
+        large = frame(b"l" * 100_000)
+        (stalled, staller), (_, other) = it.connect(), it.connect()
+        staller.send(large[:-1])
+        await it.until(lambda: it.memory.favoured is stalled)
+        it.clock.advance(2 * FAVOUR_MS)
+        assert not stalled.is_closed, "it does no harm"
+        other.send(large)
+        await it.until(lambda: it.memory.times_exhausted)
+        it.clock.advance(FAVOUR_MS)
+        assert stalled.is_closed
+        assert [len(request) for request in await it.requests(1)] == [100_000]
+
+
+@on_both_loops
+async def test_who_waits_for_answers_beyond_the_limit_is_not_closed_for_it() -> None:
+    async with network(memory_bytes=SMALLEST_BUFFER) as it:
+        large = frame(b"l" * 100_000)
+        (waiting, client), (_, other) = it.connect(), it.connect()
+        client.send(large)
+        await it.requests(1)
+        other.send(large)
+        await it.until(lambda: it.memory.times_exhausted)
+        it.clock.advance(3 * FAVOUR_MS)
+        assert not waiting.is_closed
+        it.slots[0].fill([frame(b"ok")])
+        await it.requests(2)
+
+
+@on_both_loops
+async def test_who_had_no_memory_for_his_next_request_reads_on_when_the_one_before_is_answered() -> None:
+    async with network(memory_bytes=2 * SMALLEST_BUFFER) as it:
+        (_, holder), (connection, client) = it.connect(), it.connect()
+        holder.send(frame(b"h" * 40_000)[:-1])
+        await it.until(lambda: it.memory.used_bytes == SMALLEST_BUFFER)
+        client.send(frame(b"1" * 40_000))
+        await it.requests(1)
+        client.send(frame(b"2" * 40_000))
+        await it.until(lambda: connection.pauses & Pause.MEMORY)
+        it.slots[0].fill([frame(b"ok")])
+        assert [request[:1] for request in await it.requests(2)] == [b"", b"2"]
+
+
+@on_both_loops
 async def test_who_does_not_take_his_answers_is_not_read() -> None:
     async with network() as it:
         connection, client = it.connect()
@@ -335,6 +403,33 @@ async def test_who_does_not_take_his_answers_is_not_read() -> None:
         await it.until(lambda: len(client.read()) == 8 * len(answer))
         assert client.received == answer * 8
         assert (await it.requests(9))[-1] == b"more"
+
+
+@on_both_loops
+async def test_who_asks_on_and_takes_nothing_has_a_bounded_number_of_answers_waiting() -> None:
+    async with network(max_in_flight=8) as it:
+        connection, client = it.connect()
+        client.send(frame(b"?"))
+        await it.requests(1)
+        it.slots[0].fill([frame(b"!" * 600_000)])
+        answered = asked = 1
+        for _ in range(50):
+            client.send(frame(b"?"))
+            asked += 1
+            await it.turns(3)
+            await it.take()
+            for slot in it.slots[answered:]:
+                slot.fill([frame(b"small")])
+                answered += 1
+        assert answered == 1 + 8
+        assert connection.unanswered == 8
+        while answered < asked:
+            await it.until(lambda: client.read() and len(it.channel))
+            await it.take()
+            for slot in it.slots[answered:]:
+                slot.fill([frame(b"small")])
+                answered += 1
+        await it.until(lambda: client.read() == frame(b"!" * 600_000) + 50 * frame(b"small"))
 
 
 @on_both_loops

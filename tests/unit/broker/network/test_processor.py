@@ -1,9 +1,12 @@
 import asyncio
+import logging
 
 import pytest
 
+from broker.histogram import upper_bound_us
 from broker.network.buffer_pool import SMALLEST_BUFFER
-from broker.network.processor import TRIM_INTERVAL_MS
+from broker.network.latencies import LatencyReport
+from broker.network.processor import MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT, TRIM_INTERVAL_MS
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 
 
@@ -71,6 +74,87 @@ async def test_a_connection_gets_one_turn_for_all_its_answers() -> None:
         await it.until(lambda: len(client.read()) == 50)
         assert it.processor.stats.turns == before + 1
         assert it.processor.stats.responses_sent == 10
+
+
+@on_both_loops
+async def test_who_has_had_a_turn_and_has_more_comes_behind_those_who_have_not() -> None:
+    async with network() as it:
+        sent: list[str] = []
+
+        class Sender:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def send_answers(self, most_bytes: int, now_us: int) -> None:
+                sent.append(self.name)
+
+        it.processor.touch_again(Sender("large"))  # type: ignore[arg-type]
+        it.processor.touch(Sender("small"))  # type: ignore[arg-type]
+        assert it.processor.waiting_responses == 2
+        await it.turns()
+        assert sent == ["small", "large"]
+        assert it.processor.waiting_responses == 0
+
+
+@on_both_loops
+async def test_alone_it_may_send_more_unless_a_request_waits() -> None:
+    async with network() as it:
+        allowed: list[int] = []
+
+        class Sender:
+            def send_answers(self, most_bytes: int, now_us: int) -> None:
+                allowed.append(most_bytes)
+
+        it.processor.touch(Sender())  # type: ignore[arg-type]
+        await it.turns()
+        _, client = it.connect()
+        client.send(frame(b"?"))
+        await it.until(lambda: len(it.channel))
+        it.processor.touch(Sender())  # type: ignore[arg-type]
+        await it.turns()
+        assert allowed == [MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT]
+
+
+@on_both_loops
+async def test_how_long_requests_took_is_counted_for_each_listener_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with network() as it:
+        report = LatencyReport([it.processor])
+        _, client = it.connect()
+        client.send(frame(b"1") + frame(b"2"))
+        await it.requests(2)
+        it.clock.advance(3)
+        client.send(frame(b"3"))
+        await it.requests(3)
+        it.clock.advance(1)
+        for slot in it.slots:
+            slot.fill([frame(b"!")])
+        await it.until(lambda: len(client.read()) == 15)
+        counts = it.processor.stats.latencies["PLAINTEXT"].counts
+        assert [(upper_bound_us(bucket), count) for bucket, count in enumerate(counts) if count] == [(4_096, 3)], (
+            "what goes out together counts as long as the oldest of it"
+        )
+        report.log()
+        assert "PLAINTEXT answered 3 requests since the last such line: p50 4096 us, " in caplog.text
+        report.log()
+        assert "PLAINTEXT answered 0 requests since the last such line: p50 0 us, " in caplog.text
+
+
+@on_both_loops
+async def test_an_answer_counts_as_long_as_the_peer_leaves_it_unread() -> None:
+    async with network() as it:
+        _, client = it.connect()
+        client.send(frame(b"?"))
+        await it.requests(1)
+        it.slots[0].fill([frame(b"!" * (8 << 20))])
+        await it.turns()
+        it.clock.advance(5_000)
+        assert not any(it.processor.stats.latencies["PLAINTEXT"].counts)
+        await it.until(lambda: len(client.read()) == 4 + (8 << 20))
+        counts = it.processor.stats.latencies["PLAINTEXT"].counts
+        assert [upper_bound_us(bucket) for bucket, count in enumerate(counts) if count] == [5_242_880]
 
 
 @on_both_loops

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from broker.network.buffer_pool import RequestMemory
-from broker.network.connection import NetworkSettings
+from broker.network.connection_owner import NetworkSettings
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor
 from broker.network.processor_pool import ProcessorPool
@@ -20,7 +20,7 @@ PEER = Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT")
 
 def pool_of(size: int) -> ProcessorPool:
     loop = asyncio.get_running_loop()
-    memory = RequestMemory(1 << 20, loop.call_soon)
+    memory = RequestMemory(1 << 20, loop.call_soon, ManualClock())
     limits = ConnectionLimits()
 
     def make(index: int) -> Processor:

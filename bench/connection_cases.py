@@ -1,0 +1,215 @@
+"""Many connections and bad ones: what idle ones cost, whether active ones are served alike, who suffers from whom."""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import time
+from pathlib import Path
+
+from bench.conversation import Conversation, address_of, fetch_frame, produce_frame
+from bench.disturbers import GREEDY_BYTES
+from bench.load import LoadFailed, run_load
+from bench.processes import Disturber, OwnBroker, memory_mb
+from bench.raw_cases import Bench, check_produced, values_in
+
+API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+
+IDLE = 10_000
+IDLE_S = 5.0
+ADDRESSES = 20
+"""Loopback addresses that they come from: one has 28,000 ports, and others want some too."""
+
+ACTIVE = 2_000
+ACTIVE_S = 10.0
+FETCHED_BYTES = 64 * 1024
+PRODUCED_BYTES = 4 * 1024
+
+PACED_RATE = 500
+PACED_S = 4.0
+DISTURBERS = ("trickle", "deaf", "pipeline", "greedy")
+ANSWERED = re.compile(r"GOOD answered (\d+) requests since the last such line: p50 (\d+) us, .*p99 (\d+) us, p99\.9")
+
+
+def connect_many(bootstrap: str, count: int) -> list[socket.socket]:
+    """Connect so slowly that the system need not turn anybody away: a lost SYN comes again after a second."""
+    connections = []
+    for number in range(count):
+        connection = socket.socket()
+        connection.bind((f"127.0.0.{1 + number % ADDRESSES}", 0))
+        connection.connect(address_of(bootstrap))
+        connections.append(connection)
+        if number % 10 == 0:
+            time.sleep(0.002)
+    return connections
+
+
+def idle_connections(directory: Path) -> dict[str, float]:
+    """10,000 connections on a fresh broker: what they cost when they have come, and when all have asked."""
+    broker = OwnBroker(directory)
+    connections: list[socket.socket] = []
+    try:
+        before_mb = memory_mb(broker.pid)[0]
+        connections = connect_many(broker.bootstrap, IDLE)
+        _ask_all(connections[-1:])
+        connected_mb = memory_mb(broker.pid)[0] - before_mb
+        _ask_all(connections)
+        asked_mb = memory_mb(broker.pid)[0] - before_mb
+        cpu = broker.cpu_seconds()
+        time.sleep(IDLE_S)
+        cpu = broker.cpu_seconds() - cpu
+    finally:
+        for connection in connections:
+            connection.close()
+        broker.close()
+    return {"connected_mb": connected_mb, "asked_mb": asked_mb, "idle_cpu_percent": cpu / IDLE_S * 100}
+
+
+def _ask_all(connections: list[socket.socket]) -> None:
+    for connection in connections:
+        connection.sendall(API_VERSIONS_V0)
+    for connection in connections:
+        size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+        connection.recv(size, socket.MSG_WAITALL)
+
+
+class _Active:
+    """One of the many: asks, and asks again when it is answered."""
+
+    def __init__(self, connection: socket.socket, frame: bytes, *, counts_answers: bool) -> None:
+        self.socket = connection
+        self.frame = frame
+        self.counts_answers = counts_answers
+        self.served_bytes = 0
+        """Bytes of its answers, or of its answered requests where these carry the records."""
+        self._left = 0
+
+    def ask(self) -> None:
+        self.socket.sendall(self.frame)
+        self._left = 4
+        self._has_size = False
+
+    def receive(self, view: memoryview) -> None:
+        received = self.socket.recv_into(view)
+        if not received:
+            raise LoadFailed("the broker closed a connection")
+        if self.counts_answers:
+            self.served_bytes += received
+        if not self._has_size:
+            if received < 4:
+                raise LoadFailed("the size of an answer came in pieces")
+            self._has_size = True
+            self._left = 4 + int.from_bytes(view[:4], "big")
+        self._left -= received
+        if not self._left:
+            if not self.counts_answers:
+                self.served_bytes += len(self.frame)
+            self.ask()
+
+
+def fairness(bench: Bench) -> dict[str, float]:
+    """2,000 connections with one request under way each, one half fetching 64 KB, the other producing 4 KB."""
+    with bench.topic(2) as topic:
+        fill = produce_frame(topic, 0, records=values_in(FETCHED_BYTES), value_bytes=1_000)
+        run_load(bench.broker.bootstrap, [fill], in_flight=1, requests=4, check=check_produced)
+        fetching = fetch_frame(topic, [0], partition_bytes=FETCHED_BYTES)
+        producing = produce_frame(topic, 1, records=values_in(PRODUCED_BYTES), value_bytes=1_000)
+        sockets = connect_many(bench.broker.bootstrap, ACTIVE)
+        try:
+            active = [
+                _Active(one, producing if number % 2 else fetching, counts_answers=number % 2 == 0)
+                for number, one in enumerate(sockets)
+            ]
+            before = bench.broker.cpu_seconds()
+            seconds = _saturate(active)
+            cpu = bench.broker.cpu_seconds() - before
+        finally:
+            for one in sockets:
+                one.close()
+    fetched = sorted(one.served_bytes for one in active if one.counts_answers)
+    produced = sorted(one.served_bytes for one in active if not one.counts_answers)
+    return {
+        "fetch_ratio": fetched[0] / fetched[-1],
+        "produce_ratio": produced[0] / produced[-1],
+        "fetched_mb_s": sum(fetched) / seconds / 1e6,
+        "produced_mb_s": sum(produced) / seconds / 1e6,
+        "cores": cpu / seconds,
+    }
+
+
+def _saturate(active: list[_Active]) -> float:
+    poller = select.epoll()
+    view = memoryview(bytearray(1 << 20))
+    by_descriptor = {one.socket.fileno(): one for one in active}
+    for descriptor in by_descriptor:
+        poller.register(descriptor, select.EPOLLIN)
+    started = time.perf_counter()
+    for one in active:
+        one.ask()
+    while (seconds := time.perf_counter() - started) < ACTIVE_S:
+        for descriptor, _ in poller.poll(1.0):
+            by_descriptor[descriptor].receive(view)
+    poller.close()
+    return seconds
+
+
+def disturbers(directory: Path) -> dict[str, float]:
+    """The p99 of 500 one-record requests a second, measured inside the broker, beside each disturber; and beside a busy
+    loop that takes as much of a processor as that disturber did."""
+    listeners = "GOOD://127.0.0.1:0,BAD://127.0.0.1:0"
+    settings = {
+        "listeners": listeners,
+        "listener.security.protocol.map": "GOOD:PLAINTEXT,BAD:PLAINTEXT",
+        "inter.broker.listener.name": "GOOD",
+        "fetch.max.bytes": str(2 * GREEDY_BYTES),
+    }
+    broker = OwnBroker(directory, settings=settings)
+    try:
+        with Conversation(broker.bootstrap) as conversation:
+            conversation.create_topic("bench-bad", partitions=2)
+            conversation.create_topic("bench-good", partitions=1)
+        fill = produce_frame("bench-bad", 0, records=values_in(1_000_000), value_bytes=1_000)
+        run_load(broker.bootstrap, [fill], in_flight=2, requests=GREEDY_BYTES // len(fill) + 2, check=check_produced)
+        figures: dict[str, float] = {}
+        _undisturbed_p99(broker)
+        for kind in DISTURBERS:
+            with Disturber(kind, "--bootstrap", broker.listeners["BAD"], "--topic", "bench-bad") as disturber:
+                disturbed_us, share = _p99_beside(broker, disturber)
+            with Disturber("spin", "--share", str(share)) as busy_loop:
+                compared_us, _ = _p99_beside(broker, busy_loop)
+            figures[f"{kind}_ratio"] = disturbed_us / compared_us
+            figures[f"{kind}_p99_us"] = disturbed_us
+            figures[f"{kind}_busy_loop_p99_us"] = compared_us
+            figures[f"{kind}_cores"] = share
+    finally:
+        broker.close()
+    return figures
+
+
+def _p99_beside(broker: OwnBroker, disturber: Disturber) -> tuple[float, float]:
+    """The p99 in microseconds, and how much of a processor the other process took."""
+    before, started = disturber.cpu_seconds(), time.perf_counter()
+    p99_us = _undisturbed_p99(broker)
+    return p99_us, min((disturber.cpu_seconds() - before) / (time.perf_counter() - started), 1.0)
+
+
+def _undisturbed_p99(broker: OwnBroker) -> float:
+    frame = produce_frame("bench-good", 0, records=1, value_bytes=100)
+    with socket.create_connection(address_of(broker.listeners["GOOD"])) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        broker.told_latencies("GOOD")
+        started = time.perf_counter()
+        asked = 0
+        while (elapsed := time.perf_counter() - started) < PACED_S:
+            # It sleeps: one that spins between its requests would itself be the third process on two processors.
+            time.sleep(max(asked / PACED_RATE - elapsed, 0))
+            connection.sendall(frame)
+            size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+            connection.recv(size, socket.MSG_WAITALL)
+            asked += 1
+        told = ANSWERED.search(broker.told_latencies("GOOD"))
+    assert told is not None, "the broker has not told how long its requests took"
+    if int(told[1]) < asked:
+        raise LoadFailed(f"{asked} requests were answered, the broker has counted {told[1]}")
+    return float(told[3])

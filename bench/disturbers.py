@@ -1,0 +1,130 @@
+"""Clients that nobody wants, each run as a process of its own, and the busy loop that they are compared with.
+
+    python -m bench.disturbers trickle --bootstrap HOST:PORT --topic NAME     sends one byte a second
+    python -m bench.disturbers deaf ...                                       asks for 1 MB again and again, never reads
+    python -m bench.disturbers pipeline ...                                   10,000 requests at once, again and again
+    python -m bench.disturbers greedy ...                                     asks for 100 MB at a time
+    python -m bench.disturbers spin --share 0.3                               takes 30 % of a processor, asks nobody
+
+They print a line when they have begun and end when their standard input closes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from bench.conversation import address_of, fetch_frame, produce_frame
+
+PIPELINED = 10_000
+GREEDY_BYTES = 100_000_000
+RECEIVE_BYTES = 1 << 20
+SPIN_PERIOD_S = 0.01
+
+
+def is_over(after_s: float) -> bool:
+    """Whether standard input has closed; waits ``after_s`` for it."""
+    return bool(select.select([sys.stdin], [], [], after_s)[0])
+
+
+def connect(bootstrap: str) -> socket.socket:
+    connection = socket.create_connection(address_of(bootstrap))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def trickle(options: argparse.Namespace) -> None:
+    """A request of 1 MB that would take eleven days."""
+    frame = produce_frame(options.topic, 0, records=990, value_bytes=1_000)
+    with connect(options.bootstrap) as connection:
+        begun()
+        for position in range(len(frame)):
+            connection.send(frame[position : position + 1])
+            if is_over(1.0):
+                return
+
+
+def deaf(options: argparse.Namespace) -> None:
+    frame = fetch_frame(options.topic, [0], partition_bytes=1 << 20)
+    with connect(options.bootstrap) as connection:
+        connection.setblocking(False)
+        begun()
+        while not is_over(0.0):
+            _, writable, _ = select.select([sys.stdin], [connection], [], 1.0)
+            if writable:
+                try:
+                    connection.send(frame)
+                except BlockingIOError:
+                    continue
+
+
+def pipeline(options: argparse.Namespace) -> None:
+    frame = produce_frame(options.topic, 1, records=1, value_bytes=100)
+    exchange(options, frame, PIPELINED)
+
+
+def greedy(options: argparse.Namespace) -> None:
+    frame = fetch_frame(options.topic, [0], partition_bytes=GREEDY_BYTES)
+    exchange(options, frame, 1)
+
+
+def exchange(options: argparse.Namespace, frame: bytes, at_once: int) -> None:
+    """Ask ``at_once`` times, read while writing, and begin again when all is answered."""
+    view = memoryview(bytearray(RECEIVE_BYTES))
+    with connect(options.bootstrap) as connection:
+        connection.sendall(frame)
+        size = 4 + int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+        left = size - 4
+        connection.setblocking(False)
+        begun()
+        unsent = memoryview(b"")
+        while not is_over(0.0):
+            readable, writable, _ = select.select([connection, sys.stdin], [connection] if unsent else [], [])
+            if connection in readable:
+                left -= connection.recv_into(view)
+            if writable:
+                unsent = unsent[connection.send(unsent) :]
+            if not left:
+                left = at_once * size
+                unsent = memoryview(frame * at_once)
+
+
+def spin(options: argparse.Namespace) -> None:
+    begun()
+    busy_s = SPIN_PERIOD_S * options.share
+    while not is_over(max(SPIN_PERIOD_S - busy_s, 0.0)):
+        until = time.perf_counter() + busy_s
+        while time.perf_counter() < until:
+            pass
+
+
+def begun() -> None:
+    sys.stdout.write("begun\n")
+    sys.stdout.flush()
+
+
+KINDS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "trickle": trickle,
+    "deaf": deaf,
+    "pipeline": pipeline,
+    "greedy": greedy,
+    "spin": spin,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=list(KINDS))
+    parser.add_argument("--bootstrap", default="")
+    parser.add_argument("--topic", default="")
+    parser.add_argument("--share", type=float, default=1.0)
+    options = parser.parse_args()
+    KINDS[options.kind](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What is left of a connection that has died while requests of it were under way."""
+
+from collections.abc import Sequence
+
+from broker.network.buffer_pool import Buffer, BufferPool
+from broker.request.response import NO_FRAME, NOTHING, Peer, ResponseSlot
+
+
+class Departed:
+    """It drops the answers of the requests that were under way, and gives
+    the buffers back when these need them no more. A `SlotOwner`."""
+
+    __slots__ = ("_buffers", "_pool", "_slots", "peer")
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self._slots: Sequence[ResponseSlot] = ()
+        self._buffers: Sequence[Buffer] = ()
+        self._pool: BufferPool | None = None
+
+    def inherit(self, slots: Sequence[ResponseSlot], buffers: Sequence[Buffer], pool: BufferPool) -> None:
+        self._slots = slots
+        self._buffers = buffers
+        self._pool = pool
+        self.frame_released()
+
+    def slot_filled(self, slot: ResponseSlot) -> None:
+        slot.chunks = NOTHING
+        self.frame_released()
+
+    def close_at(self, slot: ResponseSlot, reason: str) -> None:
+        self.frame_released()
+
+    def frame_released(self) -> None:
+        if self._pool is not None and all(slot.frame is NO_FRAME for slot in self._slots):
+            for buffer in self._buffers:
+                self._pool.give_back(buffer)
+            self._slots = self._buffers = ()
+            self._pool = None

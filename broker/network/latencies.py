@@ -1,0 +1,44 @@
+"""How long requests took inside the broker, as a line in the log for whoever asks."""
+
+import logging
+from collections.abc import Sequence
+from operator import sub
+
+from broker.histogram import BUCKETS, percentile_us
+from broker.network.processor import Processor
+
+log = logging.getLogger(__name__)
+
+
+class LatencyReport:
+    """Tells, listener by listener, how long the requests took that were answered since it told the last time."""
+
+    def __init__(self, processors: Sequence[Processor]) -> None:
+        self._processors = processors
+        self._told: dict[str, list[int]] = {}
+
+    def log(self) -> None:
+        """Write one line for each listener that has answered anything."""
+        for listener, counts in sorted(self._totals().items()):
+            new = list(map(sub, counts, self._told.get(listener, [0] * BUCKETS)))
+            self._told[listener] = counts
+            p50, p90, p99, p999, most = (percentile_us(new, share) for share in (0.5, 0.9, 0.99, 0.999, 1))
+            log.info(
+                "%s answered %d requests since the last such line: "
+                "p50 %d us, p90 %d us, p99 %d us, p99.9 %d us, most %d us",
+                listener,
+                sum(new),
+                p50,
+                p90,
+                p99,
+                p999,
+                most,
+            )
+
+    def _totals(self) -> dict[str, list[int]]:
+        totals: dict[str, list[int]] = {}
+        for processor in self._processors:
+            for listener, histogram in processor.stats.latencies.items():
+                so_far = totals.get(listener, [0] * BUCKETS)
+                totals[listener] = [one + other for one, other in zip(so_far, histogram.counts, strict=True)]
+        return totals

@@ -1,0 +1,100 @@
+"""Our daemon as a process, the foreign programs that speak to it, and the table of what came out."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+from tests.interop import programs
+from tests.interop.java_tools import JavaTools
+from tests.interop.summary import SUMMARY, Summary
+from tests.support.clients import Client, connect
+from tests.support.server import BrokerProcess, broker_for_tests
+
+# What is still to come, by its subject: an entry of what does not apply yet names one of these.
+SUBJECTS = {"consumer groups", "transactions", "ACLs", "quotas", "SASL", "TLS"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SUMMARY] = Summary()
+    config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka")
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+    config.addinivalue_line(
+        "markers", "not_applicable(until): needs what the subject `until` will bring; fails the run once it passes"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if (mark := item.get_closest_marker("not_applicable")) is None:
+            continue
+        until = mark.kwargs["until"]
+        assert until in SUBJECTS, f"{item.nodeid} waits for '{until}', which is none of {sorted(SUBJECTS)}"
+        if not against_apache_kafka():
+            item.add_marker(pytest.mark.xfail(strict=True, reason=f"until there are: {until}"))
+
+
+def against_apache_kafka() -> bool:
+    """Whether Apache Kafka is asked instead of us: then everything applies."""
+    return "OTTLA_TEST_KAFKA_LIBS" in os.environ
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A failed test shows what the brokers it used had to say; every test goes into the summary."""
+    report: Any = yield
+    if report.when == "setup" and report.skipped and hasattr(report, "wasxfail"):
+        report.outcome = "failed"  # a broker that does not start is no reason why a test does not apply
+        del report.wasxfail
+    item.config.stash[SUMMARY].add_report(item, report)
+    if report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            if isinstance(value, BrokerProcess):
+                report.sections.append((f"log of the broker in '{name}'", value.log_text(last_lines=40)))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    terminalreporter.section("programs that are not ours")
+    terminalreporter.write(config.stash[SUMMARY].as_markdown())
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with its defaults that all programs share; each test keeps to topics of its own."""
+    process = broker_for_tests(tmp_path_factory.mktemp("broker"))
+    process.start()
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+@pytest.fixture(scope="session")
+def client(broker: BrokerProcess) -> Client:
+    """A stock client for what a program under test can not do itself, such as creating its topic."""
+    return connect("confluent-kafka", broker.bootstrap)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses; nothing is created."""
+    return f"{request.node.originalname.removeprefix('test_')[:60]}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="session")
+def java(broker: BrokerProcess) -> JavaTools:
+    """Kafka's own command line tools."""
+    return JavaTools(installed(programs.java), broker.bootstrap)
+
+
+def installed(find: Any) -> Any:
+    """What `find` returns, or a visible skip of every test that needs it."""
+    try:
+        return find()
+    except programs.Missing as reason:
+        pytest.skip(str(reason))

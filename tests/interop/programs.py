@@ -1,0 +1,176 @@
+"""The programs that are not ours: found on the machine, installed below `.interop`, or missing for a reason."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.server import REPOSITORY
+
+INSTALL = Path(__file__).resolve().parent / "install"
+CACHE = REPOSITORY / ".interop"
+INSTALL_TIMEOUT_S = 300.0
+RUN_TIMEOUT_S = 60.0
+
+
+class Missing(Exception):
+    """A program that can not be had here; the sentence says why, and what would bring it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a program left when it ended."""
+
+    command: tuple[str, ...]
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [line for line in self.output.splitlines() if line.strip()]
+
+    @property
+    def said(self) -> str:
+        """Both streams, since programs disagree on where a refusal belongs."""
+        return self.output + self.errors
+
+    def done(self) -> Outcome:
+        """The same, if the program says that it succeeded."""
+        assert self.code == 0, f"exit code {self.code}, expected 0, from {self}"
+        return self
+
+    def refused(self) -> Outcome:
+        """The same, if the program says that it failed."""
+        assert self.code != 0, f"exit code 0, expected a refusal, from {self}"
+        return self
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.command[-12:])}\n--- stdout\n{self.output}\n--- stderr\n{self.errors}"
+
+
+def run(
+    command: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    timeout_s: float = RUN_TIMEOUT_S,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Run a program to its end. Raises AssertionError if it is not done within `timeout_s`."""
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, timeout=timeout_s, cwd=cwd, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        said = ((late.stdout or b"") + (late.stderr or b"")).decode(errors="replace")
+        raise AssertionError(f"not done within {timeout_s} s: {' '.join(command[-12:])}\n{said}") from None
+    return Outcome(
+        command=tuple(command), code=done.returncode, output=done.stdout.decode(), errors=done.stderr.decode()
+    )
+
+
+def kcat() -> str:
+    """The path of kcat. A build machine that runs as root gets it from its distribution's packages."""
+    if found := shutil.which("kcat") or shutil.which("kafkacat"):
+        return found
+    if os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get"):
+        _install("kcat", ["apt-get", "update"])
+        _install("kcat", ["apt-get", "install", "--yes", "--no-install-recommends", "kcat"])
+        if found := shutil.which("kcat"):
+            return found
+    raise Missing("kcat is not on the path: on Debian and Ubuntu, `apt install kcat` brings it")
+
+
+def java() -> list[str]:
+    """How Kafka's command line tools are started: append a class and its arguments."""
+    virtual_machine = _on_the_path("java", "Kafka's tools need Java 17 or newer")
+    maven = _on_the_path("mvn", "Kafka's jars are fetched with Maven")
+    pom = INSTALL / "pom.xml"
+
+    def fetch(directory: Path) -> None:
+        options = ("--batch-mode", "--quiet", "--strict-checksums", "--file", str(pom))
+        copy = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory / 'jars'}")
+        _install("Kafka's jars", [maven, *options, *copy])
+
+    jars = _installed("kafka-tools", [pom], fetch) / "jars"
+    # For a program that lives for a second: no second compiler, one collector thread, no more memory than it needs.
+    quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256M", "-Dlog4j2.level=ERROR")
+    return [virtual_machine, *quick, "-cp", f"{jars}/*"]
+
+
+def kafkajs() -> tuple[str, Path]:
+    """The path of node and the directory that has kafkajs in its `node_modules`."""
+    node = _on_the_path("node", "kafkajs needs Node.js")
+    npm = _on_the_path("npm", "kafkajs is fetched with npm")
+    sources = [INSTALL / "package.json", INSTALL / "package-lock.json"]
+
+    def fetch(directory: Path) -> None:
+        for source in sources:
+            shutil.copy(source, directory)
+        _install("kafkajs", [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=directory)
+
+    return node, _installed("kafkajs", sources, fetch)
+
+
+def kafka_python_source() -> Path:
+    """kafka-python's source distribution, unpacked, in the version that the tests are locked to, its hash compared."""
+    requirement = _locked_requirement("kafka-python")
+    service = INSTALL / "kafka_python_service.py"
+
+    def fetch(directory: Path) -> None:
+        requirements = directory / "requirements.txt"
+        requirements.write_text(requirement)
+        options = ("--no-binary", ":all:", "--no-deps", "--require-hashes", "--disable-pip-version-check")
+        download = [sys.executable, "-m", "pip", "download", *options, "--dest", str(directory)]
+        _install("kafka-python's source distribution", [*download, "--requirement", str(requirements)])
+        (archive,) = directory.glob("*.tar.gz")
+        shutil.unpack_archive(archive, directory, filter="data")
+        source = next(directory.glob("kafka_python-*/")).rename(directory / "source")
+        # The distribution has the tests, but not all that makes them a package.
+        (source / "test" / "__init__.py").touch()
+        shutil.copy(service, source / "test" / "service.py")
+
+    return _installed("kafka-python", [REPOSITORY / "requirements" / "test.txt", service], fetch) / "source"
+
+
+def _locked_requirement(name: str) -> str:
+    lines = (REPOSITORY / "requirements" / "test.txt").read_text().splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if line.startswith(f"{name}=="))
+    after = next(number for number in range(first + 1, len(lines)) if not lines[number].startswith(" "))
+    return "".join(lines[first:after])
+
+
+def _on_the_path(name: str, reason: str) -> str:
+    if found := shutil.which(name):
+        return found
+    raise Missing(f"{reason}, and `{name}` is not on the path")
+
+
+def _installed(name: str, sources: Sequence[Path], fetch: Callable[[Path], None]) -> Path:
+    """The directory that `fetch` filled for exactly these sources, now or in an earlier run."""
+    fingerprint = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    directory = CACHE / f"{name}-{fingerprint}"
+    if not directory.exists():
+        partial = CACHE / f"{name}-{fingerprint}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        fetch(partial)
+        partial.rename(directory)
+    return directory
+
+
+def _install(what: str, command: list[str], *, cwd: Path | None = None) -> None:
+    try:
+        done = run(command, timeout_s=INSTALL_TIMEOUT_S, cwd=cwd)
+    except AssertionError:
+        raise Missing(f"{what} did not come within {INSTALL_TIMEOUT_S:.0f} s") from None
+    if done.code != 0:
+        last = (done.said.strip().splitlines() or ["nothing"])[-1]
+        raise Missing(f"{what} could not be fetched; `{Path(command[0]).name}` said: {last}")

@@ -1,0 +1,46 @@
+"""A client without a library: one question after the other over a socket, by this project's own codecs."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Any
+
+from protocol.headers import decode_response, encode_request
+
+
+class RawClient:
+    """One connection to whatever broker listens there."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._correlation_id = 0
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask(self, request: Any, version: int) -> Any:
+        """Send a request and return its answer."""
+        self._correlation_id += 1
+        self._socket.sendall(encode_request(self._correlation_id, "raw", request, version))
+        size = int.from_bytes(self._receive(4), "big")
+        name = type(request).__name__.removesuffix("Request") + "Response"
+        response_class = getattr(sys.modules[type(request).__module__], name)
+        correlation_id, answer = decode_response(response_class, version, self._receive(size))
+        assert correlation_id == self._correlation_id, f"answer {correlation_id} came for {self._correlation_id}"
+        return answer
+
+    def _receive(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            piece = self._socket.recv(size - len(received))
+            assert piece, f"the broker closed the connection after {len(received)} of {size} bytes"
+            received += piece
+        return bytes(received)
