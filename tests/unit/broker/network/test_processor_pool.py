@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from broker.network.buffer_pool import RequestMemory
-from broker.network.connection_owner import NetworkSettings
 from broker.network.connection_limits import ConnectionLimits
+from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
 from broker.network.processor_pool import ProcessorPool
 from broker.request.channel import RequestChannel
