@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench interop fuzz lock docs dist clean
+.PHONY: help setup run test check format bench parity parity-record interop fuzz lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -60,6 +60,13 @@ format: $(VENV)/.dev  ## Put the code into its format
 
 bench: $(VENV)/.test  ## Measure the broker against this machine's own limits (ARGS="--only produce --bootstrap host:port")
 	@$(BIN)/python -m bench $(ARGS)
+
+parity: $(VENV)/.test  ## Ask Apache Kafka and us the same, compare the answers field by field (needs Java and Maven)
+	@libraries=$$($(BIN)/python -m tests.support.kafka_jars) || exit 0; \
+	  OTTLA_TEST_KAFKA_LIBS="$$libraries" $(BIN)/python -m pytest tests/parity $(ARGS)
+
+parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make test` (SCRIPTS="produce fetch": some)
+	@$(BIN)/python -m tests.parity.record $(SCRIPTS)
 
 interop: $(VENV)/.test  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
 	@$(BIN)/python -m pytest tests/interop $(ARGS)

@@ -51,6 +51,10 @@ class InvalidRecord(RejectedRecords):
     """The batch or records in it break a rule other than that of timestamps."""
 
 
+class NotOneBatch(InvalidRecord):
+    """What was sent for a partition is not one whole batch of magic 2 but nothing, a part, an old one, or several."""
+
+
 class InvalidTimestamp(RejectedRecords):
     """Records are older or newer than the topic allows, or claim a LogAppendTime that only a broker may give."""
 

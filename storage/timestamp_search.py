@@ -41,7 +41,7 @@ def record_of_largest_timestamp(segments: Segments) -> RecordPlace | None:
     for segment in segments:
         if segment.size and (newest is None or segment.largest.timestamp > newest.largest.timestamp):
             newest = segment
-    if newest is None or newest.largest.timestamp < 0:
+    if newest is None:
         return None
     timestamp, last_offset = newest.largest
     for batch in newest.batches_from(newest.position_of(last_offset), chunk_bytes=_CHUNK_BYTES):

@@ -139,11 +139,11 @@ def _logger_entry(logger: str, level: str) -> ConfigEntry:
         name=logger,
         value=level,
         source=source,
-        type=ConfigType.STRING,
+        type=ConfigType.UNKNOWN,
         is_read_only=False,
         is_sensitive=False,
         synonyms=(ConfigSynonym(logger, level, source),),
-        documentation=None,
+        documentation="",
     )
 
 
@@ -160,6 +160,6 @@ def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> Answer:
         answer.synonyms = [
             Answer.Synonym(name=synonym.name, value=synonym.value, source=synonym.source) for synonym in entry.synonyms
         ]
-    if request.include_documentation:
+    if request.include_documentation or entry.documentation == "":  # a logger has none to leave out
         answer.documentation = entry.documentation
     return answer

@@ -96,19 +96,25 @@ class FetchHandler:
         return None
 
     def refuse(self, request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
-        """The answer in which everything carries ``code``."""
+        """The answer in which everything carries ``code``; topics that were asked by their ids are left out of it."""
         return FetchResponse(
             error_code=code,
             responses=[
                 TopicAnswer(
                     topic=topic.topic,
-                    topic_id=topic.topic_id,
                     partitions=[
-                        Answer(partition_index=asked.partition, error_code=code, high_watermark=-1, records=b"")
+                        Answer(
+                            partition_index=asked.partition,
+                            error_code=code,
+                            high_watermark=-1,
+                            aborted_transactions=[],
+                            records=b"",
+                        )
                         for asked in topic.partitions
                     ],
                 )
                 for topic in request.topics
+                if topic.topic_id == NO_UUID
             ],
         )
 
@@ -189,8 +195,8 @@ class FetchHandler:
         if code is ErrorCode.KAFKA_STORAGE_ERROR and context.api_version < STORAGE_ERROR_SINCE_VERSION:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         of_partition = Answer(partition_index=fetch.index, error_code=code, high_watermark=-1, records=b"")
-        # Null means that nobody asked: so it is only under READ_UNCOMMITTED, and only where reading had begun.
-        if code in _BEFORE_READING or read.aborted_transactions is not None:
+        # As Kafka says it: empty where nothing could be read at all, null where reading had begun.
+        if code in _BEFORE_READING:
             of_partition.aborted_transactions = []
         if code in _TELLS_LEADER and fetch.partition is not None and context.api_version >= LEADER_SINCE_VERSION:
             of_partition.current_leader = Answer.CurrentLeader(

@@ -23,6 +23,8 @@ class InitProducerIdHandler:
         self, request: InitProducerIdRequest, context: RequestContext
     ) -> InitProducerIdResponse | None:
         """Answer with a producer id that nobody has had, once its block is durable."""
+        if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER):
+            return self.refuse(request, ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together")
         if request.transactional_id == "":
             return self.refuse(request, ErrorCode.INVALID_REQUEST, "an empty transactional id")
         if request.transactional_id is not None:

@@ -36,16 +36,15 @@ class ListOffsetsHandler:
             return self.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
         isolation = Isolation(request.isolation_level)
         answer = ListOffsetsResponse(topics=[])
-        for topic in request.topics:
-            indexes = [asked.partition_index for asked in topic.partitions]
-            of_topic = TopicAnswer(name=topic.name, partitions=[])
-            for asked in topic.partitions:
+        for name, partitions in _by_topic(request).items():
+            of_topic = TopicAnswer(name=name, partitions=[])
+            for index, (asked, *again) in partitions.items():
                 try:
-                    if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-                        raise TopicAuthorizationFailed(f"{context.peer.principal} may not describe {topic.name}")
-                    if len(indexes) > 1 and indexes.count(asked.partition_index) > 1:
-                        raise InvalidRequest(f"partition {asked.partition_index} of {topic.name} is listed twice")
-                    of_partition = self._find(topic.name, asked, isolation, context.api_version)
+                    if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                        raise TopicAuthorizationFailed(f"{context.peer.principal} may not describe {name}")
+                    if again:
+                        raise InvalidRequest(f"partition {index} of {name} is listed {1 + len(again)} times")
+                    of_partition = self._find(name, asked, isolation, context.api_version)
                 except (Fault, StorageError) as error:
                     of_partition = _without_offset(asked, error_code_of(error))
                 of_topic.partitions.append(of_partition)
@@ -62,10 +61,10 @@ class ListOffsetsHandler:
         )
 
     def _find(self, topic: str, asked: AskedPartition, isolation: Isolation, version: int) -> Answer:
-        partition = self._replicas.partition(topic, asked.partition_index)
-        partition.check_leadership(asked.current_leader_epoch)
         if asked.timestamp < 0 and version < _SINCE_VERSION.get(asked.timestamp, version + 1):
             raise UnsupportedVersion(f"a timestamp of {asked.timestamp} in version {version}")
+        partition = self._replicas.partition(topic, asked.partition_index)
+        partition.check_leadership(asked.current_leader_epoch)
         found = find_offset(partition, asked.timestamp, isolation)
         return Answer(
             partition_index=asked.partition_index,
@@ -73,6 +72,15 @@ class ListOffsetsHandler:
             offset=found.offset,
             leader_epoch=found.leader_epoch,
         )
+
+
+def _by_topic(request: ListOffsetsRequest) -> dict[str, dict[int, list[AskedPartition]]]:
+    """Each topic and each partition once, with all that is asked of it; a topic without partitions is none."""
+    topics: dict[str, dict[int, list[AskedPartition]]] = {}
+    for topic in request.topics:
+        for asked in topic.partitions:
+            topics.setdefault(topic.name, {}).setdefault(asked.partition_index, []).append(asked)
+    return topics
 
 
 def _without_offset(asked: AskedPartition, code: ErrorCode) -> Answer:

@@ -62,13 +62,14 @@ class MetadataHandler:
                 TopicAnswer(error_code=code, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
                 for topic in request.topics or ()
             ],
-            error_code=ErrorCode.NONE,
+            error_code=code,
         )
 
     def _answer(self, request: MetadataRequest, context: RequestContext, topics: list[TopicAnswer]) -> MetadataResponse:
         if request.include_topic_authorized_operations:
+            # Of a topic that is not there, too: they are what the client may do, not what there is.
             for topic in topics:
-                if topic.error_code == ErrorCode.NONE:
+                if topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
                     topic.topic_authorized_operations = TOPIC_OPERATIONS
         endpoint = self._node.endpoints[context.peer.listener]
         answer = MetadataResponse(

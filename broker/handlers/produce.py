@@ -34,6 +34,7 @@ from storage.errors import (
     InvalidRecord,
     InvalidTimestamp,
     InvalidTransactionState,
+    NotOneBatch,
     OutOfOrderSequence,
     StorageError,
     UndecodableRecords,
@@ -159,6 +160,7 @@ def _each_once(topics: list[Topic]) -> Iterable[Topic]:
     return [
         Topic(name=name, topic_id=topic_id, partition_data=list(batches.values()))
         for (name, topic_id), batches in merged.items()
+        if batches
     ]
 
 
@@ -230,7 +232,7 @@ def _refuse(answer: Answer, error: Exception, partition: Partition | None, versi
             for index, message in error.record_errors
         ]
     if partition is not None:
-        if isinstance(error, _AFTER_VALIDATION):
+        if isinstance(error, _AFTER_VALIDATION) and not isinstance(error, NotOneBatch):
             answer.log_start_offset = partition.log.log_start_offset
         if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             answer.current_leader = Answer.CurrentLeader(

@@ -28,7 +28,7 @@ class QuorumHandler:
         asked = [
             (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
         ]
-        if any(one != METADATA_PARTITION for one in asked):
+        if asked != [METADATA_PARTITION]:
             return self._unknown(request)
         answer = DescribeQuorumResponse(
             error_message="",

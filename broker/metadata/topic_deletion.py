@@ -68,7 +68,8 @@ def plan_deletion(
             results.append(DeletionResult(name=None, topic_id=topic_id, error=ErrorCode.UNKNOWN_TOPIC_ID, message=text))
         elif found.name in doomed:
             del doomed[found.name]
-            results.append(_invalid(by_id, f"The request has topic '{found.name}' by its name and by its id."))
+            named = UnwantedTopic(name=found.name, topic_id=topic_id)
+            results.append(_invalid(named, f"The request has topic '{found.name}' by its name and by its id."))
         else:
             doomed[found.name] = (found, DeletionResult(name=found.name, topic_id=topic_id))
     results += [result for _, result in doomed.values()]

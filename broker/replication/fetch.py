@@ -125,13 +125,10 @@ def read_partition(
     if partition is None or fetch.fault is not None:
         return PartitionRead(fetch.fault)
     try:
-        partition.check_leadership(fetch.current_leader_epoch)
+        partition.check_leadership(max(fetch.current_leader_epoch, NO_EPOCH))  # to Kafka every negative one is none
         return _read(partition, fetch, isolation, max_bytes, at_least_one_batch)
     except (Fault, StorageError) as error:
-        read = PartitionRead(error)
-        if isolation is Isolation.READ_COMMITTED:
-            read.aborted_transactions = ()
-        return read
+        return PartitionRead(error)
 
 
 def _read(
@@ -144,7 +141,7 @@ def _read(
     read.log_start_offset = log.log_start_offset
     if isolation is Isolation.READ_COMMITTED:
         read.aborted_transactions = ()
-    if fetch.last_fetched_epoch != NO_EPOCH:
+    if fetch.last_fetched_epoch > NO_EPOCH:
         read.diverging_epoch = _diverging_epoch(partition, fetch)
         if read.diverging_epoch is not None:
             return read

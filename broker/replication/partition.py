@@ -166,7 +166,8 @@ class Partition:
         if self.is_internal:
             raise InvalidTopic(f"records of {self.topic_partition} belong to a coordinator")
         self.check_leadership()
-        if not self.log.config.deletes:
+        config = self.log.config
+        if config.is_compacted and not config.deletes:
             raise PolicyViolation(f"the cleanup.policy of {self.topic_partition} has no delete in it")
         target = self.log.high_watermark if offset == HIGH_WATERMARK else offset
         if target < 0:

@@ -50,6 +50,7 @@ from storage.errors import (
     DecompressionTooLarge,
     InvalidRecord,
     InvalidTimestamp,
+    NotOneBatch,
     RejectedRecords,
     StorageError,
     UndecodableRecords,
@@ -168,7 +169,7 @@ class ValidatedBatch:
 def validate_produced(records: memoryview | None, rules: AppendRules, now_ms: int) -> ValidatedBatch:
     """Check what a producer sent for one partition and make it what the log stores; bytes behind the batch are dropped.
 
-    Timestamps and their type are put right in the received bytes. Raises, in this order: InvalidRecord or CorruptBatch
+    Timestamps and their type are put right in the received bytes. Raises, in this order: NotOneBatch or CorruptBatch
     for what is not one whole batch; InvalidRecord for a base offset, BatchTooLarge, CorruptBatch for a CRC,
     UndecodableRecords for an unknown codec; InvalidRecord for counts and marks of the header, BatchTooLarge for more
     records than we walk; where records are walked UndecodableRecords and BatchTooLarge for what cannot be opened,
@@ -266,19 +267,19 @@ def _only_batch(records: memoryview) -> memoryview:
     """The one batch that `records` begin with; a part of a batch behind it is cut off."""
     size = _size_of_first(records)
     if size is None:
-        raise InvalidRecord(f"{len(records)} bytes of records hold no whole batch")
+        raise NotOneBatch(f"{len(records)} bytes of records hold no whole batch")
     magic = records[MAGIC_POSITION]
     if magic != MAGIC:
-        raise InvalidRecord(f"the batch has magic {magic}, a produced one has {MAGIC}")
+        raise NotOneBatch(f"the batch has magic {magic}, a produced one has {MAGIC}")
     if _size_of_first(records[size:]) is not None:
-        raise InvalidRecord(f"another batch follows the first one of {size} bytes; a partition is sent one at a time")
+        raise NotOneBatch(f"another batch follows the first one of {size} bytes; a partition is sent one at a time")
     return records[:size]
 
 
 def _refused_for_shape(records: memoryview | None) -> StorageError:
     """What is wrong with records that are too short for any batch of magic 2."""
     if records is None:
-        return InvalidRecord("the request holds no records for the partition")
+        return NotOneBatch("the request holds no records for the partition")
     try:
         batch = _only_batch(records)
     except StorageError as error:

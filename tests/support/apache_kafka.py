@@ -15,6 +15,9 @@ from tests.support.server import BrokerDidNotStart, BrokerProcess, port_below_cl
 class ApacheKafka(BrokerProcess):
     """One combined node (broker and controller) out of a directory with Kafka's jars; Java must be on the path."""
 
+    heap = "1G"
+    """As Java counts memory; small jobs need less."""
+
     def __init__(self, directory: Path, *, settings: Mapping[str, str] | None, port: int, libraries: str) -> None:
         super().__init__(directory, settings=settings, port=port or port_below_client_ports())
         self.libraries = libraries
@@ -23,7 +26,7 @@ class ApacheKafka(BrokerProcess):
         return [
             "java",
             "-Xms256M",
-            "-Xmx1G",
+            f"-Xmx{self.heap}",
             "-XX:+UseG1GC",
             "-Dlog4j2.level=WARN",
             "-cp",
@@ -58,6 +61,8 @@ class ApacheKafka(BrokerProcess):
 
     def start(self, *, timeout_s: float = 60.0) -> BrokerProcess:
         assert not self.is_running, f"the broker on port {self.port} runs already"
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", self.port)), f"somebody else listens on port {self.port}"
         self._write_properties()
         with self.log_path.open("ab") as log:
             if not (self.data_directory / "meta.properties").exists():
@@ -67,9 +72,8 @@ class ApacheKafka(BrokerProcess):
                     *("-c", str(self.directory / "server.properties")),
                 )
                 subprocess.run(format_directory, check=True, stdout=log, stderr=log)
-            self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
-            )
+            # Its log goes to stdout: a pipe that nobody reads would fill, and stop it in the middle of an answer.
+            self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             with socket.socket() as probe:
@@ -87,6 +91,8 @@ class ApacheKafka(BrokerProcess):
         """As Kafka stops; the JVM ends with 128 + the signal, not with 0."""
         self.process.send_signal(signal_number)
         code = self.process.wait(timeout_s)
-        rest, _ = self._finish()
         assert code in (0, 128 + signal_number), f"exit code {code} after signal {signal_number}\n{self.log_text()}"
-        return rest
+        return ""
+
+    def _finish(self) -> tuple[str, int]:
+        return "", self.process.wait()

@@ -96,6 +96,8 @@ def test_a_topic_that_is_only_compacted_keeps_its_records(broker: InProcessBroke
     for offset in (0, -1, 100, -5):
         assert delete(broker, offset, topic="compacted").error_code == E.POLICY_VIOLATION
     assert delete(broker, 0, topic="both").error_code == E.NONE
+    broker.create_topic("neither", cleanup_policy="")
+    assert delete(broker, 0, topic="neither").error_code == E.NONE
 
 
 @serves(DeleteRecordsRequest, E.INVALID_TOPIC_EXCEPTION, versions=[2])

@@ -83,8 +83,13 @@ def test_nothing_is_set_for_all_brokers(broker: InProcessBroker) -> None:
 
 
 def test_groups_and_client_metrics_have_their_defaults(broker: InProcessBroker) -> None:
-    group = by_name(ask(broker, GROUP, "any"))
+    group = by_name(ask(broker, GROUP, "any", include_synonyms=True))
     assert len(group) == 17
+    behind = {name: group[name].synonyms[0].name for name in ("share.session.timeout.ms", "share.isolation.level")}
+    assert behind == {
+        "share.session.timeout.ms": "group.share.session.timeout.ms",
+        "share.isolation.level": "share.isolation.level",
+    }
     assert group["consumer.session.timeout.ms"].value == "45000"
     metrics = by_name(ask(broker, CLIENT_METRICS, "any"))
     assert {name: config.value for name, config in metrics.items()} == {
@@ -104,6 +109,7 @@ def test_loggers_are_told_with_their_levels(broker: InProcessBroker) -> None:
     assert next(iter(loggers)) == "root"
     assert loggers["broker.daemon"].value == loggers["root"].value
     assert (changed["broker.daemon"].value, changed["broker.daemon"].config_source) == ("WARN", 6)
+    assert (loggers["root"].config_type, loggers["root"].documentation) == (0, "")
 
 
 @serves(
@@ -116,6 +122,8 @@ def test_each_mistake_has_its_code(broker: InProcessBroker) -> None:
         (TOPIC, "", E.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", E.INVALID_REQUEST),
         (BROKER, "abc", E.INVALID_REQUEST),
+        (BROKER, " 1", E.INVALID_REQUEST),
+        (BROKER, "1_", E.INVALID_REQUEST),
         (LOGGER, "", E.INVALID_REQUEST),
         (LOGGER, "2", E.INVALID_REQUEST),
         (GROUP, "", E.INVALID_REQUEST),

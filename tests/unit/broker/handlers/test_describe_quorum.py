@@ -48,7 +48,13 @@ def test_each_start_is_a_new_epoch(broker: InProcessBroker) -> None:
 
 @serves(DescribeQuorumRequest, E.UNKNOWN_TOPIC_OR_PARTITION, versions=[2])
 @pytest.mark.parametrize(
-    "partitions", [{"orders": [0]}, {"__cluster_metadata": [1]}, {"__cluster_metadata": [0], "orders": [0]}]
+    "partitions",
+    [
+        {"orders": [0]},
+        {"__cluster_metadata": [1]},
+        {"__cluster_metadata": [0, 0]},
+        {"__cluster_metadata": [0], "orders": [0]},
+    ],
 )
 def test_nothing_else_has_a_quorum_and_whoever_asks_for_it_learns_nothing(
     broker: InProcessBroker, partitions: dict[str, list[int]]

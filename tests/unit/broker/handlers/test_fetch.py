@@ -161,7 +161,21 @@ def test_negative_limits_and_strange_isolation_are_refused_as_kafka_does(
 
 def test_read_committed_lists_aborted_transactions(broker: InProcessBroker, orders: bytes) -> None:
     assert fetch(broker, 12, isolation_level=1).aborted_transactions == []
-    assert fetch(broker, 12, isolation_level=1, offset=99).aborted_transactions == []
+    assert fetch(broker, 12, isolation_level=1, offset=99).aborted_transactions is None
+    assert fetch(broker, 12, isolation_level=1, partition=9).aborted_transactions == []
+
+
+def test_epochs_below_zero_are_none_as_kafka_reads_them(broker: InProcessBroker, orders: bytes) -> None:
+    for epochs in ({"current_leader_epoch": -2}, {"last_fetched_epoch": -2}):
+        assert fetch(broker, 12, partition_fields=epochs).error_code == E.NONE
+        assert fetch(broker, 12, partition_fields=epochs, offset=99).error_code == E.OFFSET_OUT_OF_RANGE
+
+
+def test_a_strange_isolation_is_refused_without_a_word_on_topics_asked_by_id(
+    broker: InProcessBroker, orders: bytes
+) -> None:
+    answer = broker.ask(fetch_request(topic_id=orders, isolation_level=2), 13)
+    assert (answer.error_code, answer.responses) == (E.UNKNOWN_SERVER_ERROR, [])
 
 
 # Limits ---------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """InitProducerId through the codec."""
 
+import pytest
+
 from protocol.errors import ErrorCode as E
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.support.broker import InProcessBroker
@@ -38,6 +40,16 @@ def test_ids_go_on_beyond_a_block(broker: InProcessBroker) -> None:
 def test_there_are_no_transactions_yet(broker: InProcessBroker, version: int) -> None:
     answer = broker.ask(request("tx"), version)
     assert (answer.error_code, answer.producer_id) == (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
+
+
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(5, -1), (-1, 5), (-2, -1)])
+def test_a_producer_id_and_its_epoch_come_together(
+    broker: InProcessBroker, producer_id: int, producer_epoch: int
+) -> None:
+    asked = request()
+    asked.producer_id, asked.producer_epoch = producer_id, producer_epoch
+    answer = broker.ask(asked, 4)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (E.INVALID_REQUEST, -1, -1)
 
 
 @serves(InitProducerIdRequest, E.INVALID_REQUEST, versions=[4])

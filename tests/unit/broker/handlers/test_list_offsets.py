@@ -120,8 +120,29 @@ def test_an_unknown_partition_is_named_so(broker: InProcessBroker) -> None:
 
 @serves(ListOffsetsRequest, E.INVALID_REQUEST, versions=[11])
 def test_a_partition_listed_twice_is_refused_by_itself(broker: InProcessBroker) -> None:
-    answers = broker.ask(request(LATEST, partitions=(0, 0)), 11).topics[0].partitions
-    assert [answer.error_code for answer in answers] == [E.INVALID_REQUEST] * 2
+    broker.create_topic("bills", partitions=2)
+    answers = broker.ask(request(LATEST, topic="bills", partitions=(0, 1, 0)), 11).topics[0].partitions
+    assert [(answer.partition_index, answer.error_code) for answer in answers] == [(0, E.INVALID_REQUEST), (1, E.NONE)]
+
+
+def test_a_topic_is_answered_once_and_not_at_all_without_partitions(broker: InProcessBroker) -> None:
+    broker.create_topic("bills", partitions=2)
+    asked = request(LATEST, topic="bills")
+    asked.topics += [*request(LATEST, topic="bills", partitions=(1,)).topics, *request(LATEST, partitions=()).topics]
+    (answer,) = broker.ask(asked, 11).topics
+    assert (answer.name, [found.partition_index for found in answer.partitions]) == ("bills", [0, 1])
+
+
+def test_a_timestamp_that_means_nothing_is_refused_before_anything_is_looked_up(broker: InProcessBroker) -> None:
+    assert offset_of(broker, -9, current_leader_epoch=77).error_code == E.UNSUPPORTED_VERSION
+    assert offset_of(broker, -9, topic="nope").error_code == E.UNSUPPORTED_VERSION
+
+
+def test_records_without_a_time_have_the_largest_one_at_their_first(broker: InProcessBroker) -> None:
+    broker.create_topic("timeless")
+    broker.ask(produce_request("timeless", produced([record(timestamp=-1)] * 2)), 12)
+    found = offset_of(broker, MAX_TIMESTAMP, topic="timeless")
+    assert (found.error_code, found.offset, found.timestamp, found.leader_epoch) == (E.NONE, 0, -1, 0)
 
 
 @serves(ListOffsetsRequest, E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH, versions=[4])

@@ -132,6 +132,7 @@ def test_ids_came_with_version_12(broker: InProcessBroker, version: int) -> None
 def test_neither_name_nor_id_is_answered_as_kafka_does(broker: InProcessBroker) -> None:
     answer = broker.ask(request(topic_id=bytes(16)), 12)
     assert ([topic.error_code for topic in answer.topics], answer.brokers) == ([E.UNKNOWN_SERVER_ERROR], [])
+    assert broker.ask(request(topic_id=bytes(16)), 13).error_code == E.UNKNOWN_SERVER_ERROR
 
 
 def test_internal_topics_are_marked_and_created_as_their_owners_need_them(broker: InProcessBroker) -> None:
@@ -153,9 +154,10 @@ def test_the_metadata_log_is_no_topic(broker: InProcessBroker) -> None:
 @pytest.mark.parametrize(("version", "cluster"), [(8, 8096), (10, 8096), (11, OPERATIONS_NOT_ASKED_FOR)])
 def test_authorized_operations_are_told_where_asked(broker: InProcessBroker, version: int, cluster: int) -> None:
     broker.create_topic("orders")
-    question = request("orders", include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
+    asked = ("orders", "not there", "nope")
+    question = request(*asked, include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
     answer = broker.ask(question, version)
-    assert answer.topics[0].topic_authorized_operations == 3576
+    assert [topic.topic_authorized_operations for topic in answer.topics] == [3576] * 3
     assert answer.cluster_authorized_operations == cluster
 
 

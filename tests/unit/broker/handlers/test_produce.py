@@ -134,6 +134,31 @@ def test_what_is_not_one_good_batch_is_refused(
     assert broker.log("orders").log_end_offset == 0
 
 
+@pytest.mark.parametrize(
+    ("batch", "log_start_offset"),
+    [
+        (b"", -1),
+        (bytes(produced(1)[:50]), -1),
+        (bytes(produced(1)) * 2, -1),
+        (bytes(changed(produced(1), magic=1)), -1),
+        (bytes(changed(produced(1), base_offset=7)), 0),
+        (bytes(produced(1, is_control=True)), 0),
+    ],
+    ids=["empty", "cut", "two", "magic", "offset", "control"],
+)
+def test_the_log_start_is_told_once_there_is_one_batch_to_look_at(
+    broker: InProcessBroker, orders: bytes, batch: bytes, log_start_offset: int
+) -> None:
+    answer = produce(broker, memoryview(bytearray(batch)))
+    assert (answer.error_code, answer.log_start_offset) == (E.INVALID_RECORD, log_start_offset)
+
+
+def test_a_topic_without_partitions_is_left_out(broker: InProcessBroker, orders: bytes) -> None:
+    request = produce_request("orders", produced(1))
+    request.topic_data[0].partition_data.clear()
+    assert broker.ask(request, 12).responses == []
+
+
 @serves(ProduceRequest, E.INVALID_RECORD, versions=[8])
 def test_keyless_records_on_a_compacted_topic_are_named_one_by_one(broker: InProcessBroker) -> None:
     broker.create_topic("orders", cleanup_policy="compact")

@@ -67,4 +67,4 @@ def test_a_topic_that_is_named_twice_stays_and_gets_one_result():
 
 
 def test_a_topic_given_once_by_name_and_once_by_id_stays():
-    assert plan(by_name("orders"), by_id(ORDERS)) == ([], [(None, ORDERS, ErrorCode.INVALID_REQUEST)])
+    assert plan(by_name("orders"), by_id(ORDERS)) == ([], [("orders", ORDERS, ErrorCode.INVALID_REQUEST)])

@@ -1,0 +1,514 @@
+"""The one table of what may differ between Kafka's answers and ours, each entry with its reason.
+
+`RULES` give names to what differs by nature, on both sides, so that the rest of the answer and the consistency of the
+named things are still compared. `ALLOWED` are the fields in which we answer otherwise than Kafka on purpose. An entry
+that a whole run has no use for fails the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from config.our_defaults import OUR_DEFAULTS
+from protocol.api_keys import ApiKey
+from tests.parity.comparison import ABSENT, CLOSED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When and where a step was asked."""
+
+    script: str
+    api: str
+    step: str
+    sent_ms: int
+    received_ms: int
+    port: int
+    data_directory: str
+
+
+class Names:
+    """Names for what is random: the same thing has the same name wherever it occurs in a script."""
+
+    def __init__(self) -> None:
+        self._names: dict[object, str] = {}
+        self._taken: dict[str, int] = {}
+
+    def bind(self, value: object, name: str) -> None:
+        """Name a value that has no name yet; a name that is taken gets a number."""
+        if value not in self._names:
+            self._taken[name] = count = self._taken.get(name, 0) + 1
+            self._names[value] = f"<{name}>" if count == 1 else f"<{name}, {count}>"
+
+    def bind_owned(self, struct: dict[str, Any]) -> None:
+        """Name the topic id of a struct that says whose it is."""
+        if str(struct.get("topic_id")).startswith("id:") and struct.get("name"):
+            self.bind(struct["topic_id"], f"id of {struct['name']}")
+
+    def of(self, value: object, name: str) -> str:
+        """The name of a value, `name` if it had none."""
+        self.bind(value, name)
+        return self._names[value]
+
+
+Replace = Callable[[Any, Moment, Names], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A value at `path` (fields, `[]` for any element; `*` for anything) is replaced before it is compared."""
+
+    script: str = "*"
+    api: str = "*"
+    path: str
+    replace: Replace
+    orders: bool = False
+    """Whether it makes a dictionary of a list whose order says nothing."""
+    reason: str
+
+
+# What takes the place of values
+
+
+def _text(value: Any, moment: Moment, names: Names) -> Any:
+    return "<text>" if isinstance(value, str) and value else value
+
+
+def _id(value: Any, moment: Moment, names: Names) -> Any:
+    is_id = isinstance(value, str) and value.startswith("id:")
+    return names.of(value, f"id first seen in {moment.step}") if is_id else value
+
+
+def _named(name: str) -> Replace:
+    def replace(value: Any, moment: Moment, names: Names) -> Any:
+        return names.of((name, value), name) if value and not str(value).startswith("<") else value
+
+    return replace
+
+
+def _of_this_moment(value: Any, moment: Moment, names: Names) -> Any:
+    is_now = isinstance(value, int) and moment.sent_ms - 60_000 <= value <= moment.received_ms + 1_000
+    return "<now>" if is_now else value
+
+
+def _batches(value: Any, moment: Moment, names: Names) -> Any:
+    """What differs by the broker's clock is named so; equal batches that follow each other are told once."""
+    if not isinstance(value, list):
+        return value
+    told: list[Any] = []
+    expected_offset = -1
+    for batch in value:
+        if not isinstance(batch, dict):
+            told.append(batch)
+            continue
+        batch = {**batch}
+        if batch["max_timestamp"] != _of_this_moment(batch["max_timestamp"], moment, names):
+            batch |= {"max_timestamp": "<now>", "crc": "<of now>", "records": len(batch["records"])}
+        last = told[-1] if told and isinstance(told[-1], dict) else {}
+        if batch["base_offset"] == expected_offset and _but_for_its_place(last) == _but_for_its_place(batch):
+            last["times"] = last.get("times", 1) + 1
+        else:
+            told.append(batch)
+        expected_offset = batch["base_offset"] + batch.get("last_offset_delta", 0) + 1
+    return told
+
+
+def _but_for_its_place(batch: dict[str, Any]) -> dict[str, Any]:
+    return {field: held for field, held in batch.items() if field not in ("base_offset", "times")}
+
+
+def _ranges(value: Any, moment: Moment, names: Names) -> Any:
+    if not isinstance(value, list):
+        return value
+    return {ApiKey(api["api_key"]).name: f"{api['min_version']}-{api['max_version']}" for api in value}
+
+
+def _address(value: Any, moment: Moment, names: Names) -> Any:
+    if not isinstance(value, str):
+        return value
+    value = value.replace(moment.data_directory, "<data>")
+    return value.replace(f":{moment.port + 1}", ":<controller port>").replace(f":{moment.port}", ":<port>")
+
+
+def _port(value: Any, moment: Moment, names: Names) -> Any:
+    if not isinstance(value, int):
+        return value
+    return {moment.port: "<port>", moment.port + 1: "<controller port>"}.get(value, value)
+
+
+def _at_least_zero(value: Any, moment: Moment, names: Names) -> Any:
+    return "<at least 0>" if isinstance(value, int) and value >= 0 else value
+
+
+def _by(*fields: str) -> Replace:
+    """A dictionary by these fields, unless two elements have the same."""
+
+    def replace(value: Any, moment: Moment, names: Names) -> Any:
+        if not isinstance(value, list) or not value:
+            return value
+        for item in value:
+            names.bind_owned(item)
+        keys = [" ".join(str(_id(item.get(field, ""), moment, names)) for field in fields) for item in value]
+        if len(set(keys)) < len(keys):
+            return value
+        rest = [{field: held for field, held in item.items() if field not in fields} for item in value]
+        return dict(sorted(zip(keys, rest, strict=True)))
+
+    return replace
+
+
+def _by_partition(value: Any, moment: Moment, names: Names) -> Any:
+    """The partitions of all topics by topic and index, unless one occurs twice."""
+    if not isinstance(value, list):
+        return value
+    found: dict[str, Any] = {}
+    for topic in value:
+        owner = (
+            topic.get("topic") or names.of(topic["topic_id"], "unknown id")
+            if "topic_id" in topic
+            else topic.get("topic", "")
+        )
+        for partition in topic["partitions"]:
+            key = f"{owner} {partition['partition_index']}"
+            if key in found:
+                return value
+            found[key] = partition
+        if not topic["partitions"]:
+            found[owner] = []
+    return dict(sorted(found.items()))
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        path="*error_message",
+        replace=_text,
+        reason="The wording of messages is ours; whether there is one, and whether it is empty or null, is compared.",
+    ),
+    Rule(api="DESCRIBE_CONFIGS", path="*documentation", replace=_text, reason="The wording of documentation is ours."),
+    Rule(path="*_id", replace=_id, reason="Ids are random; where the same one comes again is compared."),
+    Rule(path="*cluster_id", replace=_named("cluster id"), reason="Each broker has its own."),
+    Rule(api="FETCH", path="session_id", replace=_named("session"), reason="Session ids are random."),
+    Rule(path="*port", replace=_port, reason="Each broker has its own ports."),
+    Rule(path="*configs*", replace=_address, reason="Values of settings that hold addresses or directories."),
+    Rule(api="PRODUCE", path="*log_append_time_ms", replace=_of_this_moment, reason="The broker's clock."),
+    Rule(api="FETCH", path="*.records", replace=_batches, reason="LogAppendTime is the broker's clock."),
+    Rule(api="DESCRIBE_LOG_DIRS", path="*log_dir", replace=_address, reason="Each has its own directory."),
+    Rule(api="DESCRIBE_LOG_DIRS", path="*total_bytes", replace=_at_least_zero, reason="The disk's size."),
+    Rule(api="DESCRIBE_LOG_DIRS", path="*usable_bytes", replace=_at_least_zero, reason="What is free at that moment."),
+    Rule(api="DESCRIBE_QUORUM", path="*_timestamp", replace=_of_this_moment, reason="The broker's clock."),
+    Rule(
+        api="DESCRIBE_QUORUM",
+        path="*log_end_offset",
+        replace=_at_least_zero,
+        reason="An offset of the metadata log, in which each has records of its own.",
+    ),
+    Rule(
+        api="DESCRIBE_QUORUM",
+        path="*high_watermark",
+        replace=_at_least_zero,
+        reason="An offset of the metadata log, in which each has records of its own.",
+    ),
+    Rule(
+        api="API_VERSIONS",
+        path="finalized_features_epoch",
+        replace=_at_least_zero,
+        reason="An offset of the metadata log, in which each has records of its own.",
+    ),
+    # Orders that Kafka takes from hash maps
+    Rule(api="API_VERSIONS", path="api_keys", replace=_ranges, orders=True, reason="A hash map's order."),
+    Rule(api="API_VERSIONS", path="*_features", replace=_by("name"), orders=True, reason="A hash map's order."),
+    Rule(
+        api="PRODUCE",
+        path="responses[].partition_responses",
+        replace=_by("index"),
+        orders=True,
+        reason="Kafka answers the partitions of a topic in the order of a hash map.",
+    ),
+    Rule(
+        api="METADATA", path="topics", replace=_by("name"), orders=True, reason="All topics come in a hash map's order."
+    ),
+    Rule(
+        script="fetch",
+        api="FETCH",
+        path="responses",
+        replace=_by_partition,
+        orders=True,
+        reason="Kafka puts what it refuses behind the rest, and topics together that follow each other.",
+    ),
+    Rule(
+        api="LIST_CONFIG_RESOURCES",
+        path="config_resources",
+        replace=_by("resource_type", "resource_name"),
+        orders=True,
+        reason="Kafka lists the types in the order of a hash map.",
+    ),
+    Rule(api="CREATE_PARTITIONS", path="results", replace=_by("name"), orders=True, reason="A hash map's order."),
+    Rule(api="DELETE_RECORDS", path="topics", replace=_by("name"), orders=True, reason="A hash map's order."),
+    Rule(
+        api="DELETE_RECORDS",
+        path="topics.*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        api="DESCRIBE_LOG_DIRS", path="results[].topics", replace=_by("name"), orders=True, reason="A hash map's order."
+    ),
+    Rule(
+        api="DESCRIBE_LOG_DIRS",
+        path="results[].topics.*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(api="LIST_OFFSETS", path="topics", replace=_by("name"), orders=True, reason="A hash map's order."),
+    Rule(
+        api="LIST_OFFSETS",
+        path="topics.*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="Kafka answers the partitions that it refuses first.",
+    ),
+    Rule(
+        api="DESCRIBE_CONFIGS",
+        path="results[].configs",
+        replace=_by("name"),
+        orders=True,
+        reason="Kafka lists settings in the order of a hash map.",
+    ),
+    Rule(
+        api="DELETE_TOPICS",
+        path="responses",
+        replace=_by("name", "topic_id"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(api="CREATE_TOPICS", path="topics[].configs", replace=_by("name"), orders=True, reason="Read by name."),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """Fields that may differ: patterns of API, step and path, a condition on both values, and the reason."""
+
+    api: str
+    step: str = "*"
+    path: str = "*"
+    when: Callable[[Any, Any], bool] = lambda kafka, ours: True
+    reason: str
+
+
+def _absent_here(kafka: Any, ours: Any) -> bool:
+    return bool(ours == ABSENT)
+
+
+def _only_ours_says_why(kafka: Any, ours: Any) -> bool:
+    return kafka in (ABSENT, "") and ours == "<text>"
+
+
+def _we_close(kafka: Any, ours: Any) -> bool:
+    return bool(ours == CLOSED)
+
+
+def _each_partition(responses: Any) -> list[tuple[str, str]]:
+    return sorted(
+        (str(topic.get("topic", topic.get("topic_id"))), str(partition))
+        for topic in responses
+        for partition in topic["partitions"]
+    )
+
+
+def _better_refused(kafka: Any, ours: Any) -> bool:
+    return kafka != "INVALID_CONFIG"
+
+
+SETTINGS_OF_THE_NODE: Final = (
+    *("process.roles", "controller.listener.names", "controller.quorum.bootstrap.servers"),
+    *("listeners", "advertised.listeners", "listener.security.protocol.map"),
+    *("broker.id", "node.id", "log.dir", "log.dirs"),
+)
+"""With these each broker is told how to run on its own."""
+
+
+ALLOWED: Final[tuple[Allowed, ...]] = (
+    *(
+        Allowed(
+            api="DESCRIBE_CONFIGS",
+            step="all settings of the broker*",
+            path=f"results[0].configs.{setting}.*",
+            reason="What a node is told to run: Kafka needs a controller's listener of its own.",
+        )
+        for setting in SETTINGS_OF_THE_NODE
+    ),
+    *(
+        Allowed(
+            api="DESCRIBE_CONFIGS",
+            step="all settings of the broker*",
+            path=f"results[0].configs.{setting}.*value",
+            reason=f"Our default is not Kafka's: {default.reason}",
+        )
+        for setting, default in OUR_DEFAULTS.items()
+        if setting not in SETTINGS_OF_THE_NODE
+    ),
+    Allowed(
+        api="DESCRIBE_CONFIGS",
+        step="all settings of the broker*",
+        path="results[0].configs.ottla.*",
+        when=lambda kafka, ours: bool(kafka == ABSENT),
+        reason="Settings that only we have.",
+    ),
+    Allowed(
+        api="CREATE_TOPICS",
+        step="*=*",
+        path="topics[0].configs.*.value",
+        when=lambda kafka, ours: kafka.strip().lower().replace(" ", "").lstrip("+.") == ours.lower().lstrip("0+."),
+        reason="We say a value as it is understood, Kafka as it was written until DescribeConfigs is asked.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="a batch length of 2147483647",
+        path="*error_code",
+        when=lambda kafka, ours: (kafka, ours) == ("UNKNOWN_SERVER_ERROR", "INVALID_RECORD"),
+        reason="Kafka's sum of that length and the header overflows; to us the batch is cut short, as any other.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="null for the records",
+        reason="Kafka never answers, for an exception nobody expects; we say that the records are missing.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="gzip with four bytes behind it",
+        reason="Kafka does not look behind the stream; we refuse what no reader agrees on.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="zstd without any data",
+        path="*error_code",
+        when=lambda kafka, ours: (kafka, ours) == ("INVALID_RECORD", "UNKNOWN_SERVER_ERROR"),
+        reason="To Kafka's library no data is an empty stream, to ours a damaged one; the batch is refused by both.",
+    ),
+    Allowed(
+        api="ALTER_CONFIGS",
+        step="the same topic twice",
+        reason="Kafka never answers, for an exception nobody expects; we refuse both as IncrementalAlterConfigs does.",
+    ),
+    Allowed(
+        api="DESCRIBE_CONFIGS",
+        step="the broker '01'",
+        reason="Kafka reads the name as a number, we as it stands.",
+    ),
+    Allowed(
+        api="FETCH",
+        step="talk-v*: *",
+        path="responses",
+        when=lambda kafka, ours: _each_partition(kafka) == _each_partition(ours),
+        reason="In a session, too, Kafka puts topics that it does not know behind the rest.",
+    ),
+    Allowed(
+        api="DESCRIBE_CONFIGS",
+        step="the root logger",
+        path="results[0].configs.root.value",
+        reason="The level that the node was started with.",
+    ),
+    Allowed(
+        api="DESCRIBE_TOPIC_PARTITIONS",
+        step="the topic ''",
+        reason="Kafka fails to look at an empty name; we answer it as every other bad one.",
+    ),
+    Allowed(
+        api="FETCH",
+        step="records in zstd",
+        reason="Open: Kafka 4.3.1 sends zstd batches in versions below 10 too, which we refuse.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="codec ?",
+        path="*.log_start_offset",
+        reason="Kafka notices an unknown codec earlier in versions that may not carry zstd; the error is the same.",
+    ),
+    Allowed(
+        api="FETCH",
+        step="the topic name ''*",
+        reason="Open: Kafka answers UNKNOWN_TOPIC_OR_PARTITION to a topic without a name, which we leave out.",
+    ),
+    Allowed(
+        api="FETCH",
+        step="replica * with its epoch",
+        path="node_endpoints",
+        when=lambda kafka, ours: bool(kafka == ABSENT),
+        reason="Kafka says who leads and not where; we say both, as for every other NOT_LEADER_OR_FOLLOWER.",
+    ),
+    Allowed(
+        api="PRODUCE",
+        step="a transactional batch and no producer id, with a transactional id",
+        reason="There are no transactions here yet: the transactional bit is refused.",
+    ),
+    Allowed(
+        api="METADATA",
+        step="* topics announced",
+        when=_we_close,
+        reason="A count below -1 means nothing; Kafka takes every negative one for null.",
+    ),
+    Allowed(
+        api="API_VERSIONS",
+        step="a client id of length -2",
+        when=_we_close,
+        reason="A length below -1 means nothing; Kafka takes every negative one for null.",
+    ),
+    Allowed(
+        api="*",
+        step="* that is not UTF-8",
+        when=_we_close,
+        reason="We do not guess at text; Kafka puts replacement characters in it and goes on with another name.",
+    ),
+    Allowed(
+        api="*",
+        path="*error_message",
+        when=_only_ours_says_why,
+        reason="Where Kafka gives no message with an error we say in words what was wrong.",
+    ),
+    Allowed(
+        api="CREATE_TOPICS",
+        path="*configs.min.insync.replicas.config_source",
+        when=lambda kafka, ours: (kafka, ours) == (3, 5),
+        reason="Kafka's formatting writes it as a cluster default for eligible leader replicas, not finalised here.",
+    ),
+    Allowed(
+        api="DESCRIBE_CONFIGS",
+        path="results[*].configs.min.insync.replicas.*",
+        reason="The same cluster default.",
+    ),
+    Allowed(
+        api="DESCRIBE_CONFIGS",
+        step="the brokers' defaults*",
+        path="results[0].configs",
+        when=lambda kafka, ours: list(kafka) == ["min.insync.replicas"] and not ours,
+        reason="Kafka's formatting writes it as a cluster default for eligible leader replicas, not finalised here.",
+    ),
+    Allowed(
+        api="CREATE_TOPICS",
+        step="retention.ms='٣'",
+        when=_better_refused,
+        reason="Java reads every script's digits, and keeps the text; we take ASCII digits, which all tools can read.",
+    ),
+    Allowed(
+        api="CREATE_TOPICS",
+        step="min.cleanable.dirty.ratio='NaN'",
+        when=_better_refused,
+        reason="Kafka takes NaN for a ratio between 0 and 1, since it is on neither side of a limit.",
+    ),
+    Allowed(
+        api="API_VERSIONS",
+        path="api_keys.*",
+        when=_absent_here,
+        reason="APIs that are not served here yet are not advertised; those that are have Kafka's ranges.",
+    ),
+    Allowed(
+        api="API_VERSIONS",
+        path="*_features*",
+        reason="We support and finalise the levels that we implement, not Kafka's newest.",
+    ),
+)

@@ -1,0 +1,80 @@
+"""Runs a script against a fresh broker: ours, or Apache Kafka with the same settings."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.parity.allowed_differences import Rule
+from tests.parity.exchange import Answered, Exchange
+from tests.parity.normalised import Normaliser
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.server import BrokerProcess, port_below_client_ports
+
+SCRIPTS = tuple(
+    sorted(path.stem for path in (Path(__file__).parent / "scripts").glob("*.py") if not path.stem.startswith("_"))
+)
+
+SETTINGS = {
+    "node.id": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "3600000",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+"""Both brokers have these, beside those that `SETTINGS` of a script adds."""
+
+
+class Run(NamedTuple):
+    """What a broker answered to a script, and which rules had a value to replace."""
+
+    answered: list[Answered]
+    rules_used: Counter[Rule]
+
+
+def ask_ours(script: str) -> Run:
+    """Run a script against a fresh broker of ours."""
+    return _run(script, lambda directory, settings: BrokerProcess(directory, settings=settings))
+
+
+def ask_kafka(script: str, libraries: str) -> Run:
+    """Run a script against a fresh node of Apache Kafka, from the directory with its jars."""
+
+    def make(directory: Path, settings: dict[str, str]) -> BrokerProcess:
+        port = int(os.environ.get("OTTLA_TEST_KAFKA_PORT", "0")) or port_below_client_ports()
+        node = ApacheKafka(directory, settings=settings, port=port, libraries=libraries)
+        node.heap = "512M"
+        return node
+
+    return _run(script, make)
+
+
+def _run(script: str, make: Callable[[Path, dict[str, str]], BrokerProcess]) -> Run:
+    module = importlib.import_module(f"tests.parity.scripts.{script}")
+    settings = {**SETTINGS, **getattr(module, "SETTINGS", {})}
+    directory = Path(tempfile.mkdtemp(prefix=f"parity-{script}-"))
+    broker = make(directory, settings)
+    normaliser = Normaliser()
+    try:
+        broker.start(timeout_s=180.0)
+        exchange = Exchange(script, broker, normaliser)
+        try:
+            module.run(exchange)
+        finally:
+            exchange.hang_up()
+    except BaseException as error:
+        error.add_note(f"log of the broker:\n{broker.log_text(last_lines=40)}")
+        raise
+    finally:
+        broker.close()
+        shutil.rmtree(directory)
+    return Run(exchange.answered, normaliser.used)

@@ -1,0 +1,43 @@
+"""Makes answers of two brokers comparable: what differs by nature gets a name, by the rules of the table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tests.parity.allowed_differences import RULES, Moment, Names, Rule
+from tests.parity.comparison import matches
+
+
+class Normaliser:
+    """Applies the rules to one script's answers, and counts how often each had something to do."""
+
+    def __init__(self) -> None:
+        self.used: Counter[Rule] = Counter()
+        self.names = Names()
+
+    def name_id(self, value: bytes, owner: str) -> None:
+        """Say whose id this is."""
+        self.names.bind(f"id:{value.hex()}", f"id of {owner}")
+
+    def normalise(self, outcome: Any, moment: Moment) -> Any:
+        """An outcome with names in the place of what differs by nature."""
+        for phase in (True, False):  # lists are put in order before anything in them is named
+            outcome = self._walk(outcome, "", moment, [rule for rule in RULES if rule.orders is phase])
+        return outcome
+
+    def _walk(self, value: Any, path: str, moment: Moment, rules: list[Rule]) -> Any:
+        for rule in rules:
+            if matches(moment.script, rule.script) and matches(moment.api, rule.api) and matches(path, rule.path):
+                replaced = rule.replace(value, moment, self.names)
+                if replaced is not value and replaced != value:
+                    self.used[rule] += 1
+                    value = replaced
+        if isinstance(value, dict):
+            self.names.bind_owned(value)
+            return {
+                key: self._walk(item, f"{path}.{key}" if path else key, moment, rules) for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self._walk(item, f"{path}[]", moment, rules) for item in value]
+        return value

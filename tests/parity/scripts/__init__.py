@@ -1,0 +1,1 @@
+"""What is asked, a module for each family of APIs; each has a fresh broker and defines `run(exchange)`."""

@@ -1,0 +1,51 @@
+"""Apache Kafka's jars, fetched once by Maven: `python -m tests.support.kafka_jars` prints the directory they are in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.server import REPOSITORY
+
+KAFKA_VERSION = "4.3.1"
+DIRECTORY = REPOSITORY / ".kafka" / KAFKA_VERSION
+PROJECT = Path(__file__).with_name("kafka-jars.pom.xml")
+
+
+class NoKafka(Exception):
+    """Apache Kafka cannot be had here; the sentence says why, and what would bring it."""
+
+
+def libraries() -> Path:
+    """The directory with the jars: what `OTTLA_TEST_KAFKA_LIBS` names, or one that Maven fills. Raises `NoKafka`."""
+    if shutil.which("java") is None:
+        raise NoKafka("there is no 'java' on the path: install a Java runtime of version 17 or newer")
+    if named := os.environ.get("OTTLA_TEST_KAFKA_LIBS"):
+        return Path(named)
+    if not DIRECTORY.exists():
+        _fetch()
+    return DIRECTORY
+
+
+def _fetch() -> None:
+    if shutil.which("mvn") is None:
+        raise NoKafka("there is no 'mvn' on the path: install Maven, or name the jars with OTTLA_TEST_KAFKA_LIBS")
+    half = DIRECTORY.with_suffix(".part")
+    shutil.rmtree(half, ignore_errors=True)
+    command = ["mvn", "-B", "-q", "-f", str(PROJECT), f"-Dkafka.version={KAFKA_VERSION}"]
+    command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={half}"]
+    sys.stderr.write(f"Fetching Apache Kafka {KAFKA_VERSION} into {DIRECTORY} ...\n")
+    done = subprocess.run(command, check=False, stdout=sys.stderr)
+    if done.returncode:
+        raise NoKafka(f"Maven ended with exit code {done.returncode}; what it said stands above")
+    half.rename(DIRECTORY)
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{libraries()}\n")
+    except NoKafka as reason:
+        raise SystemExit(f"Skipped: {reason}.") from None
