@@ -139,7 +139,7 @@ class DecoderSource(_Source):
         self.names.update(
             new=object.__new__,
             Malformed=Malformed,
-            unreadable=(binary.error, IndexError, UnicodeDecodeError),
+            unreadable=(binary.error, IndexError),
             read_uvarint=read_uvarint,
             skip_counted_fields=skip_counted_fields,
             fixed_array=_fixed_array,
@@ -273,7 +273,7 @@ class DecoderSource(_Source):
         self.line(f"if not pos <= {end} <= limit:")
         self.line(f"    raise refused_length({what!r}, {length}, limit - pos)")
         taken = {
-            Sized.STRING: f"str(buf[pos:{end}], 'utf-8')",
+            Sized.STRING: f"str(buf[pos:{end}], 'utf-8', 'replace')",
             Sized.BYTES: f"bytes(buf[pos:{end}])",
             Sized.RECORDS: f"view[pos:{end}]",
         }

@@ -66,10 +66,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         position = 10 + length
         if position > len(frame):
             raise Malformed(f"a client id of {length} bytes with {len(frame) - 10} bytes left")
-        try:
-            client_id = str(frame[10:position], "utf-8")
-        except UnicodeDecodeError as problem:
-            raise Malformed(f"the client id is not UTF-8: {problem}") from problem
+        client_id = str(frame[10:position], "utf-8", "replace")
     elif length >= -1:
         position = 10
         client_id = ""

@@ -26,13 +26,11 @@ from broker.request.node import Node
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import NO_UUID
-from storage.errors import UnsupportedCompression
 
 TopicAnswer = FetchResponse.Response
 Answer = FetchResponse.Response.Partition
 
 STORAGE_ERROR_SINCE_VERSION = 6
-ZSTD_SINCE_VERSION = 10
 TOPIC_IDS_SINCE_VERSION = 13
 LEADER_SINCE_VERSION = 16
 """Version 12 could carry the leader already, but Kafka tells it from here on."""
@@ -73,7 +71,6 @@ class FetchHandler:
             uses_topic_ids=version >= TOPIC_IDS_SINCE_VERSION,
             is_follower=request.replica_id >= 0 or request.replica_state.replica_id >= 0,
             isolation=Isolation(request.isolation_level),
-            knows_zstd=version >= ZSTD_SINCE_VERSION,
         )
         try:
             fetch = self._sessions.begin(
@@ -131,9 +128,7 @@ class FetchHandler:
                 raise InconsistentTopicId(f"{fetch.topic} had the id {fetch.topic_id.hex()} when it was found first")
             if terms.is_follower:
                 raise NotLeaderOrFollower(f"no node is a follower of {partition.topic_partition}")
-            if not terms.knows_zstd and partition.log.config.compression_type == "zstd":
-                raise UnsupportedCompression(f"{fetch.topic} is compressed with zstd, known from version 10 on")
-        except (Fault, UnsupportedCompression) as fault:
+        except Fault as fault:
             fetch.fault = fault
 
     def _name_of(self, topic_id: bytes) -> str:
@@ -217,8 +212,6 @@ def _asked(request: FetchRequest, terms: FetchTerms) -> dict[PartitionKey, Parti
     asked: dict[PartitionKey, PartitionFetch] = {}
     for topic in request.topics:
         name = None if terms.uses_topic_ids else topic.topic
-        if name == "":
-            continue  # as Kafka does: a topic without a name is left out of the answer
         for partition in topic.partitions:
             fetch = PartitionFetch(
                 topic=name,

@@ -490,7 +490,7 @@ class Connection:
 
     def _on_writable(self) -> None:
         """The socket takes more: here, since it will call again as long as something is left."""
-        self._send(self._owner.bytes_a_turn(), self._owner.now_us())
+        self._send(self._owner.bytes_a_turn(self), self._owner.now_us())
 
     def _sent_all(self) -> None:
         if self.pauses & Pause.FINISHING and not self._slots:

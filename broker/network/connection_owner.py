@@ -59,7 +59,7 @@ class ConnectionOwner(Protocol):
     def touch_again(self, connection: "Connection") -> None:
         """``connection`` has had its turn and has more to send: behind all that have not."""
 
-    def bytes_a_turn(self) -> int:
+    def bytes_a_turn(self, connection: "Connection") -> int:
         """How much a connection may send before it is another's turn."""
 
     def give_scratch(self) -> None:

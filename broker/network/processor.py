@@ -136,9 +136,10 @@ class Processor:
             self.loop.call_soon(self._turn)
         self._unfinished.append(connection)
 
-    def bytes_a_turn(self) -> int:
+    def bytes_a_turn(self, connection: Connection) -> int:
         """Part of `ConnectionOwner`."""
-        return MOST_BYTES_WHILE_OTHERS_WAIT if len(self.channel) or self._touched else MOST_BYTES_A_TURN
+        others_wait = self._touched or self.channel.holds_others_than(connection.peer)
+        return MOST_BYTES_WHILE_OTHERS_WAIT if others_wait else MOST_BYTES_A_TURN
 
     def give_scratch(self) -> None:
         """Part of `ConnectionOwner`."""
@@ -165,8 +166,11 @@ class Processor:
             if self._unfinished:
                 touched += self._unfinished
                 self._unfinished.clear()
-            most_bytes = self.bytes_a_turn()
-            if len(touched) == 1 and most_bytes == MOST_BYTES_A_TURN:
+            if len(touched) > 1:
+                most_bytes = MOST_BYTES_WHILE_OTHERS_WAIT if len(self.channel) else MOST_BYTES_A_TURN
+            elif self.channel.holds_others_than(touched[0].peer):
+                most_bytes = MOST_BYTES_WHILE_OTHERS_WAIT
+            else:
                 most_bytes = MOST_BYTES_ALONE
             for connection in touched:
                 connection.send_answers(most_bytes, began_us)

@@ -59,7 +59,6 @@ class FetchTerms(NamedTuple):
     uses_topic_ids: bool
     is_follower: bool
     isolation: Isolation
-    knows_zstd: bool
 
 
 class CachedPartition(PartitionFetch):

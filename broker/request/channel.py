@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from broker.request.response import ResponseSlot
+from broker.request.response import Peer, ResponseSlot
 
 
 class ChannelStats:
@@ -43,6 +43,11 @@ class RequestChannel:
     def room(self) -> int:
         """How many requests may be put in now; 0 for whoever comes while others wait for room."""
         return 0 if self._wanting_room else self.capacity - len(self._requests)
+
+    def holds_others_than(self, peer: Peer) -> bool:
+        """Whether somebody else's request waits. Only the ends are looked at: this is asked at every turn."""
+        requests = self._requests
+        return bool(requests) and (requests[0].peer is not peer or requests[-1].peer is not peer)
 
     def put(self, slot: ResponseSlot) -> None:
         """Queue a request. The caller has asked for `room`."""

@@ -18,7 +18,7 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.configs import DescribeConfigsRequest
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.topics import CreateTopicsRequest
 from protocol.primitives import MOST_ELEMENTS
@@ -98,7 +98,6 @@ CLOSING = {
     "a header without its tagged fields": (frame(header(3, 9)), "ends inside its header"),
     "a client id beyond the end": (frame(header(3, 1, b"\x7f\xff")), "client id of 32767 bytes"),
     "a client id of -2 bytes": (frame(header(3, 1, b"\xff\xfe")), "client id of -2 bytes"),
-    "a client id that is no text": (frame(header(3, 1, b"\0\2\xc3\x28")), "not UTF-8"),
     "a body that is cut short": (frame(METADATA[:-1]), "MetadataRequest v9 cannot be read"),
     "no body": (frame(header(3, 1)), "MetadataRequest v1 cannot be read"),
     "an unknown API": (frame(header(999, 0)), "API 999 in version 0"),
@@ -114,7 +113,6 @@ CLOSING = {
         "partitions has length 2147483647",
     ),
     "null where none may be": (frame(header(3, 1) + struct.pack(">ih", 1, -1)), "name is null"),
-    "a name that is no text": (frame(header(3, 1) + struct.pack(">ih", 1, 2) + b"\xc3\x28"), "cannot be read"),
     "a tagged field beyond the end": (frame(METADATA[:-1] + b"\1\0\xff\xff\xff\xff\x0f"), "cannot be"),
     "a varint without end": (frame(METADATA[:13] + b"\0" + b"\xff" * 9), "goes on after 5 bytes"),
     # Kafka makes an answer of them, or dies of them: 50 MB of names are too much for half a gigabyte of heap.
@@ -152,6 +150,14 @@ def test_what_was_asked_before_it_is_answered(broker: InProcessBroker, witness: 
     assert client.receive().error_code == E.NONE
     assert client.is_closed()
     witness.sees_no_harm("1195725856 bytes")
+
+
+def test_text_in_another_encoding_is_read_as_it_can_be(broker: InProcessBroker) -> None:
+    """Kafka does so too: a client id in Latin-1 is no reason to turn somebody away."""
+    client = broker.connect()
+    client.send_bytes(frame(header(3, 1, b"\0\2\xc3\x28") + struct.pack(">ih", 1, 2) + b"\xc3\x28"))
+    _, answer = decode_response(MetadataResponse, 1, client.receive_payload())
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [("\ufffd(", E.INVALID_TOPIC_EXCEPTION)]
 
 
 def test_bytes_behind_a_request_are_passed_over(broker: InProcessBroker, witness: Witness) -> None:

@@ -70,7 +70,7 @@ class _Reader:
             return [self.value(wire_type.element) for _ in range(length)]
         taken = self.take(length)
         if wire_type is Sized.STRING:
-            return taken.decode()
+            return taken.decode(errors="replace")
         return memoryview(taken) if wire_type is Sized.RECORDS else taken
 
 

@@ -203,9 +203,10 @@ def test_a_compact_string_longer_than_kafka_takes_is_refused() -> None:
             encode(too_long, version)
 
 
-def test_text_that_is_not_utf_8_is_refused() -> None:
-    with pytest.raises(Malformed, match="MetadataRequest v0 cannot be read"):
-        decode(MetadataRequest, 0, bytes.fromhex("00000001 0002 c328"))
+def test_text_that_is_not_utf_8_is_read_with_replacement_characters() -> None:
+    """As Kafka does it: some clients send their client id in another encoding."""
+    request = decode(MetadataRequest, 0, bytes.fromhex("00000001 0002 c328"))
+    assert [topic.name for topic in request.topics] == ["\ufffd("]
 
 
 def test_a_varint_of_six_bytes_is_refused() -> None:

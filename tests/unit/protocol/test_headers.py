@@ -73,11 +73,11 @@ def test_a_header_that_ends_too_early_is_refused(header: str) -> None:
         decode_request_header(bytes.fromhex(header))
 
 
-def test_a_client_id_below_null_or_not_in_utf_8_is_refused() -> None:
+def test_a_client_id_below_null_is_refused_and_one_in_another_encoding_read_as_it_can_be() -> None:
     with pytest.raises(Malformed, match="a client id of -2 bytes"):
         decode_request_header(bytes.fromhex("0003 0008 00000007 fffe"))
-    with pytest.raises(Malformed, match="not UTF-8"):
-        decode_request_header(bytes.fromhex("0003 0008 00000007 0001 ff"))
+    header, _ = decode_request_header(bytes.fromhex("0003 0008 00000007 0002 ff 61"))
+    assert header.client_id == "\ufffda"
 
 
 def test_tagged_fields_of_a_header_that_end_too_early_are_refused() -> None:

@@ -80,8 +80,9 @@ def test_an_unknown_topic_id_is_named_so(broker: InProcessBroker, orders: bytes,
         assert fetch(broker, version, topic_id=topic_id).error_code == E.UNKNOWN_TOPIC_ID
 
 
-def test_a_topic_without_a_name_is_left_out(broker: InProcessBroker, orders: bytes) -> None:
-    assert broker.ask(fetch_request(""), 12).responses == []
+def test_a_topic_without_a_name_is_unknown(broker: InProcessBroker, orders: bytes) -> None:
+    (topic,) = broker.ask(fetch_request(""), 12).responses
+    assert (topic.topic, topic.partitions[0].error_code) == ("", E.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @serves(FetchRequest, E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH, versions=[12, 16])
@@ -141,13 +142,6 @@ def test_where_the_logs_part_is_told_instead_of_records(broker: InProcessBroker,
 @serves(FetchRequest, E.OFFSET_OUT_OF_RANGE, versions=[12])
 def test_an_epoch_above_ours_can_not_be_placed(broker: InProcessBroker, orders: bytes) -> None:
     assert fetch(broker, 12, partition_fields={"last_fetched_epoch": 9}).error_code == E.OFFSET_OUT_OF_RANGE
-
-
-@serves(FetchRequest, E.UNSUPPORTED_COMPRESSION_TYPE, versions=[9])
-def test_a_zstd_topic_needs_version_10(broker: InProcessBroker) -> None:
-    broker.create_topic("orders", compression_type="zstd")
-    assert fetch(broker, 9).error_code == E.UNSUPPORTED_COMPRESSION_TYPE
-    assert fetch(broker, 10).error_code == E.NONE
 
 
 @serves(FetchRequest, E.UNKNOWN_SERVER_ERROR, versions=[12])
