@@ -7,6 +7,7 @@ from broker.histogram import upper_bound_us
 from broker.network.buffer_pool import SMALLEST_BUFFER
 from broker.network.latencies import LatencyReport
 from broker.network.processor import MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT, TRIM_INTERVAL_MS
+from broker.request.response import Peer
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 
 
@@ -97,22 +98,28 @@ async def test_who_has_had_a_turn_and_has_more_comes_behind_those_who_have_not()
 
 
 @on_both_loops
-async def test_alone_it_may_send_more_unless_a_request_waits() -> None:
+async def test_alone_it_may_send_more_unless_somebody_elses_request_waits() -> None:
     async with network() as it:
         allowed: list[int] = []
+        connection, client = it.connect()
 
         class Sender:
+            def __init__(self, peer: Peer) -> None:
+                self.peer = peer
+
             def send_answers(self, most_bytes: int, now_us: int) -> None:
                 allowed.append(most_bytes)
 
-        it.processor.touch(Sender())  # type: ignore[arg-type]
+        somebody = Sender(Peer(host="127.0.0.2", port=1, listener="PLAINTEXT"))
+        it.processor.touch(somebody)  # type: ignore[arg-type]
         await it.turns()
-        _, client = it.connect()
         client.send(frame(b"?"))
         await it.until(lambda: len(it.channel))
-        it.processor.touch(Sender())  # type: ignore[arg-type]
+        it.processor.touch(somebody)  # type: ignore[arg-type]
         await it.turns()
-        assert allowed == [MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT]
+        it.processor.touch(Sender(connection.peer))  # type: ignore[arg-type]
+        await it.turns()
+        assert allowed == [MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT, MOST_BYTES_ALONE]
 
 
 @on_both_loops
@@ -186,6 +193,7 @@ async def test_what_goes_wrong_in_a_turn_comes_out_of_the_processor() -> None:
             raise ZeroDivisionError("a bug")
 
         class Broken:
+            peer = connection.peer
             send_answers = staticmethod(broken)
 
         it.processor.touch(Broken())  # type: ignore[arg-type]
