@@ -89,5 +89,5 @@ dist: $(VENV)/.dev  ## Build the wheel, install it in an empty environment and s
 	@$(BIN)/python tests/wheel/try_wheel.py
 
 clean:  ## Remove everything that was made, but not the data
-	@rm -rf $(VENV) .interop dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/fuzz/corpus
+	@rm -rf $(VENV) .interop .kafka dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/fuzz/corpus
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

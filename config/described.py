@@ -100,12 +100,13 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerTexts) -> list[Co
 
 
 def describe_broker(broker: BrokerTexts) -> list[ConfigEntry]:
-    """All settings of the broker in alphabetical order: Kafka's, ours, those given for single listeners, and what was
-    set dynamically under a name that nobody knows."""
+    """All settings of the broker in alphabetical order: Kafka's, ours, those given for single listeners, internal ones
+    of Kafka's that were given, and what was set dynamically under a name that nobody knows."""
     known = {*definitions("broker"), *(key for key in BROKER_SETTINGS if key.startswith(_OURS_PREFIX))}
     for_listeners = {key for key in broker.static if re.fullmatch(_LISTENER_SETTING, key)}
+    internal = definitions("internal").keys() & broker.static.keys()
     broker = broker._replace(static=_with_both_names(broker.static))
-    keys = known | for_listeners | broker.dynamic_broker.keys() | broker.dynamic_default.keys()
+    keys = known | for_listeners | internal | broker.dynamic_broker.keys() | broker.dynamic_default.keys()
     return [_broker_entry(key, broker) for key in sorted(keys)]
 
 

@@ -33,7 +33,7 @@ from config.broker_settings import BrokerSettings
 from config.log_config import LogConfig
 from protocol.records.control_records import ControlRecord
 from storage.checkpoints import PARTITION_METADATA, write_topic_id
-from storage.errors import DiskFull, StorageError
+from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
 from storage.loading import open_log
@@ -241,7 +241,7 @@ class MetadataLog:
 
         def failed(error: Exception) -> None:
             self._is_writing_snapshot = False
-            if isinstance(error, DiskFull):
+            if isinstance(error, DiskFull | TooManyOpenFiles):
                 # The log has everything; the next snapshot is tried when this one would have been due again.
                 log.warning("could not write metadata snapshot %s: %s", snapshot.file_name, error)
             else:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.kafka_jars import NoKafka, libraries
 from tests.support.server import REPOSITORY
 
 INSTALL = Path(__file__).resolve().parent / "install"
@@ -90,19 +91,13 @@ def kcat() -> str:
 
 def java() -> list[str]:
     """How Kafka's command line tools are started: append a class and its arguments."""
-    virtual_machine = _on_the_path("java", "Kafka's tools need Java 17 or newer")
-    maven = _on_the_path("mvn", "Kafka's jars are fetched with Maven")
-    pom = INSTALL / "pom.xml"
-
-    def fetch(directory: Path) -> None:
-        options = ("--batch-mode", "--quiet", "--strict-checksums", "--file", str(pom))
-        copy = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory / 'jars'}")
-        _install("Kafka's jars", [maven, *options, *copy])
-
-    jars = _installed("kafka-tools", [pom], fetch) / "jars"
+    try:
+        jars = libraries()
+    except NoKafka as reason:
+        raise Missing(str(reason)) from None
     # For a program that lives for a second: no second compiler, one collector thread, no more memory than it needs.
     quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256M", "-Dlog4j2.level=ERROR")
-    return [virtual_machine, *quick, "-cp", f"{jars}/*"]
+    return ["java", *quick, "-cp", f"{jars}/*"]
 
 
 def kafkajs() -> tuple[str, Path]:

@@ -35,7 +35,7 @@ def _fetch() -> None:
         raise NoKafka("there is no 'mvn' on the path: install Maven, or name the jars with OTTLA_TEST_KAFKA_LIBS")
     half = DIRECTORY.with_suffix(".part")
     shutil.rmtree(half, ignore_errors=True)
-    command = ["mvn", "-B", "-q", "-f", str(PROJECT), f"-Dkafka.version={KAFKA_VERSION}"]
+    command = ["mvn", "-B", "-q", "--strict-checksums", "-f", str(PROJECT), f"-Dkafka.version={KAFKA_VERSION}"]
     command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={half}"]
     sys.stderr.write(f"Fetching Apache Kafka {KAFKA_VERSION} into {DIRECTORY} ...\n")
     done = subprocess.run(command, check=False, stdout=sys.stderr)

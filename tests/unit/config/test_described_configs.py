@@ -98,6 +98,12 @@ def test_the_broker_shows_every_setting_of_kafka_and_ours() -> None:
     assert entries["broker.id"].value == entries["node.id"].value == "3"
 
 
+def test_an_internal_setting_is_shown_once_it_is_given() -> None:
+    key = "log.initial.task.delay.ms"
+    assert key not in broker({})
+    assert shown(broker({key: "5"})[key]) == f"5 <- STATIC_BROKER:{key}=5, DEFAULT:{key}=30000"
+
+
 def test_our_own_defaults_are_shown_where_they_differ_from_kafkas() -> None:
     entries = broker({})
 

@@ -9,7 +9,7 @@ from broker.metadata.image import InconsistentMetadata
 from broker.metadata.topic_creation import NewTopic
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord, TopicRecord, UnknownRecord
 from protocol.records.control_records import KRaftVersion, KRaftVoters, LeaderChange
-from storage.errors import DiskFull, LogDirFailed
+from storage.errors import DiskFull, LogDirFailed, TooManyOpenFiles
 from storage.files import File, FileSystem
 from tests.unit.broker.metadata.metadata_node import MetadataNode
 
@@ -189,11 +189,12 @@ def test_two_snapshots_are_kept(tmp_path):
     ]
 
 
-def test_a_disk_without_room_for_a_snapshot_is_no_reason_to_stop(tmp_path):
+@pytest.mark.parametrize("lack", [DiskFull, TooManyOpenFiles])
+def test_a_system_without_room_for_a_snapshot_is_no_reason_to_stop(tmp_path, lack):
     class NoRoom(FileSystem):
         def replace_atomically(self, path, data, *, fsync, mode=0o644):
             if path.endswith(".checkpoint") and "/00000000000000000000-" not in path and "bootstrap" not in path:
-                raise DiskFull(f"writing {path}: no room")
+                raise lack(f"writing {path}: no room")
             super().replace_atomically(path, data, fsync=fsync, mode=mode)
 
     node = MetadataNode(tmp_path, files=NoRoom())
