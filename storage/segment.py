@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from config.log_config import LogConfig
 from storage.batch.record_batch import HEADER_SIZE, LOG_OVERHEAD, read_header
 from storage.batch_reader import CHUNK_BYTES, StoredBatch, read_batches
-from storage.errors import CorruptIndex, DiskFull, TooManyOpenFiles
+from storage.errors import CorruptIndex, DiskFull, LogDirFailed, TooManyOpenFiles
 from storage.files import File, FileSystem
 from storage.index.offset_index import OffsetIndex
 from storage.index.time_index import TimeIndex, TimestampOffset
@@ -175,7 +175,10 @@ class Segment:
         """The file of batches, for whoever wants to hold it."""
         file = self._file
         if file is None:
-            self._file = file = self._files.open_log(self.log_path)
+            try:
+                self._file = file = self._files.open_log(self.log_path)
+            except FileNotFoundError as error:
+                raise LogDirFailed(f"{self.log_path} is gone: somebody else has removed it") from error
         self._open_files.used(self)
         return file
 

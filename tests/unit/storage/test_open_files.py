@@ -2,19 +2,24 @@
 
 from pathlib import Path
 
+import pytest
+
 from config.log_config import LogConfig
+from storage.errors import LogDirFailed
 from storage.loading import open_log
+from storage.log import Log
 from storage.open_files import OpenFiles
 from storage.topic_partition import TopicPartition
 from tests.support.files import FaultyFileSystem
 from tests.support.logs import SMALL, T, batch_of, values_in
 
 
-def test_logs_that_take_turns_need_no_file_each(tmp_path: Path) -> None:
-    files, open_files = FaultyFileSystem(), OpenFiles(4)
+def opened(path: Path, count: int, open_files: OpenFiles) -> list[Log]:
+    """Empty logs of so many partitions."""
+    files = FaultyFileSystem()
     logs = []
-    for index in range(20):
-        directory = str(tmp_path / f"orders-{index}")
+    for index in range(count):
+        directory = str(path / f"orders-{index}")
         files.make_directory(directory)
         logs.append(
             open_log(
@@ -26,6 +31,12 @@ def test_logs_that_take_turns_need_no_file_each(tmp_path: Path) -> None:
                 open_files=open_files,
             )
         )
+    return logs
+
+
+def test_logs_that_take_turns_need_no_file_each(tmp_path: Path) -> None:
+    open_files = OpenFiles(4)
+    logs = opened(tmp_path, 20, open_files)
     for turn in range(3):
         for log in logs:
             log.stage(batch_of(b"%d" % turn), leader_epoch=0)
@@ -38,3 +49,16 @@ def test_logs_that_take_turns_need_no_file_each(tmp_path: Path) -> None:
         assert log.recovery_point == 3
         log.close(T)
     assert len(open_files) == 0
+
+
+def test_a_file_that_somebody_has_removed_meanwhile_means_that_the_directory_has_failed(tmp_path: Path) -> None:
+    first, _ = opened(tmp_path, 2, OpenFiles(1))
+    first.stage(batch_of(b"x"), leader_epoch=0)
+    first.append_all(T)
+    first.segments.active.let_go()
+    (tmp_path / "orders-0" / f"{0:020}.log").unlink()
+    with pytest.raises(LogDirFailed, match="somebody else has removed it"):
+        list(first.batches())
+    first.stage(batch_of(b"y"), leader_epoch=0)
+    with pytest.raises(LogDirFailed, match="somebody else has removed it"):
+        first.append_all(T)
