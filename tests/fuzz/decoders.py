@@ -70,7 +70,9 @@ def _check_response(data: memoryview) -> None:
 def _check_metadata_record(value: memoryview) -> None:
     record, version = decode_record(value)
     if not isinstance(record, UnknownRecord):
-        assert decode_record(encode_record(record, version)) == (record, version)
+        encoded = encode_record(record, version)
+        # By their bytes: a record that holds a NaN is not equal to itself.
+        assert encode_record(*decode_record(encoded)) == encoded
 
 
 def _check_control_record(data: memoryview) -> None:
