@@ -120,8 +120,8 @@ class Hosting:
             topic_id, index = self._to_host.popleft()
             topic = image.topics_by_id.get(topic_id)
             partition = topic.find(index) if topic is not None else None
-            if topic is None or partition is None:
-                continue  # deleted meanwhile
+            if topic is None or partition is None or self._replicas.find(topic.name, index) is not None:
+                continue  # deleted meanwhile, or it stood here twice
             try:
                 self._host(topic, partition)
             except (DiskFull, TooManyOpenFiles) as error:

@@ -1,5 +1,6 @@
 """Partitions come into being a few at a time, so that nobody else has to wait for ten thousand of them."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,12 @@ from typing import Any
 import pytest
 
 from broker.hosting import MOST_AT_ONCE, RETRY_MS
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
 from protocol.errors import ErrorCode as E
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.topics import DeleteTopicsRequest
+from protocol.records.cluster_metadata import PartitionChangeRecord
 from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.log import Log
 from storage.log_manager import LogManager
@@ -59,6 +63,28 @@ def test_a_topic_that_is_deleted_before_it_is_whole_leaves_nothing(broker: InPro
     broker.begin_topic("orders", partitions=1)
     broker.advance(1)
     assert hosted(broker) == 1
+
+
+def test_a_partition_that_changes_before_its_log_is_made_is_hosted_once(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_id = broker.begin_topic("orders", partitions=MOST_AT_ONCE + 5)
+    times: Counter[str] = Counter()
+    host = ReplicaManager.host
+
+    def counted(self: ReplicaManager, partition: Partition) -> None:
+        times[str(partition.topic_partition)] += 1
+        host(self, partition)
+
+    monkeypatch.setattr(ReplicaManager, "host", counted)
+    controller = broker.daemon._controller
+    assert controller is not None
+    controller._append([PartitionChangeRecord(partition_id=MOST_AT_ONCE + 1, topic_id=topic_id, leader=1)])
+    broker.settle()
+    broker.advance(1)
+
+    assert times == {f"orders-{index}": 1 for index in range(MOST_AT_ONCE, MOST_AT_ONCE + 5)}
+    assert broker.daemon.replicas.partition("orders", MOST_AT_ONCE + 1).leader_epoch == 1
 
 
 @pytest.mark.parametrize("error", [DiskFull("no space left"), TooManyOpenFiles("too many open files")])
