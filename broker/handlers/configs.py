@@ -41,10 +41,13 @@ class ConfigsHandler:
         hold the loop for a minute.
         """
         results = []
+        described: dict[tuple[int, str], Sequence[ConfigEntry]] = {}
         for asked in _each_once(request.resources):
             result = Result(resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[])
+            resource = asked.resource_type, asked.resource_name
             try:
-                entries = self._entries(asked, context)
+                # Other names of configs are other questions, but not another description.
+                entries = described[resource] = described.get(resource) or self._entries(asked, context)
             except Fault as fault:
                 result.error_code = error_code_of(fault)
                 result.error_message = str(fault)

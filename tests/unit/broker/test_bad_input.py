@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from broker.metadata.configs import ConfigView
 from protocol.errors import ErrorCode as E
 from protocol.headers import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -316,6 +317,32 @@ def test_a_resource_that_is_named_again_and_again_is_described_once(broker: InPr
     answer = broker.connect().ask(DescribeConfigsRequest(resources=[orders] * (MOST_ELEMENTS - 10)), 4)
     assert [len(result.configs) for result in answer.results] == [33]
     witness.sees_no_harm()
+
+
+def test_a_resource_that_is_asked_for_many_configs_one_by_one_is_described_once(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = 0
+    describe_topic = ConfigView.describe_topic
+
+    def counted(self: ConfigView, overrides: Any) -> Any:
+        nonlocal times
+        times += 1
+        return describe_topic(self, overrides)
+
+    monkeypatch.setattr(ConfigView, "describe_topic", counted)
+    names = ["retention.ms", "segment.bytes", "unknown"]
+    asked = [
+        DescribeConfigsRequest.Resource(resource_type=2, resource_name="orders", configuration_keys=[name])
+        for name in names
+    ]
+    answer = broker.connect().ask(DescribeConfigsRequest(resources=asked), 4)
+    assert [[config.name for config in result.configs] for result in answer.results] == [
+        ["retention.ms"],
+        ["segment.bytes"],
+        [],
+    ]
+    assert times == 1
 
 
 # Cut off --------------------------------------------------------------------------------------------------------------
