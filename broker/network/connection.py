@@ -432,27 +432,33 @@ class Connection:
     def send_answers(self, most_bytes: int, now_us: int) -> None:
         """Its turn: send the answers that are ready, in the order of the requests; about ``most_bytes`` of them."""
         self._is_touched = False
-        slots = self._slots
-        answered = 0
         # While the last answers are not out, the next ones stay requests without an answer: those are bounded
         # (bench: disturbers, deaf).
-        if not self._unsent and slots and slots[0].is_filled:
-            self._oldest_unsent_us = slots[0].received_us
-            add = self._outgoing.add
-            while slots and slots[0].is_filled:
-                add(slots.popleft().chunks)
-                answered += 1
-            self._unsent = answered
-            self._owner.stats.responses_sent += answered
+        is_new = not self._unsent and self._take_answers()
         if not self._is_blocked:
             self._send(most_bytes, now_us)
         if self.is_closed:
             return
-        if answered:
+        if is_new:
             self._settle()
         if self._held_bytes or self._is_blocked or self._is_touched:
-            self._held_bytes = sum(held_bytes(slot.chunks) for slot in slots)
+            self._held_bytes = sum(held_bytes(slot.chunks) for slot in self._slots)
             self._weigh_answers()
+
+    def _take_answers(self) -> bool:
+        """Make what is ready the next to be sent; whether there is something."""
+        slots = self._slots
+        if not slots or not slots[0].is_filled:
+            return False
+        self._oldest_unsent_us = slots[0].received_us
+        add = self._outgoing.add
+        answered = 0
+        while slots and slots[0].is_filled:
+            add(slots.popleft().chunks)
+            answered += 1
+        self._unsent = answered
+        self._owner.stats.responses_sent += answered
+        return True
 
     def _send(self, most_bytes: int, now_us: int) -> None:
         try:

@@ -139,7 +139,7 @@ class Processor:
     def bytes_a_turn(self, connection: Connection) -> int:
         """Part of `ConnectionOwner`."""
         others_wait = self._touched or self.channel.holds_others_than(connection.peer)
-        return MOST_BYTES_WHILE_OTHERS_WAIT if others_wait else MOST_BYTES_A_TURN
+        return MOST_BYTES_WHILE_OTHERS_WAIT if others_wait else MOST_BYTES_ALONE
 
     def give_scratch(self) -> None:
         """Part of `ConnectionOwner`."""
@@ -166,12 +166,10 @@ class Processor:
             if self._unfinished:
                 touched += self._unfinished
                 self._unfinished.clear()
-            if len(touched) > 1:
-                most_bytes = MOST_BYTES_WHILE_OTHERS_WAIT if len(self.channel) else MOST_BYTES_A_TURN
-            elif self.channel.holds_others_than(touched[0].peer):
-                most_bytes = MOST_BYTES_WHILE_OTHERS_WAIT
+            if len(touched) == 1:
+                most_bytes = self.bytes_a_turn(touched[0])
             else:
-                most_bytes = MOST_BYTES_ALONE
+                most_bytes = MOST_BYTES_WHILE_OTHERS_WAIT if len(self.channel) else MOST_BYTES_A_TURN
             for connection in touched:
                 connection.send_answers(most_bytes, began_us)
             if self._trim_alarm is None and self.pool.free_bytes:
