@@ -80,7 +80,8 @@ def test_a_partition_that_changes_before_its_log_is_made_is_hosted_once(
     controller = broker.daemon._controller
     assert controller is not None
     controller._append([PartitionChangeRecord(partition_id=MOST_AT_ONCE + 1, topic_id=topic_id, leader=1)])
-    broker.settle()
+    changed = broker.daemon.publisher.image.topics_by_name["orders"].partitions
+    broker.wait_until(lambda: changed[MOST_AT_ONCE + 1].leader_epoch == 1)
     broker.advance(1)
 
     assert times == {f"orders-{index}": 1 for index in range(MOST_AT_ONCE, MOST_AT_ONCE + 5)}
