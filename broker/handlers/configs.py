@@ -37,8 +37,8 @@ class ConfigsHandler:
     def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         """Describe each resource by itself, and once, however often it is asked for.
 
-        Kafka describes it each time. That is half a millisecond and a kilobyte for ten bytes of a request, which could
-        hold the loop for a minute.
+        Kafka describes it each time: much work, and a long answer, for a few bytes of a request, which could hold the
+        loop for long (docs/decisions/bad-input.md).
         """
         results = []
         described: dict[tuple[int, str], Sequence[ConfigEntry]] = {}

@@ -19,6 +19,7 @@ from tests.support.batches import produced, record
 from tests.support.clients import Record, connect, values
 from tests.support.requests import produce_request
 from tests.support.server import BrokerProcess, broker_for_tests
+from tests.support.waiting import PATIENCE_S, until
 
 ours_only = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_KAFKA_LIBS")), reason="the limits are put on a process of ours"
@@ -26,7 +27,6 @@ ours_only = pytest.mark.skipif(
 pytestmark = pytest.mark.skipif(bool(os.environ.get("OTTLA_TEST_BOOTSTRAP")), reason="the settings are the test's own")
 
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000007 ffff")
-PATIENCE_S = 30.0
 
 Start = Callable[..., BrokerProcess]
 
@@ -72,13 +72,6 @@ class Connection:
 
     def close(self) -> None:
         self.socket.close()
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} has not come to pass"
-        time.sleep(0.01)
 
 
 Ask = Callable[[BrokerProcess], Connection]

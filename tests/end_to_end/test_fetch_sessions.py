@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,10 +15,10 @@ from tests.support.batches import produced
 from tests.support.raw_client import RawClient
 from tests.support.requests import produce_request
 from tests.support.server import BrokerProcess
+from tests.support.waiting import until
 
 BATCH_BYTES = len(produced(1))
 BY_NAME, BY_ID = 12, 16
-PATIENCE_S = 30.0
 
 Row = tuple[str, int, int, int, int, int]
 
@@ -43,12 +42,12 @@ class Exchange:
         assert created.error_code == 0
         self.ids[name] = created.topic_id
         codes = {0}
-        self._until(lambda: codes == {row[2] for index in range(partitions) for row in self._look(name, index)})
+        until(lambda: codes == {row[2] for index in range(partitions) for row in self._look(name, index)})
 
     def delete(self, name: str) -> None:
         """Gone when it can't be read any more."""
         self._client.ask(DeleteTopicsRequest(topic_names=[self._prefix + name], timeout_ms=10_000), 5)
-        self._until(lambda: self._look(name, 0)[0][2] == E.UNKNOWN_TOPIC_OR_PARTITION)
+        until(lambda: self._look(name, 0)[0][2] == E.UNKNOWN_TOPIC_OR_PARTITION)
 
     def produce(self, name: str, partition: int) -> None:
         """One batch of `BATCH_BYTES`."""
@@ -107,12 +106,6 @@ class Exchange:
 
     def _look(self, name: str, partition: int) -> list[Row]:
         return self.fetch(0, -1, {(name, partition): 0})
-
-    def _until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < deadline, "it did not come to pass"
-            time.sleep(0.01)
 
 
 @pytest.fixture

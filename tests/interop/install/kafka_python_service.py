@@ -18,4 +18,4 @@ class SpawnedService:
     """A broker of the suite's own: there is none here."""
 
     def __init__(self, *_: object) -> None:
-        raise NotImplementedError("this run has one broker, and the suite does not start it")
+        raise RuntimeError("this run has one broker, and the suite does not start it")
