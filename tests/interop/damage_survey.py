@@ -273,7 +273,9 @@ class Survey:
 
     # The runs
 
-    def run(self, name: str, origin: str, damage: Callable[[Path, list[str]], None], topics: Iterable[str]) -> dict[str, list[str]]:
+    def run(
+        self, name: str, origin: str, damage: Callable[[Path, list[str]], None], topics: Iterable[str]
+    ) -> dict[str, list[str]]:
         """What each broker makes of one damaged copy: by topic, what Kafka and what Ottla shows."""
         columns: dict[str, list[str]] = {}
         topics = list(topics)
@@ -358,8 +360,14 @@ class Survey:
 
     @staticmethod
     def _reason(text: str) -> str:
-        lines = [line for line in text.splitlines() if re.search(r"error in one of the threads|cannot start|Exception: ", line)]
-        lines = lines or [line for line in text.splitlines() if re.search(r"ERROR|FATAL|CRITICAL|Exception|error", line)]
+        lines = [
+            line
+            for line in text.splitlines()
+            if re.search(r"error in one of the threads|cannot start|Exception: ", line)
+        ]
+        lines = lines or [
+            line for line in text.splitlines() if re.search(r"ERROR|FATAL|CRITICAL|Exception|error", line)
+        ]
         return (lines[0] if lines else text.splitlines()[-1] if text else "?")[:400].replace("|", "/")
 
 

@@ -137,7 +137,9 @@ class Visitor(RawClient):
         until(lambda: len(self._metadata()[topic].partitions) == count and self._leaders({topic}))
 
     def delete(self, topic: str) -> None:
-        request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.Topic(name=topic, topic_id=NO_UUID)], timeout_ms=30_000)
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.Topic(name=topic, topic_id=NO_UUID)], timeout_ms=30_000
+        )
         (result,) = self.ask(request, 6).responses
         assert result.error_code == 0, result
         until(lambda: topic not in self._metadata(), f"topic {topic} is gone")

@@ -227,7 +227,8 @@ def go_on(broker: BrokerProcess, written: Written) -> None:
         assert another not in written.producer_ids, f"producer id {another} is handed out twice"
         assert another > max(written.producer_ids)
         written.producer_ids.append(another)
-        visitor.create("later")
-        assert visitor.produce("later", produced(2)) == 0
+        new = f"later-{another}"
+        visitor.create(new)
+        assert visitor.produce(new, produced(2)) == 0
         code, _ = visitor.try_to_produce("gone", produced(1))
         assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
