@@ -348,14 +348,20 @@ class IdempotentProducer:
     """Base offset and base sequence of each batch of three records."""
 
     def batch(self, sequence: int) -> memoryview:
-        values = [b"%d of producer %d" % (sequence + n, self.producer_id) for n in range(3)]
         return produced(
             # A producer whose records are old is forgotten at the next start (`producer.id.expiration.ms`).
-            [Record(timestamp=LAST_HOUR_MS + sequence, key=None, value=value) for value in values],
+            [Record(timestamp=LAST_HOUR_MS, key=None, value=value) for value in self._values(sequence)],
             producer_id=self.producer_id,
             producer_epoch=0,
             base_sequence=sequence,
         )
+
+    def values(self, number: int) -> list[bytes]:
+        """The records of a batch that was sent."""
+        return self._values(self.sent[number][1])
+
+    def _values(self, sequence: int) -> list[bytes]:
+        return [b"%d of producer %d" % (sequence + n, self.producer_id) for n in range(3)]
 
     def send(self, visitor: Visitor) -> None:
         offset = visitor.produce(self.topic, self.batch(self.next_sequence), partition=self.partition)
