@@ -78,8 +78,8 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._log_dirs: dict[TopicPartition, LogDir] = {}
         self._pending_removals: list[PendingRemoval] = []
-        self.failures: list[StorageError] = []
-        """Why directories went offline while loading."""
+        self.failures: list[tuple[LogDir, StorageError]] = []
+        """Why directories went offline while loading, or could not be closed in order."""
         self.repaired: list[LoadedLog] = []
         """Logs that were recovered, or had indexes rebuilt."""
 
@@ -94,6 +94,10 @@ class LogManager:
     def directory_of(self, topic_partition: TopicPartition) -> LogDir | None:
         """The data directory that a partition's log stands in; None if there is no such log."""
         return self._log_dirs.get(topic_partition)
+
+    def in_directory(self, directory: LogDir) -> list[Log]:
+        """The logs that stand in a data directory."""
+        return [log for topic_partition, log in self._logs.items() if self._log_dirs[topic_partition] is directory]
 
     @property
     def directories(self) -> tuple[LogDir, ...]:
@@ -125,11 +129,13 @@ class LogManager:
             WrongDirectory: A directory that is no partition's, or a partition in two data directories.
         """
         for directory in self._directories:
+            if directory.has_failed:
+                continue
             try:
                 yield from self._load_directory(directory, config_of, is_ours, new_id, now_ms)
                 directory.is_loaded = True
             except LogDirFailed as error:
-                self.failures.append(error)
+                self.failures.append((directory, error))
                 self.directory_failed(directory)
 
     def _load_directory(
@@ -285,13 +291,16 @@ class LogManager:
         directory = self._log_dirs.pop(topic_partition)
         log.abandon()
         path = f"{directory.path}/{topic_partition.suffixed_dir_name(unique_id, DELETE)}"
-        self._files.rename(log.directory, path)
+        try:
+            self._files.rename(log.directory, path)
+        except FileNotFoundError as error:
+            raise LogDirFailed(f"{log.directory} is gone: somebody else has removed it") from error
         return PendingRemoval(self._files, (path,), log.config.file_delete_delay_ms)
 
     def directory_failed(self, directory: LogDir) -> list[Log]:
         """A directory cannot be trusted any more: its logs are let go as they are. The logs that are gone."""
         directory.has_failed = True
-        gone = [log for tp, log in self._logs.items() if self._log_dirs[tp] is directory]
+        gone = self.in_directory(directory)
         for log in gone:
             del self._logs[log.topic_partition], self._log_dirs[log.topic_partition]
             log.abandon()
@@ -299,11 +308,19 @@ class LogManager:
 
     # In passing -------------------------------------------------------------------------------------------------------
 
-    def apply_retention(self, now_ms: int) -> Iterator[tuple[Log, list[PendingRemoval]]]:
-        """Sweep log by log; each step gives what one log has put out of use."""
+    def apply_retention(self, now_ms: int) -> Iterator[tuple[Log, list[PendingRemoval] | StorageError]]:
+        """Sweep log by log; each step gives what one log has put out of use, or why it could not."""
         for log in self.all():
-            if log.topic_partition in self._logs:
-                yield log, log.apply_retention(now_ms)
+            if self._logs.get(log.topic_partition) is not log:
+                continue  # gone since the sweep began
+            try:
+                removals = log.apply_retention(now_ms)
+            except StorageError as error:
+                yield log, error
+            except FileNotFoundError as error:
+                yield log, LogDirFailed(f"{error.filename} is gone: somebody else has removed it")
+            else:
+                yield log, removals
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for `producer.id.expiration.ms`; how many."""
@@ -341,26 +358,41 @@ class LogManager:
     # The end ----------------------------------------------------------------------------------------------------------
 
     def close(self, now_ms: int) -> None:
-        """Close all logs and write the checkpoints. A directory that fails over it counts as failed."""
+        """Close all logs and write the checkpoints, and go on where one can't be: `failures` says why.
+
+        A directory in which something found no room has no marker afterwards; one that fails has failed.
+        """
         for log in self.all():
             directory = self._log_dirs.get(log.topic_partition)
             if directory is None or directory.has_failed:
                 continue
             try:
                 log.close(now_ms)
+            except LogDirFailed as error:
+                self._not_in_order(directory, error)
             except StorageError as error:
-                self.failures.append(error)
-                self.directory_failed(directory)
+                self._not_in_order(directory, error)
+                # What is synced now need not be recovered at the next start.
+                try:
+                    log.flush(now_ms)
+                except StorageError as worse:
+                    self._not_in_order(directory, worse)
+                log.abandon()
         for write in (
             *self.recovery_point_checkpoints(), *self.log_start_checkpoints(), *self.high_watermark_checkpoints(),
         ):  # fmt: skip
             try:
                 write.perform()
             except StorageError as error:
-                self.failures.append(error)
-                next(d for d in self._directories if write.path.startswith(d.path + "/")).has_failed = True
+                self._not_in_order(write.directory, error)
         self._logs.clear()
         self._log_dirs.clear()
+
+    def _not_in_order(self, directory: LogDir, error: StorageError) -> None:
+        directory.is_in_order = False
+        self.failures.append((directory, error))
+        if isinstance(error, LogDirFailed):
+            self.directory_failed(directory)
 
     def leave(self, broker_epoch: int = -1) -> None:
         """After `close`, and after the metadata log's: leave the clean-shutdown markers and give the directories back.
