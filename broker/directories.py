@@ -38,8 +38,8 @@ class Directories:
             except LogDirFailed as error:
                 self._locked[path] = LogDir.unusable(self._files, path)
                 failures[path] = error
-        for path, error in failures.items():
-            self._went_offline(path, error)
+        for path, failure in failures.items():
+            self._went_offline(path, failure)
 
     def identify(self, ids: Ids, now_ms: int, date: str, controller_endpoint: Listener) -> None:
         """Read whose directories they are, and format those that are nobody's. Raises WrongDirectory, LogDirFailed."""

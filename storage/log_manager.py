@@ -77,7 +77,7 @@ class LogManager:
         self._chance = chance
         self._logs: dict[TopicPartition, Log] = {}
         self._log_dirs: dict[TopicPartition, LogDir] = {}
-        self._pending_removals: list[PendingRemoval] = []
+        self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
         self.failures: list[tuple[LogDir, StorageError]] = []
         """Why directories went offline while loading, or could not be closed in order."""
         self.repaired: list[LoadedLog] = []
@@ -155,7 +155,7 @@ class LogManager:
             path = f"{directory.path}/{name}"
             if fate == DELETE:
                 delay_ms = config_of(topic_partition.topic).file_delete_delay_ms
-                self._pending_removals.append(PendingRemoval(self._files, (path,), delay_ms))
+                self._pending_removals.append((PendingRemoval(self._files, (path,), delay_ms), directory))
             elif not fate:
                 topic_id = self._topic_id_in(path)
                 if is_ours(topic_partition, topic_id):
@@ -218,7 +218,7 @@ class LogManager:
         self._logs[log.topic_partition] = log
         self._log_dirs[log.topic_partition] = directory
 
-    def take_pending_removals(self) -> list[PendingRemoval]:
+    def take_pending_removals(self) -> list[tuple[PendingRemoval, LogDir]]:
         """What loading has found half deleted, once."""
         removals, self._pending_removals = self._pending_removals, []
         return removals
@@ -244,7 +244,7 @@ class LogManager:
                 log.topic_id = topic_id
             return log
         if directory is None or directory.has_failed:
-            directory = self._emptiest()
+            directory = self.emptiest()
         self._forget_checkpoints_of(topic_partition, directory)
         path = f"{directory.path}/{topic_partition.dir_name}"
         self._files.make_directory(path)
@@ -264,7 +264,8 @@ class LogManager:
         self._add(log, directory)
         return log
 
-    def _emptiest(self) -> LogDir:
+    def emptiest(self) -> LogDir:
+        """The directory with the fewest logs of those that can be used. Raises LogDirFailed."""
         alive = [directory for directory in self._directories if not directory.has_failed]
         if not alive:
             raise LogDirFailed("no data directory is left that can be written to")

@@ -88,7 +88,9 @@ class MetadataHandler:
         return answer
 
     def _all_topics(self, context: RequestContext) -> list[TopicAnswer]:
-        return [self._found(topic) for topic in self._image.topics_by_name.values() if _may_describe(context, topic.name)]
+        return [
+            self._found(topic) for topic in self._image.topics_by_name.values() if _may_describe(context, topic.name)
+        ]
 
     def _by_id(self, topic_id: bytes, context: RequestContext) -> TopicAnswer:
         topic = self._image.topics_by_id.get(topic_id)

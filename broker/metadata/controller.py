@@ -15,7 +15,13 @@ from broker.metadata.placement import Placement, Refused, is_online
 from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.reassignment import ReassignmentPlanner
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
-from broker.metadata.topic_creation import ELIGIBLE_LEADERS_FEATURE, CreationDefaults, NewTopic, TopicPlanner, TopicResult
+from broker.metadata.topic_creation import (
+    ELIGIBLE_LEADERS_FEATURE,
+    CreationDefaults,
+    NewTopic,
+    TopicPlanner,
+    TopicResult,
+)
 from broker.metadata.topic_deletion import DeletionResult, UnwantedTopic, plan_deletion
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from config.broker_settings import BrokerSettings
@@ -34,8 +40,8 @@ from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-DIRECTORIES_SINCE_VERSION: Final = 1
-"""The version of a partition's records from which on they name log directories; brokers register theirs then, too."""
+DIRECTORIES_REGISTER_SINCE: Final = 17
+"""The metadata.version (3.7-IV2) from which on brokers register their log directories (KIP-858)."""
 
 
 class Controller:
@@ -137,7 +143,7 @@ class Controller:
                     change = self._leave_leaderless(topic, partition)
                     if change is not None:
                         changes.append(change)
-        if directory is not None and self._image.version_of(PartitionChangeRecord()) >= DIRECTORIES_SINCE_VERSION:
+        if directory is not None and self._image.metadata_version >= DIRECTORIES_REGISTER_SINCE:
             changes.append(
                 BrokerRegistrationChangeRecord(
                     broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, log_dirs=list(self._directories)

@@ -1,4 +1,4 @@
-"""How much of a data directory's disk clients may fill: all but a reserve, which is kept for what the broker must write.
+"""How much of a data directory's disk clients may fill: all but a reserve, kept for what the broker itself must write.
 
     total
     |----- used -----|-- open to clients --|-- reserve --|
@@ -39,7 +39,15 @@ class NoRoomForClients(DiskFull):
 class DiskRoom:
     """The room that appends to ordinary topics have in one data directory. Times are the wall clock's."""
 
-    __slots__ = ("_asked_ms", "_budget_bytes", "_directory", "_good_for_ms", "_is_on_trial", "_reserve_bytes", "is_full")
+    __slots__ = (
+        "_asked_ms",
+        "_budget_bytes",
+        "_directory",
+        "_good_for_ms",
+        "_is_on_trial",
+        "_reserve_bytes",
+        "is_full",
+    )
 
     def __init__(self, directory: LogDir, *, reserve_bytes: int) -> None:
         self._directory = directory
@@ -70,7 +78,7 @@ class DiskRoom:
             self._is_on_trial = True
 
     def _ask(self, size: int, now_ms: int) -> None:
-        if self.is_full and 0 <= now_ms - self._asked_ms < RETRY_MS:
+        if self.is_full and not self._is_on_trial and 0 <= now_ms - self._asked_ms < RETRY_MS:
             raise self._refusal(size)
         space = self._directory.space()
         reserve_bytes = min(self._reserve_bytes, space.total_bytes // LARGEST_SHARE)
@@ -78,7 +86,9 @@ class DiskRoom:
         margin_bytes = min(REOPENS_AT_BYTES, space.total_bytes // REOPENS_AT_SHARE) if self.is_full else 0
         if open_bytes < size + margin_bytes:
             self._is_on_trial = False
-            self._close(now_ms, f"{space.usable_bytes} bytes are free, and {reserve_bytes} are kept for the broker itself")
+            self._close(
+                now_ms, f"{space.usable_bytes} bytes are free, and {reserve_bytes} are kept for the broker itself"
+            )
             raise self._refusal(size)
         self._asked_ms = now_ms
         if self._is_on_trial:
@@ -100,4 +110,6 @@ class DiskRoom:
             log.error("%s is full, it takes no more records until there is room: %s", self._directory.path, why)
 
     def _refusal(self, size: int) -> NoRoomForClients:
-        return NoRoomForClients(f"{self._directory.path} has no room for {size} bytes beside what is kept for the broker itself")
+        return NoRoomForClients(
+            f"{self._directory.path} has no room for {size} bytes beside what is kept for the broker itself"
+        )

@@ -209,7 +209,7 @@ def test_a_deletion_cut_off_by_a_crash_is_taken_up_again(broker: Broker) -> None
     broker.create(ORDERS)
     manager.delete(ORDERS, "ab" * 16)
     broker.crash()
-    (removal,) = broker.start().take_pending_removals()
+    ((removal, _),) = broker.start().take_pending_removals()
     assert removal.delay_ms == 60_000
     removal.perform()
     assert not list(broker.paths[0].glob("orders*"))

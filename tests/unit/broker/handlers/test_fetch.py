@@ -107,19 +107,6 @@ def test_nobody_is_a_follower(broker: InProcessBroker, orders: bytes) -> None:
     assert fetch(broker, 12, replica_id=2).error_code == E.NOT_LEADER_OR_FOLLOWER
 
 
-@serves(FetchRequest, E.KAFKA_STORAGE_ERROR, versions=[6, 12])
-@serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[5])
-def test_a_log_that_can_not_be_read_is_a_storage_error(
-    broker: InProcessBroker, orders: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unreadable(log: Log, *_: object, **__: object) -> None:
-        raise LogDirFailed(f"{log.directory} gives nothing back")
-
-    monkeypatch.setattr(Log, "read", unreadable)
-    for version, code in ((12, E.KAFKA_STORAGE_ERROR), (6, E.KAFKA_STORAGE_ERROR), (5, E.NOT_LEADER_OR_FOLLOWER)):
-        assert fetch(broker, version).error_code == code
-
-
 @serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[16])
 def test_who_does_not_lead_says_who_does(broker: InProcessBroker, orders: bytes) -> None:
     broker.daemon.replicas.partition("orders", 0).leader = 2
