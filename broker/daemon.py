@@ -243,9 +243,7 @@ class Daemon:
             worker=self._housekeeper,
             on_fatal=self.fail,
         )
-        self._controller = Controller(
-            self._metadata_log, ids=self._ids, settings=settings, directories=self._directories.online_ids
-        )
+        self._controller = Controller(self._metadata_log, ids=self._ids, settings=settings)
 
     async def _take_office(
         self, endpoints: tuple[Listener, ...], controller_endpoint: Listener, *, was_clean: bool

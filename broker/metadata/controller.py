@@ -52,14 +52,12 @@ class Controller:
     be waited for.
     """
 
-    def __init__(
-        self, metadata_log: MetadataLog, *, ids: Ids, settings: BrokerSettings, directories: Sequence[bytes]
-    ) -> None:
-        """``directories``: the ids of the log directories that are online, in the order of ``log.dirs``."""
+    def __init__(self, metadata_log: MetadataLog, *, ids: Ids, settings: BrokerSettings) -> None:
         self._log = metadata_log
         self._ids = ids
         self._settings = settings
-        self._directories = list(directories)
+        self._directories: list[bytes] = []
+        """The ids of the log directories that are online, in the order of ``log.dirs``."""
         self._image: MetadataImage = metadata_log.publisher.image.copy()
         self._configs = ConfigView(self._image, settings)
 
@@ -96,6 +94,7 @@ class Controller:
         Raises:
             StorageError: the metadata log can't be written.
         """
+        self._directories = list(registration.directories)
         if self._image.is_in_transaction:
             self._append([AbortTransactionRecord(reason="the node that began it is gone")])
         if self._image.metadata_version == 0:

@@ -8,7 +8,6 @@ from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.topics import DeleteTopicsRequest
 from storage.batch.record_batch import read_header
-from storage.errors import LogDirFailed
 from storage.log import Log
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker
