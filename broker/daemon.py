@@ -260,9 +260,11 @@ class Daemon:
             rack=settings.broker_rack,
             directories=self._directories.online_ids,
         )
-        found: dict[TopicPartition, bytes] = {}
-        for directory_id, directory in self._directories.by_id.items():
-            found.update((log.topic_partition, directory_id) for log in self._logs.in_directory(directory))
+        found = {
+            log.topic_partition: directory_id
+            for directory_id, directory in self._directories.by_id.items()
+            for log in self._logs.in_directory(directory)
+        }
         in_office = asyncio.Event()
         self._controller.take_office(
             registration,
@@ -318,9 +320,7 @@ class Daemon:
                     return
                 turned = self._loop.time()
         for directory, error in self._logs.failures:
-            if not self._directories.survives_without(directory):
-                raise error
-            log.error("%s is offline, and the partitions in it: %s", directory.path, error)
+            self._directories.start_without(directory, error)
         self._logs.failures.clear()
         for repaired in self._logs.repaired:
             log.warning(

@@ -39,22 +39,22 @@ class Directories:
                 self._locked[path] = LogDir.unusable(self._files, path)
                 failures[path] = error
         for path, failure in failures.items():
-            self._went_offline(path, failure)
+            self.start_without(self._locked[path], failure)
 
     def identify(self, ids: Ids, now_ms: int, date: str, controller_endpoint: Listener) -> None:
         """Read whose directories they are, and format those that are nobody's. Raises WrongDirectory, LogDirFailed."""
         known: dict[str, MetaProperties] = {}
         new: list[str] = []
-        for path, directory in self._alive():
+        for directory in self._alive():
             try:
                 properties = directory.read_properties()
             except LogDirFailed as error:
-                self._went_offline(path, error)
+                self.start_without(directory, error)
                 continue
             if properties is None:
-                new.append(path)
+                new.append(directory.path)
             else:
-                known[path] = properties
+                known[directory.path] = properties
         self._check(known)
         # Whoever is interrupted must not leave log directories without a metadata log: that one is made first.
         new.sort(key=lambda path: path != self._settings.metadata_directory)
@@ -73,7 +73,7 @@ class Directories:
                     date=date,
                 )
             except LogDirFailed as error:
-                self._went_offline(path, error)
+                self.start_without(self._locked[path], error)
             else:
                 log.info("formatted %s", path)
         self.cluster_id = known[self._settings.metadata_directory].cluster_id
@@ -82,14 +82,14 @@ class Directories:
             if directory_id is not None:
                 self.by_id[directory_id] = self._locked[path]
 
-    def _alive(self) -> list[tuple[str, LogDir]]:
-        return [(path, directory) for path, directory in self._locked.items() if not directory.has_failed]
+    def _alive(self) -> list[LogDir]:
+        return [directory for directory in self._locked.values() if not directory.has_failed]
 
-    def _went_offline(self, path: str, error: LogDirFailed) -> None:
-        """One of several directories cannot be used from the start. Raises ``error`` where nothing goes without it."""
-        if not self.survives_without(self._locked[path]):
+    def start_without(self, directory: LogDir, error: StorageError) -> None:
+        """A directory cannot be used from the start. Raises ``error`` where nothing goes without it."""
+        if not self.survives_without(directory):
             raise error
-        log.error("%s is offline, and the partitions in it: %s", path, error)
+        log.error("%s is offline, and the partitions in it: %s", directory.path, error)
 
     def survives_without(self, failed: LogDir) -> bool:
         """Mark a directory as failed; whether the node can go on: the metadata has its own, logs have another one."""
@@ -117,12 +117,12 @@ class Directories:
 
     def begin_loading(self) -> bool:
         """Take the clean-shutdown markers away; True if all of them were there. Raises LogDirFailed."""
-        for path, directory in self._alive():
+        for directory in self._alive():
             try:
                 directory.begin_loading()
             except LogDirFailed as error:
-                self._went_offline(path, error)
-        return all(directory.was_clean for _, directory in self._alive())
+                self.start_without(directory, error)
+        return all(directory.was_clean for directory in self._alive())
 
     def release(self, *, broker_epoch: int, is_clean: bool) -> bool:
         """Give all directories back; the marker is the last thing written, where everything was closed in order.

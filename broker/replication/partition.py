@@ -51,8 +51,10 @@ class Partition:
 
     __slots__ = (
         "_clock",
+        "_flush_owed",
         "_on_disk_failure",
         "in_sync_replicas",
+        "is_flush_late",
         "is_gone",
         "is_internal",
         "leader",
@@ -96,6 +98,9 @@ class Partition:
         self.replicas = replicas
         self.in_sync_replicas = in_sync_replicas
         self.is_internal = is_internal
+        self._flush_owed: FlushTarget | None = None
+        self.is_flush_late = False
+        """A flush could not begin, or not go on, for want of descriptors: it is owed."""
         self.is_gone = False
         """Its topic was deleted, or its directory has failed; who still holds it finds out here."""
         self.watchers: dict[PartitionWatcher, None] | None = None
@@ -241,11 +246,18 @@ class Partition:
     # The flusher's two questions (`broker.offload.Flushable`).
 
     def begin_flush(self) -> FlushTarget | None:
-        """What is due to be synced now. Raises LogRemoved, LogDirFailed: a directory that has failed is left alone."""
+        """What is due to be synced now, or what is still owed.
+
+        Raises LogRemoved, TooManyOpenFiles, LogDirFailed: a directory that has failed is left alone.
+        """
         if self.is_gone:
             raise self.why_gone()
-        return self.log.begin_flush(self._clock.now_ms())
+        if self._flush_owed is None:
+            self._flush_owed = self.log.begin_flush(self._clock.now_ms())
+        return self._flush_owed
 
     def complete_flush(self, target: FlushTarget) -> None:
         """``target`` is on the disk."""
+        self._flush_owed = None
+        self.is_flush_late = False
         self.log.complete_flush(target)

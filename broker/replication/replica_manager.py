@@ -162,10 +162,10 @@ class ReplicaManager:
         self._save_log_starts(saved)
 
     def flush_what_is_due(self) -> None:
-        """Flush the logs whose ``flush.ms`` has passed, and segments rolled since; called by the upkeep."""
+        """Flush the logs whose ``flush.ms`` has passed, rolled segments, and what is late; called by the upkeep."""
         now_ms = self._clock.now_ms()
         for partition in list(self._partitions.values()):  # one may go offline over it, and others with it
-            if not partition.is_gone and partition.log.needs_flush(now_ms):
+            if not partition.is_gone and (partition.is_flush_late or partition.log.needs_flush(now_ms)):
                 self._flush(partition)
 
     def _published(self, partition: Partition) -> None:
@@ -186,7 +186,9 @@ class ReplicaManager:
                 return  # its files have other names by now, or none
             if not isinstance(error, StorageError):
                 raise error
-            log.error("flushing %s failed: %s", partition.topic_partition, error)
+            if not partition.is_flush_late:
+                log.error("flushing %s failed: %s", partition.topic_partition, error)
+            partition.is_flush_late = True
             partition.disk_failed(error)
 
         self._flusher_of(partition).flush(partition, flushed, failed)
