@@ -300,7 +300,11 @@ class FileSystem:
         temporary = path + ".tmp"
         self.remove(temporary)
         file = self._open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-        file.pwrite(data, 0)
+        try:
+            file.pwrite(data, 0)
+        except DiskFull:
+            self.remove(temporary)  # what there is of it would only take more room
+            raise
         if fsync:
             file.fsync()
         self.rename(temporary, path)
