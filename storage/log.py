@@ -17,7 +17,14 @@ from config.log_config import LogConfig
 from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
 from storage.batch.record_batch import BatchHeader, read_header, stamp
 from storage.batch.validation import AppendRules, ValidatedBatch
-from storage.errors import BatchLargerThanSegment, LogDirFailed, OffsetOutOfRange, StorageError
+from storage.errors import (
+    BatchLargerThanSegment,
+    DiskFull,
+    LogDirFailed,
+    OffsetOutOfRange,
+    StorageError,
+    TooManyOpenFiles,
+)
 from storage.files import FileSystem
 from storage.flushing import Flushing, FlushTarget
 from storage.index.transaction_index import AbortedTransaction
@@ -498,7 +505,13 @@ class Log:
                 # The active segment is about to be written to: it is not so old after all.
                 count -= 1
             else:
-                self.roll(now_ms)
+                try:
+                    self.roll(now_ms)
+                except (DiskFull, TooManyOpenFiles):
+                    # Without room for a new segment the active one stays; what goes may make room for the next pass.
+                    count -= 1
+                    if count == 0:
+                        raise
         if count == 0:
             return []
         first_kept = self.segments[count].base_offset
