@@ -11,7 +11,7 @@ from broker.replication.partition import DiskFailed
 from broker.replication.replica_manager import Failures, ReplicaManager
 from broker.upkeep import Upkeep
 from config.broker_settings import BrokerSettings
-from storage.errors import StorageError
+from storage.errors import DiskFull, StorageError
 from storage.log_dir import CheckpointWrite, LogDir
 from storage.log_manager import LogManager
 
@@ -43,6 +43,8 @@ class LogUpkeep:
         self._hosting = hosting
         self._worker = worker
         self._on_disk_failure = on_disk_failure
+        self._without_room: set[LogDir] = set()
+        """Where it has been said that something found no room, and nothing has found any since."""
 
     def start(self, upkeep: Upkeep, settings: BrokerSettings) -> None:
         """Schedule everything; the first time after ``log.initial.task.delay.ms``, as Kafka does."""
@@ -109,18 +111,24 @@ class LogUpkeep:
 
     def _write(self, checkpoints: Sequence[CheckpointWrite]) -> None:
         for checkpoint in checkpoints:
-            self._worker.submit(checkpoint.perform, _nothing, partial(self._failed, checkpoint.directory))
+            self._worker.submit(
+                checkpoint.perform,
+                partial(self._written, checkpoint.directory),
+                partial(self._failed, checkpoint.directory),
+            )
+
+    def _written(self, directory: LogDir, _: None) -> None:
+        self._without_room.discard(directory)
 
     def _failed(self, directory: LogDir, error: Exception) -> None:
         """What found no room is tried again the next time."""
         if not isinstance(error, StorageError):
             raise error
-        log.error("%s", error)
+        if directory not in self._without_room:
+            log.error("%s", error)
+        if isinstance(error, DiskFull):
+            self._without_room.add(directory)
         self._on_disk_failure(directory, error)
-
-
-def _nothing(_: None) -> None:
-    pass
 
 
 def _raise(error: Exception) -> None:
