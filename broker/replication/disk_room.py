@@ -40,71 +40,64 @@ class DiskRoom:
     """The room that appends to ordinary topics have in one data directory. Times are the wall clock's."""
 
     __slots__ = (
-        "_asked_ms",
-        "_budget_bytes",
-        "_directory",
-        "_good_for_ms",
-        "_is_on_trial",
-        "_reserve_bytes",
-        "is_full",
-    )
+        "_asked_ms", "_budget_bytes", "_directory", "_is_on_trial", "_refused_ms", "_reserve_bytes", "is_full",
+    )  # fmt: skip
 
     def __init__(self, directory: LogDir, *, reserve_bytes: int) -> None:
         self._directory = directory
         self._reserve_bytes = reserve_bytes
         self._budget_bytes = -1
+        """What may be appended before the system is asked again."""
         self._asked_ms = 0
-        self._good_for_ms = 0
+        self._refused_ms: int | None = None
+        """When the reserve was found to be touched; None if the last answer was another one."""
         self._is_on_trial = False
-        """The system has refused a write and says that there is room, as it does where a quota is used up: it has
-        another try, and only where that succeeds the disk counts as open again."""
+        """The system has refused a write and says that there is room, as it does where a quota is used up: the next
+        append has a try, and only where that succeeds the disk counts as open again."""
         self.is_full = False
-        """Whether appends are being refused."""
+        """Whether it has been said that the disk is full."""
 
     def take(self, size: int, now_ms: int) -> None:
         """Let ``size`` bytes be appended.
 
         Raises DiskFull where that would touch the reserve, LogDirFailed where the system cannot tell.
         """
-        if size <= self._budget_bytes and 0 <= now_ms - self._asked_ms < self._good_for_ms:
+        if size <= self._budget_bytes and 0 <= now_ms - self._asked_ms < GOOD_FOR_MS:
             self._budget_bytes -= size
-            return
-        self._ask(size, now_ms)
+        else:
+            self._ask(size, now_ms)
 
-    def found_none(self, error: DiskFull, now_ms: int) -> None:
+    def found_none(self, error: DiskFull) -> None:
         """An append has failed for want of room: where the system itself said so, nobody was asked before."""
         if not isinstance(error, NoRoomForClients):
-            self._close(now_ms, str(error))
+            self._budget_bytes = -1
             self._is_on_trial = True
+            self._say_full(str(error))
 
     def _ask(self, size: int, now_ms: int) -> None:
-        if self.is_full and not self._is_on_trial and 0 <= now_ms - self._asked_ms < RETRY_MS:
+        if self._refused_ms is not None and 0 <= now_ms - self._refused_ms < RETRY_MS:
             raise self._refusal(size)
         space = self._directory.space()
         reserve_bytes = min(self._reserve_bytes, space.total_bytes // LARGEST_SHARE)
         open_bytes = space.usable_bytes - reserve_bytes
         margin_bytes = min(REOPENS_AT_BYTES, space.total_bytes // REOPENS_AT_SHARE) if self.is_full else 0
         if open_bytes < size + margin_bytes:
+            self._refused_ms = now_ms
+            self._budget_bytes = -1
             self._is_on_trial = False
-            self._close(
-                now_ms, f"{space.usable_bytes} bytes are free, and {reserve_bytes} are kept for the broker itself"
-            )
+            self._say_full(f"{space.usable_bytes} bytes are free, and {reserve_bytes} are kept for the broker itself")
             raise self._refusal(size)
+        self._refused_ms = None
         self._asked_ms = now_ms
         if self._is_on_trial:
             self._is_on_trial = False
-            self._budget_bytes = 0
-            self._good_for_ms = 0
             return
         self._budget_bytes = open_bytes // 4 - size
-        self._good_for_ms = GOOD_FOR_MS
         if self.is_full:
             self.is_full = False
             log.info("%s takes records again: %d bytes are free", self._directory.path, space.usable_bytes)
 
-    def _close(self, now_ms: int, why: str) -> None:
-        self._asked_ms = now_ms
-        self._budget_bytes = -1
+    def _say_full(self, why: str) -> None:
         if not self.is_full:
             self.is_full = True
             log.error("%s is full, it takes no more records until there is room: %s", self._directory.path, why)

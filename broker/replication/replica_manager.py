@@ -197,7 +197,7 @@ class ReplicaManager:
         if partition.is_gone:
             return
         if isinstance(error, DiskFull) and partition.room is not None:
-            partition.room.found_none(error, self._clock.now_ms())  # says so once
+            partition.room.found_none(error)  # says so once
             return
         log.error("writing to %s failed: %s", partition.topic_partition, error)
         partition.disk_failed(error)
