@@ -6,7 +6,7 @@ Every failure leaves here as an error of `storage.errors`, so nobody above looks
     EMFILE, ENFILE     TooManyOpenFiles: likewise
     a failed fsync     LogDirFailed, whatever the errno: the kernel may have dropped the pages it could not write
     everything else    LogDirFailed
-    a missing file     FileNotFoundError, as it is: callers expect it
+    a missing file     FileNotFoundError, as it is: callers expect it; LogDirFailed where a new file's directory is gone
 """
 
 import errno
@@ -225,9 +225,9 @@ class FileSystem:
     def _open(self, path: str, flags: int, mode: int = 0o644) -> File:
         try:
             fd = os.open(path, flags | os.O_CLOEXEC, mode)
-        except FileNotFoundError:
-            raise
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
+                raise
             raise storage_error(error, "opening", path) from error
         return self._file(path, fd)
 
@@ -300,7 +300,11 @@ class FileSystem:
         temporary = path + ".tmp"
         self.remove(temporary)
         file = self._open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-        file.pwrite(data, 0)
+        try:
+            file.pwrite(data, 0)
+        except DiskFull:
+            self.remove(temporary)  # what there is of it would only take more room
+            raise
         if fsync:
             file.fsync()
         self.rename(temporary, path)

@@ -17,7 +17,14 @@ from config.log_config import LogConfig
 from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
 from storage.batch.record_batch import BatchHeader, read_header, stamp
 from storage.batch.validation import AppendRules, ValidatedBatch
-from storage.errors import BatchLargerThanSegment, LogDirFailed, OffsetOutOfRange, StorageError
+from storage.errors import (
+    BatchLargerThanSegment,
+    DiskFull,
+    LogDirFailed,
+    OffsetOutOfRange,
+    StorageError,
+    TooManyOpenFiles,
+)
 from storage.files import FileSystem
 from storage.flushing import Flushing, FlushTarget
 from storage.index.transaction_index import AbortedTransaction
@@ -498,7 +505,13 @@ class Log:
                 # The active segment is about to be written to: it is not so old after all.
                 count -= 1
             else:
-                self.roll(now_ms)
+                try:
+                    self.roll(now_ms)
+                except (DiskFull, TooManyOpenFiles):
+                    # Without room for a new segment the active one stays; what goes may make room for the next pass.
+                    count -= 1
+                    if count == 0:
+                        raise
         if count == 0:
             return []
         first_kept = self.segments[count].base_offset
@@ -574,23 +587,8 @@ class Log:
 
     def close(self, now_ms: int) -> None:
         """Clean end: everything on disk, indexes trimmed, a producer snapshot at the log's end. Raises LogDirFailed."""
-        target = self.begin_close(now_ms)
-        if target is not None:
-            target.perform()
-        self.complete_close(target)
-
-    def begin_close(self, now_ms: int) -> FlushTarget | None:
-        """The first step of `close`: files as they will be found, and what is still to be synced; None if nothing is.
-
-        Perform it, in any thread, then `complete_close`. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
-        """
         self.settle()
-        return self.begin_flush(now_ms, everything=True)
-
-    def complete_close(self, target: FlushTarget | None) -> None:
-        """``target``, of `begin_close`, is on disk: nobody uses the log any more."""
-        if target is not None:
-            self.complete_flush(target)
+        self.flush(now_ms)
         self.abandon()
 
     def settle(self) -> None:

@@ -40,31 +40,40 @@ _NOT_OURS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost
 class CheckpointWrite:
     """A checkpoint file to be replaced, with what it is to hold."""
 
-    __slots__ = ("_files", "_offsets", "_written", "path")
+    __slots__ = ("_files", "_name", "_offsets", "_written", "directory")
 
     def __init__(
         self,
         files: FileSystem,
-        path: str,
+        directory: "LogDir",
+        name: str,
         offsets: dict[TopicPartition, int],
         written: dict[str, dict[TopicPartition, int]],
     ) -> None:
         self._files = files
-        self.path = path
+        self._name = name
         self._offsets = offsets
         self._written = written
+        self.directory = directory
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return f"{self.directory.path}/{self._name}"
 
     def perform(self) -> None:
-        """Write and sync. Raises DiskFull, LogDirFailed.
+        """Write and sync. Raises DiskFull, TooManyOpenFiles, LogDirFailed; the file is as it was then.
 
-        May run in another thread, but two for one path not at once.
+        Does nothing once the directory has failed. May run in another thread, but two for one path not at once.
         """
+        if self.directory.has_failed:
+            return
         write_offset_checkpoint(self._files, self.path, self._offsets)
-        self._written[self.path.rpartition("/")[2]] = self._offsets
+        self._written[self._name] = self._offsets
 
 
 class LogDir:
-    """A data directory that this process has locked."""
+    """A data directory that this process has locked, or could not use from the start."""
 
     __slots__ = (
         "_broker_epoch",
@@ -73,12 +82,14 @@ class LogDir:
         "_lock",
         "_written",
         "has_failed",
+        "is_in_order",
         "is_loaded",
         "path",
         "was_clean",
     )
 
-    def __init__(self, files: FileSystem, path: str, lock: Lock) -> None:
+    def __init__(self, files: FileSystem, path: str, lock: Lock | None) -> None:
+        """Without a lock it has failed already."""
         self._files = files
         self._lock = lock
         self._has_begun = False
@@ -88,8 +99,10 @@ class LogDir:
         """Whether the last broker left in order; known once loading has begun."""
         self.is_loaded = False
         """Whether all of its logs have been opened."""
-        self.has_failed = False
+        self.has_failed = lock is None
         """It cannot be trusted any more: nothing is written to it until the process is started anew."""
+        self.is_in_order = True
+        """Whether all that was to be written at the end was; otherwise the next start has to look."""
         self._written: dict[str, dict[TopicPartition, int]] = {}
         """What each checkpoint holds on disk, by its name."""
 
@@ -98,6 +111,11 @@ class LogDir:
         """Take a directory, making it if it is missing. Raises DirectoryLocked, LogDirFailed."""
         files.make_directory(path)
         return cls(files, path, files.lock(f"{path}/{_LOCK}"))
+
+    @classmethod
+    def unusable(cls, files: FileSystem, path: str) -> "LogDir":
+        """A directory that could not be made or locked: it has failed before anything could be read in it."""
+        return cls(files, path, None)
 
     def __repr__(self) -> str:
         return f"<LogDir {self.path}>"
@@ -164,14 +182,22 @@ class LogDir:
         """Replace the checkpoint ``name``; None if it holds just that already."""
         if self.has_failed or self._written.get(name) == offsets:
             return None
-        return CheckpointWrite(self._files, f"{self.path}/{name}", offsets, self._written)
+        return CheckpointWrite(self._files, self, name, offsets, self._written)
 
     def checkpoints_naming(self, topic_partition: TopicPartition) -> Mapping[str, dict[TopicPartition, int]]:
         """What the checkpoints hold that know this partition, by their names."""
         return {name: offsets for name, offsets in self._written.items() if topic_partition in offsets}
 
     def leave(self, *, clean: bool, broker_epoch: int) -> None:
-        """Give the directory back; if everything is in order, say so with the very last write."""
-        if clean and not self.has_failed:
-            write_clean_shutdown(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", broker_epoch)
-        self._lock.release()
+        """Give the directory back; if everything is in order, say so with the very last write.
+
+        Raises DiskFull, TooManyOpenFiles, LogDirFailed where it cannot be said, or the lock's file stays.
+        """
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        try:
+            if clean and self.is_in_order and not self.has_failed:
+                write_clean_shutdown(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", broker_epoch)
+        finally:
+            lock.release()

@@ -116,9 +116,9 @@ class LogManager:
         self._chance = chance
         self._logs: dict[TopicPartition, Log] = {}
         self._log_dirs: dict[TopicPartition, LogDir] = {}
-        self._pending_removals: list[PendingRemoval] = []
-        self.failures: list[StorageError] = []
-        """Why directories went offline while loading."""
+        self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
+        self.failures: list[tuple[LogDir, StorageError]] = []
+        """Why directories went offline while loading, or could not be closed in order."""
         self.repaired: list[LoadedLog] = []
         """Logs that were recovered, or had indexes rebuilt."""
 
@@ -133,6 +133,10 @@ class LogManager:
     def directory_of(self, topic_partition: TopicPartition) -> LogDir | None:
         """The data directory that a partition's log stands in; None if there is no such log."""
         return self._log_dirs.get(topic_partition)
+
+    def in_directory(self, directory: LogDir) -> list[Log]:
+        """The logs that stand in a data directory."""
+        return [log for topic_partition, log in self._logs.items() if self._log_dirs[topic_partition] is directory]
 
     @property
     def directories(self) -> tuple[LogDir, ...]:
@@ -166,6 +170,8 @@ class LogManager:
         """
         places: dict[TopicPartition, LogDir] = {}
         for directory in self._directories:
+            if directory.has_failed:
+                continue
             try:
                 for found in self._find_in(directory, config_of, is_ours, new_id, recovery):
                     other = places.setdefault(found.topic_partition, directory)
@@ -192,7 +198,7 @@ class LogManager:
             path = f"{directory.path}/{name}"
             if fate == DELETE:
                 delay_ms = config_of(topic_partition.topic).file_delete_delay_ms
-                self._pending_removals.append(PendingRemoval(self._files, (path,), delay_ms))
+                self._pending_removals.append((PendingRemoval(self._files, (path,), delay_ms), directory))
             elif not fate:
                 topic_id = self._topic_id_in(path)
                 if is_ours(topic_partition, topic_id):
@@ -252,9 +258,12 @@ class LogManager:
         return log
 
     def fail(self, directory: LogDir, error: StorageError) -> None:
-        """A directory cannot be read, or written to: it goes offline, and `failures` says why."""
-        self.failures.append(error)
-        self.directory_failed(directory)
+        """Something in a directory could not be read or written, and nobody tries again: `failures` says why. Unless
+        it was for want of room, the directory goes offline."""
+        directory.is_in_order = False
+        self.failures.append((directory, error))
+        if isinstance(error, LogDirFailed):
+            self.directory_failed(directory)
 
     def loaded(self) -> None:
         """Everything that `find` has found is open."""
@@ -272,7 +281,7 @@ class LogManager:
         self._logs[log.topic_partition] = log
         self._log_dirs[log.topic_partition] = directory
 
-    def take_pending_removals(self) -> list[PendingRemoval]:
+    def take_pending_removals(self) -> list[tuple[PendingRemoval, LogDir]]:
         """What loading has found half deleted, once."""
         removals, self._pending_removals = self._pending_removals, []
         return removals
@@ -298,7 +307,7 @@ class LogManager:
                 log.topic_id = topic_id
             return log
         if directory is None or directory.has_failed:
-            directory = self._emptiest()
+            directory = self.emptiest()
         self._forget_checkpoints_of(topic_partition, directory)
         path = f"{directory.path}/{topic_partition.dir_name}"
         self._files.make_directory(path)
@@ -318,7 +327,8 @@ class LogManager:
         self._add(log, directory)
         return log
 
-    def _emptiest(self) -> LogDir:
+    def emptiest(self) -> LogDir:
+        """The directory with the fewest logs of those that can be used. Raises LogDirFailed."""
         alive = [directory for directory in self._directories if not directory.has_failed]
         if not alive:
             raise LogDirFailed("no data directory is left that can be written to")
@@ -345,13 +355,16 @@ class LogManager:
         directory = self._log_dirs.pop(topic_partition)
         log.abandon()
         path = f"{directory.path}/{topic_partition.suffixed_dir_name(unique_id, DELETE)}"
-        self._files.rename(log.directory, path)
+        try:
+            self._files.rename(log.directory, path)
+        except FileNotFoundError as error:
+            raise LogDirFailed(f"{log.directory} is gone: somebody else has removed it") from error
         return PendingRemoval(self._files, (path,), log.config.file_delete_delay_ms)
 
     def directory_failed(self, directory: LogDir) -> list[Log]:
         """A directory cannot be trusted any more: its logs are let go as they are. The logs that are gone."""
         directory.has_failed = True
-        gone = [log for tp, log in self._logs.items() if self._log_dirs[tp] is directory]
+        gone = self.in_directory(directory)
         for log in gone:
             del self._logs[log.topic_partition], self._log_dirs[log.topic_partition]
             log.abandon()
@@ -359,11 +372,19 @@ class LogManager:
 
     # In passing -------------------------------------------------------------------------------------------------------
 
-    def apply_retention(self, now_ms: int) -> Iterator[tuple[Log, list[PendingRemoval]]]:
-        """Sweep log by log; each step gives what one log has put out of use."""
+    def apply_retention(self, now_ms: int) -> Iterator[tuple[Log, list[PendingRemoval] | StorageError]]:
+        """Sweep log by log; each step gives what one log has put out of use, or why it could not."""
         for log in self.all():
-            if log.topic_partition in self._logs:
-                yield log, log.apply_retention(now_ms)
+            if self._logs.get(log.topic_partition) is not log:
+                continue  # gone since the sweep began
+            try:
+                removals = log.apply_retention(now_ms)
+            except StorageError as error:
+                yield log, error
+            except FileNotFoundError as error:
+                yield log, LogDirFailed(f"{error.filename} is gone: somebody else has removed it")
+            else:
+                yield log, removals
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for `producer.id.expiration.ms`; how many."""
@@ -402,19 +423,34 @@ class LogManager:
 
     def begin_close(self, now_ms: int) -> Iterator[ClosingLog]:
         """Bring all logs to their end, one by one. What each gives is to be performed, in any thread, then
-        `complete_close`. A directory that fails over it counts as failed."""
+        `complete_close`. It goes on where one can't be closed: `failures` says why.
+
+        A directory in which something found no room has no marker afterwards; one that fails has failed.
+        """
         for log in self.all():
             directory = self._log_dirs.get(log.topic_partition)
             if directory is None or directory.has_failed:
                 continue
             try:
-                yield ClosingLog(log=log, directory=directory, target=log.begin_close(now_ms))
+                log.settle()
             except StorageError as error:
                 self.fail(directory, error)
+                if isinstance(error, LogDirFailed):
+                    continue
+            try:
+                # Where the end found no room too: what is synced need not be recovered at the next start.
+                target = log.begin_flush(now_ms, everything=True)
+            except StorageError as error:
+                self.fail(directory, error)
+                log.abandon()
+            else:
+                yield ClosingLog(log=log, directory=directory, target=target)
 
     def complete_close(self, closing: ClosingLog) -> None:
         """Everything of a log is on disk."""
-        closing.log.complete_close(closing.target)
+        if closing.target is not None:
+            closing.log.complete_flush(closing.target)
+        closing.log.abandon()
 
     def write_checkpoints(self) -> None:
         """Write down where logs begin and end, when all of them are closed."""
@@ -424,8 +460,7 @@ class LogManager:
             try:
                 write.perform()
             except StorageError as error:
-                self.failures.append(error)
-                next(d for d in self._directories if write.path.startswith(d.path + "/")).has_failed = True
+                self.fail(write.directory, error)
         self._logs.clear()
         self._log_dirs.clear()
 
