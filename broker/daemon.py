@@ -302,14 +302,22 @@ class Daemon:
                 turned = self._loop.time()
         for error in self._logs.failures:
             self._disk_failed(error)
+        for finding in self._logs.findings:
+            log.warning("%s", finding)
         for repaired in self._logs.repaired:
-            log.warning(
-                "recovered %s: %d bytes checked, %d cut off, %d segments indexed anew",
-                repaired.topic_partition,
-                repaired.report.bytes_recovered,
-                repaired.report.bytes_cut,
-                repaired.report.segments_rebuilt,
-            )
+            report = repaired.report
+            for finding in report.findings:
+                log.warning("%s: %s", repaired.topic_partition, finding)
+            if report.recovered_from_offset >= 0 and report.bytes_recovered:
+                log.info(
+                    "recovered %s: %d bytes checked in %d segments from offset %d on, %d cut off, it ends at offset %d",
+                    repaired.topic_partition,
+                    report.bytes_recovered,
+                    report.segments_rebuilt,
+                    report.recovered_from_offset,
+                    report.bytes_cut,
+                    report.log_end_offset,
+                )
         log.info("loaded %d logs in %.3f s", len(self._logs.all()), self._loop.time() - began)
 
     def _host_partitions(self) -> None:

@@ -14,6 +14,7 @@ from storage.checkpoints import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
+    format_id,
     read_topic_id,
     write_topic_id,
 )
@@ -46,7 +47,7 @@ class LoadProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """A log that had to be repaired, for the one line about it."""
+    """A log that had to be recovered or repaired, for the lines about it."""
 
     topic_partition: TopicPartition
     report: LoadReport
@@ -56,7 +57,7 @@ class LogManager:
     """The logs in the data directories of one broker, but for the metadata log."""
 
     __slots__ = ("_chance", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
-                 "_walk_all_records", "failures", "producer_id_expiration_ms", "repaired")  # fmt: skip
+                 "_walk_all_records", "failures", "findings", "producer_id_expiration_ms", "repaired")  # fmt: skip
 
     def __init__(
         self,
@@ -81,7 +82,9 @@ class LogManager:
         self.failures: list[StorageError] = []
         """Why directories went offline while loading."""
         self.repaired: list[LoadedLog] = []
-        """Logs that were recovered, or had indexes rebuilt."""
+        """Logs that were recovered, or had something damaged."""
+        self.findings: list[str] = []
+        """What was damaged beside the logs themselves, or out of place, and what has been done: a sentence each."""
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The log of a partition; None if there is none."""
@@ -144,6 +147,7 @@ class LogManager:
         recovery_points = directory.recovery_points()
         log_starts = directory.log_start_offsets()
         high_watermarks = directory.high_watermarks()
+        self.findings += directory.findings
         found: list[tuple[str, TopicPartition, bytes | None]] = []
         for name, (topic_partition, fate) in directory.partition_directories():
             path = f"{directory.path}/{name}"
@@ -157,6 +161,10 @@ class LogManager:
                 else:
                     stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
                     self._files.rename(path, f"{directory.path}/{stray_name}")
+                    named = "names no topic id" if topic_id is None else f"has the topic id {format_id(topic_id)}"
+                    self.findings.append(
+                        f"{path} {named}, and the metadata knows no such partition: set aside as {stray_name}"
+                    )
         for loaded, (path, topic_partition, topic_id) in enumerate(found):
             if (other := self._log_dirs.get(topic_partition)) is not None:
                 raise WrongDirectory(f"{topic_partition} stands in {other.path} and in {directory.path}")
@@ -186,7 +194,7 @@ class LogManager:
                     self._add(stop.value, directory)
                     break
                 yield self._progress(directory, topic_partition, bytes_read, loaded, len(found))
-            if report.segments_rebuilt:
+            if report.segments_rebuilt or report.findings:
                 self.repaired.append(LoadedLog(topic_partition=topic_partition, report=report))
             yield self._progress(directory, topic_partition, bytes_read, loaded + 1, len(found))
 
@@ -202,11 +210,16 @@ class LogManager:
         )
 
     def _topic_id_in(self, path: str) -> bytes | None:
+        metadata_path = f"{path}/{PARTITION_METADATA}"
+        problem = f"{metadata_path} is missing"
         try:
-            return read_topic_id(self._files, f"{path}/{PARTITION_METADATA}")
-        except CorruptCheckpoint:
-            # It is not synced when it is written: the metadata log has the id, and `create` writes it again.
-            return None
+            if (topic_id := read_topic_id(self._files, metadata_path)) is not None:
+                return topic_id
+        except CorruptCheckpoint as error:
+            problem = str(error)
+        # It is not synced when it is written: the metadata log has the id, and `create` writes it again.
+        self.findings.append(f"{problem}: the topic id is the one that the metadata has for this partition")
+        return None
 
     def _add(self, log: Log, directory: LogDir) -> None:
         self._logs[log.topic_partition] = log
