@@ -284,8 +284,9 @@ class _Loading:
             unchecked -= 1
         else:
             self._report.recovered_from_offset = self.segments[unchecked].base_offset
-        # What lies behind may not have been written as the later snapshots say.
-        self.snapshots.remove_above(self.segments[unchecked].base_offset)
+        if not self._was_clean:
+            # What lies behind may not have been written as the later snapshots say.
+            self.snapshots.remove_above(self.segments[unchecked].base_offset)
         yield from self._load_producers(self.segments[unchecked].base_offset)
         number = unchecked
         while True:
@@ -302,6 +303,9 @@ class _Loading:
                 self._cut(number, found)
             number += 1
             if number >= len(self.segments):
+                if self._was_clean:
+                    # The snapshot of the stop knows of batches, too, that can no longer be read.
+                    self._producers_are_at = -1
                 return found.next_offset
 
     def _cut(self, number: int, found: Recovered) -> None:
@@ -354,6 +358,9 @@ class _Loading:
             self.segments.append(active)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self.segments[-1].activate()
+        if self._producers_are_at == known_end:
+            self._producers_are_at = self.log_end_offset
+        self.snapshots.remove_above(self.log_end_offset)
         self.leader_epochs.cut_from(self.log_end_offset + 1)
         self.leader_epochs.cut_before(self.log_start_offset)
 

@@ -360,16 +360,20 @@ class Segment:
         if position and base_offset + delta != entry_offset:
             raise self._contradiction(entry_offset, position)
         limit = end if self.is_indexed_anew else position + length + _MOST_UNINDEXED_BYTES
+        most_offset = self.base_offset + MOST_RELATIVE_OFFSET
+        previous = position
         while position < end:
             at, last = 0, len(chunk) - _SPAN.size
             while at <= last:
                 base_offset, length, magic, delta = _unpack_span(chunk, at)
                 size = length + LOG_OVERHEAD
-                if magic != MAGIC or size < HEADER_SIZE or size > end - position - at:
-                    at = self._behind_damage(position + at) - position
+                last_offset = base_offset + delta
+                if magic != MAGIC or size < HEADER_SIZE or size > end - position - at or last_offset > most_offset:
+                    at = self._behind_damage(position + at, previous) - position
                     break
-                if base_offset + delta >= offset:
+                if last_offset >= offset:
                     return BatchPlace(position + at, size)
+                previous = position + at
                 at += size
             if at == 0:
                 return None
@@ -385,12 +389,15 @@ class Segment:
             f"of {self.size}, and none does"
         )
 
-    def _behind_damage(self, position: int) -> int:
-        """Where reading goes on behind ``position``, where a batch should begin and none does; the end if nowhere."""
-        entry = self.offset_index.first_entry_from_position(position + 1)
+    def _behind_damage(self, position: int, previous: int) -> int:
+        """Where reading goes on behind ``position``, where a batch should begin and none does; the end if nowhere.
+
+        It may be the length of the batch before, at ``previous``, that is wrong.
+        """
+        entry = self.offset_index.first_entry_from_position(previous + 1)
         stop = self.size if entry is None else min(entry.position, self.size)
         found = find_batch(
-            self.file(), position + 1, stop, self.size,
+            self.file(), previous + 1, stop, self.size,
             next_offset=self.base_offset, most_offset=self.base_offset + MOST_RELATIVE_OFFSET,
         )  # fmt: skip
         behind = stop if found is None else found[0]
@@ -411,16 +418,13 @@ class Segment:
     ) -> Iterator[StoredBatch]:
         """Its batches from ``position``, where one must begin, to ``end``, or its own; read by ``chunk_bytes``."""
         end = self.size if end is None else end
-        while True:
+        while position < end:
+            previous = position
             for batch in read_batches(self.file(), position, end, chunk_bytes):
                 yield batch
-                position = batch.position + len(batch.data)
-            if position >= end:
-                return
-            behind = self._healed(partial(self._behind_damage, position))
-            if behind >= end:
-                return
-            position = behind
+                previous, position = batch.position, batch.position + len(batch.data)
+            if position < end:
+                position = self._healed(partial(self._behind_damage, position, previous))
 
     def last_below(self, timestamp: int) -> TimestampOffset:
         """Up to which offset all timestamps are below ``timestamp``, as far as the time index knows."""
