@@ -257,20 +257,25 @@ class _Loading:
 
     def _mend_indexes(self, segment: Segment) -> Generator[int, None, None]:
         """Make indexes anew that are missing or no whole ones; what they say is looked at when they are used."""
+        transactions = segment.transaction_index
         problems = [
             f"{index.path} {index.problem}" for index in (segment.offset_index, segment.time_index) if index.problem
         ]
+        # Where another index is missing, that of transactions may be missing and not just empty.
+        are_transactions_in_doubt = bool(problems) and not transactions.size
         if problems:
             yield from segment.index_anew()
-            self._found(f"{' and '.join(problems)}: made anew from the {segment.size} bytes of {segment.log_path}")
-            self._report.bytes_recovered += segment.size
         try:
-            segment.transaction_index.check()
+            transactions.check()
         except CorruptIndex as error:
-            yield from transactions_anew(segment, self.segments, self.snapshots, log_start_offset=self.log_start_offset)
-            self._found(f"{error}: made anew from the {segment.size} bytes of {segment.log_path}")
-            self._report.bytes_recovered += segment.size
+            problems.append(str(error))
+            are_transactions_in_doubt = True
             self._report.segments_rebuilt += not segment.is_indexed_anew
+        if are_transactions_in_doubt:
+            yield from transactions_anew(segment, self.segments, self.snapshots, log_start_offset=self.log_start_offset)
+        if problems:
+            self._report.bytes_recovered += segment.size
+            self._found(f"{' and '.join(problems)}: made anew from the {segment.size} bytes of {segment.log_path}")
 
     def _recover(self, unchecked: int) -> Generator[int, None, int | None]:
         """Check the segments from number ``unchecked`` on, or the end of the last; the offset they end at, if any."""

@@ -155,15 +155,17 @@ class LogManager:
                 delay_ms = config_of(topic_partition.topic).file_delete_delay_ms
                 self._pending_removals.append(PendingRemoval(self._files, (path,), delay_ms))
             elif not fate:
-                topic_id = self._topic_id_in(path)
+                topic_id, problem = self._topic_id_in(path)
                 if is_ours(topic_partition, topic_id):
+                    if problem:
+                        self.findings.append(f"{problem}: the topic id is the one that the metadata has")
                     found.append((path, topic_partition, topic_id))
                 else:
                     stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
                     self._files.rename(path, f"{directory.path}/{stray_name}")
-                    named = "names no topic id" if topic_id is None else f"has the topic id {format_id(topic_id)}"
+                    named = f"{path} has the topic id {format_id(topic_id)}" if topic_id is not None else problem
                     self.findings.append(
-                        f"{path} {named}, and the metadata knows no such partition: set aside as {stray_name}"
+                        f"{named}, and the metadata knows no such partition: set aside as {stray_name}"
                     )
         for loaded, (path, topic_partition, topic_id) in enumerate(found):
             if (other := self._log_dirs.get(topic_partition)) is not None:
@@ -209,17 +211,15 @@ class LogManager:
             logs_total=total,
         )
 
-    def _topic_id_in(self, path: str) -> bytes | None:
+    def _topic_id_in(self, path: str) -> tuple[bytes | None, str]:
+        """The topic id that a partition's directory names, or why it names none."""
         metadata_path = f"{path}/{PARTITION_METADATA}"
-        problem = f"{metadata_path} is missing"
         try:
-            if (topic_id := read_topic_id(self._files, metadata_path)) is not None:
-                return topic_id
+            topic_id = read_topic_id(self._files, metadata_path)
         except CorruptCheckpoint as error:
-            problem = str(error)
-        # It is not synced when it is written: the metadata log has the id, and `create` writes it again.
-        self.findings.append(f"{problem}: the topic id is the one that the metadata has for this partition")
-        return None
+            # It is not synced when it is written: the metadata log has the id, and `create` writes it again.
+            return None, str(error)
+        return topic_id, "" if topic_id is not None else f"{metadata_path} is missing"
 
     def _add(self, log: Log, directory: LogDir) -> None:
         self._logs[log.topic_partition] = log

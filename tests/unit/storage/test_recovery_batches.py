@@ -214,7 +214,8 @@ def test_a_lost_end_is_not_written_over_with_the_same_offsets(home: LogHome, wha
     assert log.readable_bytes(RECORDS - 1, ALL, 100) == 0, "a reader there waits"
     # Only the snapshot of a clean stop knows of the batch that is lost.
     sequence = known.last_sequence + (stop == "a clean stop")
-    assert home.append(log, batch_of(b"more", producer_id=7, sequence=sequence)).first_offset == RECORDS
+    more = batch_of(b"more", producer_id=7, sequence=sequence, timestamp=T + RECORDS)
+    assert home.append(log, more).first_offset == RECORDS
     read = log.read(RECORDS - 1, max_bytes=1, upper_bound_offset=ALL, at_least_one_batch=True)
     assert read.region is not None
     check_survivors(known, lost={RECORDS - 1})
