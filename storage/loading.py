@@ -306,12 +306,22 @@ class _Loading:
             self.snapshots.take(found.next_offset, self.producers.entries)
             if found.cut_reason:
                 self._cut(number, found)
+            elif following is not None:
+                self._mind_the_gap(segment, found.next_offset, following)
             number += 1
             if number >= len(self.segments):
                 if self._was_clean:
                     # The snapshot of the stop knows of batches, too, that can no longer be read.
                     self._producers_are_at = -1
                 return found.next_offset
+
+    def _mind_the_gap(self, segment: Segment, next_offset: int, following: Segment) -> None:
+        """Say if a power cut has lost the end of a segment and not the one behind it, which stays, as in Kafka."""
+        if max(next_offset, self.log_start_offset) < following.base_offset and not self._config.is_compacted:
+            self._found(
+                f"{segment.log_path} ends at offset {next_offset}, and the next segment begins at "
+                f"{following.base_offset}: what is between is lost"
+            )
 
     def _cut(self, number: int, found: Recovered) -> None:
         """Say what was cut off a segment. Above the recovery point, what comes behind it goes too."""
