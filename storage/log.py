@@ -10,7 +10,7 @@ An append takes the steps of `storage.appending`. A log belongs to one thread; o
 removal, which touch nothing here, may run elsewhere.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from config.log_config import LogConfig
@@ -19,6 +19,7 @@ from storage.batch.record_batch import BatchHeader, read_header, stamp
 from storage.batch.validation import AppendRules, ValidatedBatch
 from storage.errors import (
     BatchLargerThanSegment,
+    CorruptIndex,
     DiskFull,
     LogDirFailed,
     OffsetOutOfRange,
@@ -34,7 +35,7 @@ from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import ProducerEntry, Producers, after_batch, after_marker, check_sequence, read_marker
 from storage.reading import NOTHING_READ, LogRead, aborted_in, bytes_before, read_region, stored_batches
-from storage.recovery import NEVER_EXPIRES, load_producers
+from storage.recovery import NEVER_EXPIRES, load_producers, transactions_anew
 from storage.removal import PendingRemoval
 from storage.retention import segments_to_remove
 from storage.segment import Segment
@@ -421,7 +422,20 @@ class Log:
         """The aborted transactions that have records in what a read at ``fetch_offset`` gave, or a few more."""
         if read.region is None:
             return []
-        return aborted_in(self.segments, fetch_offset, read.region, self.log_end_offset)
+        return aborted_in(self.segments, fetch_offset, read.region, self.log_end_offset, self._transactions_in)
+
+    def _transactions_in(self, segment: Segment) -> Iterable[AbortedTransaction]:
+        index = segment.transaction_index
+        if not index.is_confirmed:
+            try:
+                segment.confirm_transactions()
+            except CorruptIndex as error:
+                for _ in transactions_anew(
+                    segment, list(self.segments), self._snapshots, log_start_offset=self.log_start_offset
+                ):
+                    pass
+                segment.on_repair(f"{error}: made anew from the {segment.size} bytes of {segment.log_path}")
+        return index
 
     def offset_for_timestamp(self, timestamp_ms: int, upper_bound_offset: int) -> RecordPlace | None:
         """The first record below ``upper_bound_offset`` with this timestamp or a larger one; None if there is none."""

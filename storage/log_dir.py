@@ -81,6 +81,7 @@ class LogDir:
         "_has_begun",
         "_lock",
         "_written",
+        "findings",
         "has_failed",
         "is_in_order",
         "is_loaded",
@@ -103,6 +104,8 @@ class LogDir:
         """It cannot be trusted any more: nothing is written to it until the process is started anew."""
         self.is_in_order = True
         """Whether all that was to be written at the end was; otherwise the next start has to look."""
+        self.findings: list[str] = []
+        """Checkpoints that were damaged, and what that means: a sentence each."""
         self._written: dict[str, dict[TopicPartition, int]] = {}
         """What each checkpoint holds on disk, by its name."""
 
@@ -160,20 +163,21 @@ class LogDir:
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         """Up to where each log is on disk. None if the file is damaged: then everything is recovered."""
-        return self._read(RECOVERY_POINTS)
+        return self._read(RECOVERY_POINTS, "after an unclean stop all of each log is checked")
 
     def log_start_offsets(self) -> dict[TopicPartition, int]:
         """Where logs begin that do not begin with their first segment. None if the file is damaged."""
-        return self._read(LOG_START_OFFSETS)
+        return self._read(LOG_START_OFFSETS, "logs begin with their first segment")
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks. None if the file is damaged: they are found again."""
-        return self._read(HIGH_WATERMARKS)
+        return self._read(HIGH_WATERMARKS, "high watermarks begin at the start of their logs")
 
-    def _read(self, name: str) -> dict[TopicPartition, int]:
+    def _read(self, name: str, without_it: str) -> dict[TopicPartition, int]:
         try:
             offsets = read_offset_checkpoint(self._files, f"{self.path}/{name}")
-        except CorruptCheckpoint:
+        except CorruptCheckpoint as error:
+            self.findings.append(f"{error}: it counts as empty, {without_it}")
             return {}
         self._written[name] = offsets
         return offsets

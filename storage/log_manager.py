@@ -14,13 +14,24 @@ from storage.checkpoints import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
+    format_id,
     read_topic_id,
     write_topic_id,
 )
 from storage.errors import CorruptCheckpoint, LogDirFailed, StorageError, WrongDirectory
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
-from storage.loading import PRODUCER_ID_EXPIRATION_MS, LoadReport, bytes_from, load_log, no_chance, open_log
+from storage.loading import (
+    AFTER_UNCLEAN_STOP,
+    NEVER,
+    PRODUCER_ID_EXPIRATION_MS,
+    LoadReport,
+    bytes_from,
+    load_log,
+    no_chance,
+    offset_to_check_from,
+    open_log,
+)
 from storage.log import Log
 from storage.log_dir import CheckpointWrite, LogDir
 from storage.open_files import DEFAULT_LIMIT, OpenFiles
@@ -30,11 +41,6 @@ from storage.topic_partition import TopicPartition
 
 DELETE: Final = "delete"
 STRAY: Final = "stray"
-
-# `ottla.recovery`: which logs are checked when they are opened.
-AFTER_UNCLEAN_STOP: Final = "unclean"
-ALWAYS: Final = "always"
-NEVER: Final = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +56,11 @@ class FoundLog:
     log_start_offset: int
     high_watermark: int
     """From the checkpoints; 0 where they say nothing."""
-    is_trusted: bool
-    """It was closed in order, so that nothing in it need be checked."""
+    was_clean: bool
+    """It was closed in order."""
+    recovery: str
+    """When logs are checked: see `storage.loading`."""
     bytes_to_check: int
-    """Of the segments from the recovery point on; 0 for a log that is trusted."""
 
     def recovery_order(self, now_ms: int, producer_id_expiration_ms: int) -> RecoveryOrder:
         """What another process must know to recover it."""
@@ -65,6 +72,8 @@ class FoundLog:
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
+            was_clean=self.was_clean,
+            recovery=self.recovery,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
 
@@ -85,7 +94,7 @@ class ClosingLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """A log that had to be repaired, for the one line about it."""
+    """A log that had to be recovered or repaired, for the lines about it."""
 
     topic_partition: TopicPartition
     report: LoadReport
@@ -95,7 +104,7 @@ class LogManager:
     """The logs in the data directories of one broker, but for the metadata log."""
 
     __slots__ = ("_chance", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
-                 "_walk_all_records", "failures", "producer_id_expiration_ms", "repaired")  # fmt: skip
+                 "_walk_all_records", "failures", "findings", "producer_id_expiration_ms", "repaired")  # fmt: skip
 
     def __init__(
         self,
@@ -120,7 +129,9 @@ class LogManager:
         self.failures: list[tuple[LogDir, StorageError]] = []
         """Why directories went offline while loading, or could not be closed in order."""
         self.repaired: list[LoadedLog] = []
-        """Logs that were recovered, or had indexes rebuilt."""
+        """Logs that were recovered, or had something damaged."""
+        self.findings: list[str] = []
+        """What was damaged beside the logs themselves, or out of place, and what has been done: a sentence each."""
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The log of a partition; None if there is none."""
@@ -190,19 +201,22 @@ class LogManager:
         recovery: str,
     ) -> Iterator[FoundLog]:
         directory.begin_loading()
-        is_trusted = recovery == NEVER or (recovery == AFTER_UNCLEAN_STOP and directory.was_clean)
-        recovery_points = {} if recovery == ALWAYS else directory.recovery_points()
+        recovery_points = directory.recovery_points()
         log_starts = directory.log_start_offsets()
         high_watermarks = directory.high_watermarks()
+        self.findings += directory.findings
         for name, (topic_partition, fate) in directory.partition_directories():
             path = f"{directory.path}/{name}"
             if fate == DELETE:
                 delay_ms = config_of(topic_partition.topic).file_delete_delay_ms
                 self._pending_removals.append((PendingRemoval(self._files, (path,), delay_ms), directory))
             elif not fate:
-                topic_id = self._topic_id_in(path)
+                topic_id, problem = self._topic_id_in(path)
                 if is_ours(topic_partition, topic_id):
+                    if problem:
+                        self.findings.append(f"{problem}: the topic id is the one that the metadata has")
                     recovery_point = recovery_points.get(topic_partition, 0)
+                    check_from = offset_to_check_from(recovery, recovery_point, was_clean=directory.was_clean)
                     yield FoundLog(
                         directory=directory,
                         path=path,
@@ -212,20 +226,25 @@ class LogManager:
                         recovery_point=recovery_point,
                         log_start_offset=log_starts.get(topic_partition, 0),
                         high_watermark=high_watermarks.get(topic_partition, 0),
-                        is_trusted=is_trusted,
-                        bytes_to_check=0 if is_trusted else bytes_from(self._files, path, recovery_point),
+                        was_clean=directory.was_clean,
+                        recovery=recovery,
+                        bytes_to_check=0 if check_from is None else bytes_from(self._files, path, check_from),
                     )
                 else:
                     stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
                     self._files.rename(path, f"{directory.path}/{stray_name}")
+                    named = f"{path} has the topic id {format_id(topic_id)}" if topic_id is not None else problem
+                    self.findings.append(
+                        f"{named}, and the metadata knows no such partition: set aside as {stray_name}"
+                    )
 
     def open(
         self, found: FoundLog, now_ms: int, recovered: RecoveredLog | None = None
     ) -> Generator[int, None, Log | None]:
         """Open a log, step by step; each step yields the bytes it has read.
 
-        ``recovered`` is what another process says that has just recovered it; without that it is recovered here, if it
-        is not trusted. None if its directory has failed: `failures` says why. Raises DiskFull, TooManyOpenFiles.
+        ``recovered`` is what another process says that has just recovered it; without that it is checked here, if it
+        is to be. None if its directory has failed: `failures` says why. Raises DiskFull, TooManyOpenFiles.
         """
         if found.directory.has_failed:
             return None
@@ -240,8 +259,8 @@ class LogManager:
                 recovery_point=found.recovery_point,
                 log_start_offset=found.log_start_offset,
                 high_watermark=found.high_watermark,
-                was_clean=found.is_trusted,
-                recovered_producers=None if recovered is None else recovered.producers,
+                was_clean=found.was_clean,
+                recovery=found.recovery if recovered is None else NEVER,
                 topic_id=found.topic_id,
                 open_files=self._open_files,
                 producer_id_expiration_ms=self.producer_id_expiration_ms,
@@ -252,8 +271,10 @@ class LogManager:
         except LogDirFailed as error:
             self.fail(found.directory, error)
             return None
+        if recovered is not None:
+            log.producers.replace(recovered.producers)
         self._add(log, found.directory)
-        if report.segments_rebuilt:
+        if report.segments_rebuilt or report.findings:
             self.repaired.append(LoadedLog(topic_partition=found.topic_partition, report=report))
         return log
 
@@ -270,12 +291,15 @@ class LogManager:
         for directory in self._directories:
             directory.is_loaded = not directory.has_failed
 
-    def _topic_id_in(self, path: str) -> bytes | None:
+    def _topic_id_in(self, path: str) -> tuple[bytes | None, str]:
+        """The topic id that a partition's directory names, or why it names none."""
+        metadata_path = f"{path}/{PARTITION_METADATA}"
         try:
-            return read_topic_id(self._files, f"{path}/{PARTITION_METADATA}")
-        except CorruptCheckpoint:
+            topic_id = read_topic_id(self._files, metadata_path)
+        except CorruptCheckpoint as error:
             # It is not synced when it is written: the metadata log has the id, and `create` writes it again.
-            return None
+            return None, str(error)
+        return topic_id, "" if topic_id is not None else f"{metadata_path} is missing"
 
     def _add(self, log: Log, directory: LogDir) -> None:
         self._logs[log.topic_partition] = log
