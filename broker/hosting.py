@@ -66,6 +66,8 @@ class Hosting:
         self._log_defaults = configs.log_defaults()
         self._to_host: deque[tuple[bytes, int]] = deque()
         """Partitions whose logs are still to be made: topic id and index."""
+        self._too_early: list[tuple[bytes, int]] = []
+        """Those whose deleted namesakes are still in the checkpoints."""
         self._goes_on = False
         self._finds_no_room = False
         """It has been said that logs cannot be made."""
@@ -84,6 +86,8 @@ class Hosting:
         for topic in delta.deleted_topics:
             for gone in topic.partitions:
                 self._drop(topic.name, gone.index)
+        if delta.deleted_topics:
+            self._forget_deleted(image)
         for topic in delta.created_topics.values():
             self._to_host.extend((topic.topic_id, new.index) for new in topic.partitions)
         for topic_partition, changed in delta.changed_partitions.items():
@@ -112,6 +116,26 @@ class Hosting:
         """Remove files that are out of use once their delay is over, in the worker thread."""
         self._upkeep.once(removal.delay_ms, lambda: self._worker.submit(removal.perform, _nothing, self._failed))
 
+    def _forget_deleted(self, image: MetadataImage) -> None:
+        """Take what is deleted out of the checkpoints; new partitions of the same names wait for it."""
+        forgetting = self._logs.forget_deleted()
+
+        def forget() -> None:
+            self._worker.submit(forgetting.perform, forgotten, failed)
+
+        def forgotten(_: None) -> None:
+            self._logs.have_forgotten(forgetting)
+            self._to_host.extend(self._too_early)
+            self._too_early.clear()
+            if self._to_host and not self._goes_on:
+                self._host_some(image)
+
+        def failed(error: Exception) -> None:
+            self._failed(error)
+            self._upkeep.once(RETRY_MS, forget)
+
+        forget()
+
     def _host_some(self, image: MetadataImage) -> None:
         """Make the next logs; go on in a later turn with those that are left."""
         self._goes_on = False
@@ -122,6 +146,9 @@ class Hosting:
             partition = topic.find(index) if topic is not None else None
             if topic is None or partition is None or self._replicas.find(topic.name, index) is not None:
                 continue  # deleted meanwhile, or it stood here twice
+            if not self._logs.may_be_made(TopicPartition(topic.name, index)):
+                self._too_early.append((topic_id, index))
+                continue
             try:
                 self._host(topic, partition)
             except (DiskFull, TooManyOpenFiles) as error:

@@ -52,11 +52,29 @@ class LoadedLog:
     report: LoadReport
 
 
+class ForgetDeleted:
+    """Takes deleted partitions out of the checkpoints, lest after a crash their offsets be taken for a namesake's."""
+
+    __slots__ = ("_directories", "partitions")
+
+    def __init__(self, directories: Sequence[LogDir], partitions: frozenset[TopicPartition]) -> None:
+        self._directories = directories
+        self.partitions = partitions
+
+    def perform(self) -> None:
+        """Write and sync what names them. Raises DiskFull, LogDirFailed.
+
+        May run in another thread, behind all `CheckpointWrite`s that were made before it.
+        """
+        for directory in self._directories:
+            directory.forget(self.partitions)
+
+
 class LogManager:
     """The logs in the data directories of one broker, but for the metadata log."""
 
-    __slots__ = ("_chance", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
-                 "_walk_all_records", "failures", "producer_id_expiration_ms", "repaired")  # fmt: skip
+    __slots__ = ("_chance", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files",
+                 "_pending_removals", "_to_forget", "_walk_all_records", "failures", "producer_id_expiration_ms", "repaired")  # fmt: skip
 
     def __init__(
         self,
@@ -78,6 +96,10 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._log_dirs: dict[TopicPartition, LogDir] = {}
         self._pending_removals: list[PendingRemoval] = []
+        self._deleted: set[TopicPartition] = set()
+        """What checkpoints may still name; there can be no new logs of these names."""
+        self._to_forget: set[TopicPartition] = set()
+        """What of that nobody is about to take out of them."""
         self.failures: list[StorageError] = []
         """Why directories went offline while loading."""
         self.repaired: list[LoadedLog] = []
@@ -157,6 +179,9 @@ class LogManager:
                 else:
                     stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
                     self._files.rename(path, f"{directory.path}/{stray_name}")
+        # What was deleted shortly before the last process ended may still be named.
+        hosted = {topic_partition for _, topic_partition, _ in found}
+        directory.forget({*recovery_points, *log_starts, *high_watermarks} - hosted)
         for loaded, (path, topic_partition, topic_id) in enumerate(found):
             if (other := self._log_dirs.get(topic_partition)) is not None:
                 raise WrongDirectory(f"{topic_partition} stands in {other.path} and in {directory.path}")
@@ -239,7 +264,7 @@ class LogManager:
             return log
         if directory is None or directory.has_failed:
             directory = self._emptiest()
-        self._forget_checkpoints_of(topic_partition, directory)
+        assert topic_partition not in self._deleted, f"checkpoints may still name the deleted {topic_partition}"
         path = f"{directory.path}/{topic_partition.dir_name}"
         self._files.make_directory(path)
         write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id)
@@ -267,12 +292,18 @@ class LogManager:
         in_use = list(self._log_dirs.values())
         return min(alive, key=in_use.count)
 
-    def _forget_checkpoints_of(self, topic_partition: TopicPartition, directory: LogDir) -> None:
-        """A deleted namesake's offsets must not be taken for the new log's after a crash."""
-        for name, offsets in directory.checkpoints_naming(topic_partition).items():
-            write = directory.checkpoint(name, {tp: at for tp, at in offsets.items() if tp != topic_partition})
-            if write is not None:
-                write.perform()
+    def may_be_made(self, topic_partition: TopicPartition) -> bool:
+        """Whether a new log may have this name: not before its deleted namesake is forgotten."""
+        return topic_partition not in self._deleted
+
+    def forget_deleted(self) -> ForgetDeleted:
+        """What is to be performed after deletions, once, and then handed to `have_forgotten`."""
+        partitions, self._to_forget = self._to_forget, set()
+        return ForgetDeleted(self._directories, frozenset(partitions))
+
+    def have_forgotten(self, forgotten: ForgetDeleted) -> None:
+        """No checkpoint names any more what ``forgotten`` names."""
+        self._deleted -= forgotten.partitions
 
     def delete(self, topic_partition: TopicPartition, unique_id: str) -> PendingRemoval | None:
         """Take a partition's log out of use; its directory, renamed, is to be removed later. None if there is no log.
@@ -283,6 +314,8 @@ class LogManager:
         if log is None:
             return None
         directory = self._log_dirs.pop(topic_partition)
+        self._deleted.add(topic_partition)
+        self._to_forget.add(topic_partition)
         log.abandon()
         path = f"{directory.path}/{topic_partition.suffixed_dir_name(unique_id, DELETE)}"
         self._files.rename(log.directory, path)

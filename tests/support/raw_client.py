@@ -40,7 +40,7 @@ class RawClient:
     def _receive(self, size: int) -> bytes:
         received = bytearray()
         while len(received) < size:
-            piece = self._socket.recv(size - len(received))
+            piece = self._socket.recv(min(size - len(received), 1 << 20))
             if not piece:
                 raise ConnectionError(f"the broker closed the connection after {len(received)} of {size} bytes")
             received += piece
