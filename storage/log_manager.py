@@ -73,8 +73,10 @@ class ForgetDeleted:
 class LogManager:
     """The logs in the data directories of one broker, but for the metadata log."""
 
-    __slots__ = ("_chance", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files",
-                 "_pending_removals", "_to_forget", "_walk_all_records", "failures", "producer_id_expiration_ms", "repaired")  # fmt: skip
+    __slots__ = (
+        "_chance", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
+        "_to_forget", "_walk_all_records", "failures", "producer_id_expiration_ms", "repaired",
+    )  # fmt: skip
 
     def __init__(
         self,

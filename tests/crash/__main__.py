@@ -1,6 +1,7 @@
 """`make crash`: the broker is killed again and again while it is used; a line for each restart, then a summary."""
 
 import argparse
+import os
 import secrets
 import shutil
 import sys
@@ -25,7 +26,9 @@ def main() -> int:
             summary = run.go(options.kills)
     except AssertionError as broken:
         sys.stderr.write(f"{broken}\nseed {options.seed}; the broker's directory and log are left in {directory}\n")
-        return 1
+        sys.stderr.flush()
+        # The clients would wait for the broker's next life.
+        os._exit(1)
     _tell(summary, time.monotonic() - began)
     shutil.rmtree(directory)
     return 0

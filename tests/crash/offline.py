@@ -14,7 +14,7 @@ _UNKNOWN_COMMAND: Final = 2
 
 
 def verify(data_directory: Path) -> str:
-    """Let `ottla verify` look at a directory; raises PromiseBroken if it finds anything. Returns why it did not look."""
+    """Let `ottla verify` look at a directory; PromiseBroken if it finds anything. Returns why it did not look."""
     command = [sys.executable, "-m", "ottla", "verify", str(data_directory)]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False)
     if result.returncode == _UNKNOWN_COMMAND and "no command 'verify'" in result.stderr:
