@@ -72,6 +72,7 @@ class ConfluentConsumer(Consumer):
                 "retry.backoff.max.ms": 200,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
+                "metadata.recovery.strategy": "none",
                 "log_level": 2,
                 "error_cb": self._error,
             }

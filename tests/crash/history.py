@@ -7,8 +7,8 @@ from collections.abc import Collection
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.crash.promises import Promise, require
-from tests.crash.stored import Batch, NotThere, Stored, values_in
+from tests.crash.promises import Promise, PromiseBroken, require
+from tests.crash.stored import Batch, Stored, values_in
 from tests.crash.topics import OFFSET_UNKNOWN, Identity, Place, Stands, Topic, identity_in
 
 
@@ -58,7 +58,7 @@ class PartitionHistory:
             try:
                 self._read(stored, before)
                 self._look_up(stored, chance)
-            except NotThere:
+            except PromiseBroken:
                 if self._topic.retention_bytes is None or stored.bounds(self.place)[0] == bounds.start:
                     raise
                 continue  # retention was faster

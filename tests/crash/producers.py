@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ class Producer(Load):
         *,
         most_in_burst: int = 60,
         most_unanswered: int = 200,
-        longest_pause_s: float = 0.03,
+        longest_pause_s: float = 0.2,
     ) -> None:
         super().__init__(name)
         self._topics = topics
@@ -149,6 +150,8 @@ class ConfluentProducer(Producer):
                 "retry.backoff.max.ms": 200,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
+                # Else it looks for the broker once a second, and many a life is over before it comes.
+                "metadata.recovery.strategy": "none",
                 # That the broker is away now and then is no news.
                 "log_level": 2,
                 "error_cb": self._error,
@@ -175,7 +178,9 @@ class ConfluentProducer(Producer):
             self._producer.poll(0.01)
 
     def _serve(self, seconds: float) -> None:
-        self._producer.poll(seconds)
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._producer.poll(left)  # it returns as soon as it has called back
 
     def _finish(self) -> None:
         self._producer.flush(PATIENCE_S)
@@ -201,6 +206,6 @@ def producers(bootstrap: str, chance: random.Random) -> list[Producer]:
         ConfluentProducer(
             "large", bootstrap, (LARGE,), own_chance(),
             {"message.max.bytes": 12 << 20, "batch.size": 10 << 20, "linger.ms": 100},
-            most_in_burst=70, most_unanswered=70, longest_pause_s=0.3,
+            most_in_burst=70, most_unanswered=70, longest_pause_s=0.6,
         ),
     ]  # fmt: skip
