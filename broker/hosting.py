@@ -76,17 +76,22 @@ class Hosting:
         """Take in every partition that this node has a replica of; called once, when the logs are loaded."""
         for topic in image.topics_by_name.values():
             for partition in topic.partitions:
+                if not self._logs.may_be_made(TopicPartition(topic.name, partition.index)):
+                    self._too_early.append((topic.topic_id, partition.index))
+                    continue
                 try:
                     self._host(topic, partition)
                 except (DiskFull, TooManyOpenFiles) as error:
                     self._host_later(topic, partition, image, error)
+        if self._logs.has_to_forget:
+            self._forget_deleted(image)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Do what has changed, deletions first: a name may be both gone and new."""
         for topic in delta.deleted_topics:
             for gone in topic.partitions:
                 self._drop(topic.name, gone.index)
-        if delta.deleted_topics:
+        if self._logs.has_to_forget:
             self._forget_deleted(image)
         for topic in delta.created_topics.values():
             self._to_host.extend((topic.topic_id, new.index) for new in topic.partitions)

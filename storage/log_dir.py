@@ -166,6 +166,11 @@ class LogDir:
             return None
         return CheckpointWrite(self._files, f"{self.path}/{name}", offsets, self._written)
 
+    @property
+    def named(self) -> set[TopicPartition]:
+        """What the checkpoints hold offsets of."""
+        return set().union(*self._written.values())
+
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Take the offsets of these partitions out of every checkpoint. Runs where checkpoints are written, and raises
         what they do."""
