@@ -300,6 +300,7 @@ class CrashRun:
     # Checks -----------------------------------------------------------------------------------------------------------
 
     def _check(self, *, epochs_must_rise: bool) -> None:
+        require(not self._has_marker, Promise.MARKER, "it is there, and the broker serves")
         self._hear()
         stored = Stored(self.broker.bootstrap)
         try:
