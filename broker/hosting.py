@@ -23,7 +23,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.upkeep import Upkeep
 from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.log_dir import LogDir
-from storage.log_manager import LogManager
+from storage.log_manager import ForgetDeleted, LogManager
 from storage.removal import PendingRemoval
 from storage.topic_partition import TopicPartition
 
@@ -73,6 +73,8 @@ class Hosting:
         self._log_defaults = configs.log_defaults()
         self._to_host: deque[tuple[bytes, int]] = deque()
         """Partitions whose logs are still to be made: topic id and index."""
+        self._too_early: list[tuple[bytes, int]] = []
+        """Those whose deleted namesakes are still in the checkpoints."""
         self._goes_on = False
         self._finds_no_room = False
         """It has been said that logs cannot be made."""
@@ -91,16 +93,21 @@ class Hosting:
                     # The metadata does not say where its log is, and it is nowhere else.
                     self._replicas.take_offline([topic_partition])
                     continue
+                if not self._logs.may_be_made(topic_partition):
+                    self._too_early.append((topic.topic_id, partition.index))
+                    continue
                 try:
                     self._host(topic, partition)
                 except (DiskFull, TooManyOpenFiles) as error:
                     self._host_later(topic, partition, image, error)
+        self._forget_deleted(image)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Do what has changed, deletions first: a name may be both gone and new."""
         for topic in delta.deleted_topics:
             for gone in topic.partitions:
                 self._drop(topic.name, gone.index)
+        self._forget_deleted(image)
         for topic in delta.created_topics.values():
             self._to_host.extend((topic.topic_id, new.index) for new in topic.partitions)
         for topic_partition, changed in delta.changed_partitions.items():
@@ -141,6 +148,26 @@ class Hosting:
         else:
             self._replicas.changed(hosted)
 
+    def _forget_deleted(self, image: MetadataImage) -> None:
+        """Take what is deleted out of the checkpoints; new partitions of the same names wait for it."""
+        for forgetting in self._logs.forget_deleted():
+            self._forget(forgetting, image)
+
+    def _forget(self, forgetting: ForgetDeleted, image: MetadataImage) -> None:
+        def forgotten(_: None) -> None:
+            self._logs.have_forgotten(forgetting)
+            self._to_host.extend(self._too_early)
+            self._too_early.clear()
+            if self._to_host and not self._goes_on:
+                self._host_some(image)
+
+        def failed(error: Exception) -> None:
+            self._failed(forgetting.directory, error)
+            # There may be room later; in a directory that has failed there is nothing to forget.
+            self._upkeep.once(RETRY_MS, lambda: self._forget(forgetting, image))
+
+        self._worker.submit(forgetting.perform, forgotten, failed)
+
     def _host_some(self, image: MetadataImage) -> None:
         """Make the next logs; go on in a later turn with those that are left."""
         self._goes_on = False
@@ -151,6 +178,9 @@ class Hosting:
             partition = topic.find(index) if topic is not None else None
             if topic is None or partition is None or self._replicas.find(topic.name, index) is not None:
                 continue  # deleted meanwhile, or it stood here twice
+            if not self._logs.may_be_made(TopicPartition(topic.name, index)):
+                self._too_early.append((topic_id, index))
+                continue
             try:
                 self._host(topic, partition)
             except (DiskFull, TooManyOpenFiles) as error:

@@ -10,7 +10,7 @@ replication-offset-checkpoint      high watermarks
 __cluster_metadata-0/              the metadata log, in one of a broker's directories; not looked at here
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Final
 
 from storage.checkpoints import (
@@ -188,9 +188,18 @@ class LogDir:
             return None
         return CheckpointWrite(self._files, self, name, offsets, self._written)
 
-    def checkpoints_naming(self, topic_partition: TopicPartition) -> Mapping[str, dict[TopicPartition, int]]:
-        """What the checkpoints hold that know this partition, by their names."""
-        return {name: offsets for name, offsets in self._written.items() if topic_partition in offsets}
+    @property
+    def named(self) -> set[TopicPartition]:
+        """What the checkpoints hold offsets of."""
+        return set().union(*self._written.values())
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Take the offsets of these partitions out of every checkpoint. Runs where checkpoints are written, and raises
+        what they do."""
+        for name, offsets in tuple(self._written.items()):
+            kept = {one: offset for one, offset in offsets.items() if one not in partitions}
+            if len(kept) < len(offsets) and (write := self.checkpoint(name, kept)) is not None:
+                write.perform()
 
     def leave(self, *, clean: bool, broker_epoch: int) -> None:
         """Give the directory back; if everything is in order, say so with the very last write.

@@ -4,7 +4,7 @@ Everything happens in the caller's thread; what takes long is handed out to be p
 `CheckpointWrite`, `FlushTarget`) or is a generator that can be left and taken up again.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,7 @@ from storage.checkpoints import (
     read_topic_id,
     write_topic_id,
 )
-from storage.errors import CorruptCheckpoint, LogDirFailed, StorageError, WrongDirectory
+from storage.errors import CorruptCheckpoint, DiskFull, LogDirFailed, StorageError, TooManyOpenFiles, WrongDirectory
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
 from storage.loading import (
@@ -100,11 +100,30 @@ class LoadedLog:
     report: LoadReport
 
 
+class ForgetDeleted:
+    """Takes deleted partitions out of the checkpoints, lest after a crash their offsets be taken for a namesake's."""
+
+    __slots__ = ("directory", "partitions")
+
+    def __init__(self, directory: LogDir, partitions: frozenset[TopicPartition]) -> None:
+        self.directory = directory
+        self.partitions = partitions
+
+    def perform(self) -> None:
+        """Write and sync what names them. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
+
+        May run in another thread, behind all `CheckpointWrite`s that were made before it.
+        """
+        self.directory.forget(self.partitions)
+
+
 class LogManager:
     """The logs in the data directories of one broker, but for the metadata log."""
 
-    __slots__ = ("_chance", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
-                 "_walk_all_records", "failures", "findings", "producer_id_expiration_ms", "repaired")  # fmt: skip
+    __slots__ = (
+        "_chance", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
+        "_to_forget", "_walk_all_records", "failures", "findings", "producer_id_expiration_ms", "repaired",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -126,6 +145,10 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._log_dirs: dict[TopicPartition, LogDir] = {}
         self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
+        self._deleted: set[TopicPartition] = set()
+        """What checkpoints may still name; there can be no new logs of these names."""
+        self._to_forget: dict[LogDir, set[TopicPartition]] = {}
+        """What of that nobody is about to take out of them."""
         self.failures: list[tuple[LogDir, StorageError]] = []
         """Why directories went offline while loading, or could not be closed in order."""
         self.repaired: list[LoadedLog] = []
@@ -205,6 +228,7 @@ class LogManager:
         log_starts = directory.log_start_offsets()
         high_watermarks = directory.high_watermarks()
         self.findings += directory.findings
+        hosted: set[TopicPartition] = set()
         for name, (topic_partition, fate) in directory.partition_directories():
             path = f"{directory.path}/{name}"
             if fate == DELETE:
@@ -213,6 +237,7 @@ class LogManager:
             elif not fate:
                 topic_id, problem = self._topic_id_in(path)
                 if is_ours(topic_partition, topic_id):
+                    hosted.add(topic_partition)
                     if problem:
                         self.findings.append(f"{problem}: the topic id is the one that the metadata has")
                     recovery_point = recovery_points.get(topic_partition, 0)
@@ -237,6 +262,12 @@ class LogManager:
                     self.findings.append(
                         f"{named}, and the metadata knows no such partition: set aside as {stray_name}"
                     )
+        # What was deleted shortly before the last process ended may still be named.
+        deleted = directory.named - hosted
+        try:
+            directory.forget(deleted)
+        except (DiskFull, TooManyOpenFiles):
+            self._must_forget(directory, deleted)
 
     def open(
         self, found: FoundLog, now_ms: int, recovered: RecoveredLog | None = None
@@ -332,7 +363,7 @@ class LogManager:
             return log
         if directory is None or directory.has_failed:
             directory = self.emptiest()
-        self._forget_checkpoints_of(topic_partition, directory)
+        assert topic_partition not in self._deleted, f"checkpoints may still name the deleted {topic_partition}"
         path = f"{directory.path}/{topic_partition.dir_name}"
         self._files.make_directory(path)
         write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id)
@@ -361,12 +392,22 @@ class LogManager:
         in_use = list(self._log_dirs.values())
         return min(alive, key=in_use.count)
 
-    def _forget_checkpoints_of(self, topic_partition: TopicPartition, directory: LogDir) -> None:
-        """A deleted namesake's offsets must not be taken for the new log's after a crash."""
-        for name, offsets in directory.checkpoints_naming(topic_partition).items():
-            write = directory.checkpoint(name, {tp: at for tp, at in offsets.items() if tp != topic_partition})
-            if write is not None:
-                write.perform()
+    def may_be_made(self, topic_partition: TopicPartition) -> bool:
+        """Whether a new log may have this name: not before its deleted namesake is forgotten."""
+        return topic_partition not in self._deleted
+
+    def forget_deleted(self) -> list[ForgetDeleted]:
+        """What is to be performed after deletions, once, and then handed to `have_forgotten`."""
+        to_forget, self._to_forget = self._to_forget, {}
+        return [ForgetDeleted(directory, frozenset(partitions)) for directory, partitions in to_forget.items()]
+
+    def _must_forget(self, directory: LogDir, partitions: Set[TopicPartition]) -> None:
+        self._deleted |= partitions
+        self._to_forget.setdefault(directory, set()).update(partitions)
+
+    def have_forgotten(self, forgotten: ForgetDeleted) -> None:
+        """No checkpoint names any more what ``forgotten`` names."""
+        self._deleted -= forgotten.partitions
 
     def delete(self, topic_partition: TopicPartition, unique_id: str) -> PendingRemoval | None:
         """Take a partition's log out of use; its directory, renamed, is to be removed later. None if there is no log.
@@ -377,6 +418,7 @@ class LogManager:
         if log is None:
             return None
         directory = self._log_dirs.pop(topic_partition)
+        self._must_forget(directory, {topic_partition})
         log.abandon()
         path = f"{directory.path}/{topic_partition.suffixed_dir_name(unique_id, DELETE)}"
         try:
