@@ -13,6 +13,7 @@ import errno
 import fcntl
 import mmap
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -237,6 +238,10 @@ class FileSystem:
     def exists(self, path: str) -> bool:
         """Whether there is anything of this name."""
         return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether it is a directory. Raises FileNotFoundError if there is nothing of this name."""
+        return stat.S_ISDIR(self._stat(path).st_mode)
 
     def size(self, path: str) -> int:
         """Bytes in the file of this name."""
