@@ -58,7 +58,9 @@ def _unreadable(file: File, position: int, size: int) -> Unreadable:
         return Unreadable(position, left, f"{len(head)} bytes", f"a batch's header of {HEADER_SIZE}")
     header = read_header(head)
     if header.size < HEADER_SIZE:
-        return Unreadable(position, left, f"a batch length of {header.batch_length}", f"{HEADER_SIZE - LOG_OVERHEAD}")
+        return Unreadable(
+            position, left, f"a batch length of {header.batch_length}", f"{HEADER_SIZE - LOG_OVERHEAD} or more"
+        )
     if header.magic != MAGIC:
         return Unreadable(position, left, f"magic {header.magic}", f"{MAGIC}")
     return Unreadable(position, left, f"{left} bytes of a batch", f"the {header.size} bytes that its header counts")
