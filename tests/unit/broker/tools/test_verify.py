@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -545,7 +546,7 @@ def test_a_metadata_log_that_makes_no_sense_is_damage(whole: Path, run_verify: T
     log = whole / "__cluster_metadata-0/00000000000000000000.log"
     content = log.read_bytes()
     starts = [*positions(log), len(content)]
-    batches = [content[start:end] for start, end in zip(starts, starts[1:], strict=False)]
+    batches = [content[start:end] for start, end in pairwise(starts)]
     creation = next(number for number, batch in enumerate(batches) if b"orders" in batch)
     log.write_bytes(b"".join(batch for number, batch in enumerate(batches) if number != creation))
 
