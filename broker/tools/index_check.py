@@ -128,10 +128,10 @@ class TransactionIndexCheck:
             self._by_marker[entry.last_offset] = entry
             self._numbers[entry.last_offset] = number * size
 
-    def marker(self, marker: Marker, replayed: AbortedTransaction | None, *, has_gaps: bool) -> None:
+    def marker(self, marker: Marker, replayed: AbortedTransaction | None, *, sees_beginnings: bool) -> None:
         """The segment's next marker; ``replayed`` is the entry that replaying the log makes of it.
 
-        With ``has_gaps`` records are missing, so that replay does not see where transactions began.
+        Where records are missing, replay does not see where transactions began: without ``sees_beginnings``.
         """
         entry = self._by_marker.pop(marker.offset, None)
         if entry is None:
@@ -144,7 +144,7 @@ class TransactionIndexCheck:
             is_there = f"a {kind} of producer {marker.producer_id} at offset {marker.offset}"
             self._findings.damage(self._path, _text(entry), f"an ABORT of producer {entry.producer_id}, not {is_there}",
                                   position)  # fmt: skip
-        elif replayed is not None and not has_gaps and entry != replayed:
+        elif replayed is not None and sees_beginnings and entry != replayed:
             self._findings.damage(self._path, _text(entry), _text(replayed), position)
 
     def finish(self) -> None:

@@ -5,25 +5,21 @@ from there on are read, cut and indexed anew by the next start, so what is wrong
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from broker.tools.batches import Unreadable, batches_to_the_end, crc_fault, record_faults
 from broker.tools.findings import Findings
 from broker.tools.index_check import OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from broker.tools.log_files import UNFINISHED_SUFFIXES, LogFiles
+from broker.tools.producer_check import ProducerCheck
 from storage.batch_reader import StoredBatch
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
-from storage.errors import CorruptCheckpoint, CorruptSnapshot, UndecodableRecords
+from storage.errors import CorruptCheckpoint, UndecodableRecords
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
-from storage.producer_state import (
-    ProducerEntry,
-    Producers,
-    decode_snapshot,
-    is_expired,
-    read_marker,
-)
+from storage.producer_state import read_marker
 from storage.segment import (
     LOG_SUFFIX,
     MOST_RELATIVE_OFFSET,
@@ -75,56 +71,66 @@ def check_log(
 
     Raises StorageError, FileNotFoundError where a file cannot be read at all.
     """
-    return _LogCheck(files, LogFiles.found_in(files, directory), claims, findings, on_batch).run()
+    log = LogFiles.found_in(files, directory)
+    if not log.segment_bases:
+        findings.either(directory, "no segment", "at least one", is_damage=claims.was_clean)
+        return LogExtent(start_offset=0, end_offset=0, latest_epoch=-1)
+    return _LogCheck(files, log, claims, findings, on_batch).run()
 
 
-@dataclass(slots=True, eq=False)
 class _LogCheck:
-    files: FileSystem
-    log: LogFiles
-    claims: Claims
-    findings: Findings
-    on_batch: Callable[[StoredBatch], None]
-
-    next_offset: int = 0
-    latest_epoch: int = -1
-    has_gaps: bool = False
-    """Whether records are missing behind the log's beginning, as compaction leaves it."""
-    is_broken: bool = False
-    """Whether there was a damaged batch: what is replayed from there on is not what the broker had."""
-    producers: Producers = field(default_factory=Producers)
-    knows_all_producers: bool = True
-    """Whether the log's beginning, or a snapshot of what was before it, is there."""
-    _epochs: LeaderEpochs | None = None
-    _snapshots: list[int] = field(default_factory=list)
+    def __init__(
+        self,
+        files: FileSystem,
+        log: LogFiles,
+        claims: Claims,
+        findings: Findings,
+        on_batch: Callable[[StoredBatch], None],
+    ) -> None:
+        self.files = files
+        self.log = log
+        self.claims = claims
+        self.findings = findings
+        self._on_batch = on_batch
+        self._bases = log.segment_bases
+        self._trusted = self._count_trusted()
+        self.next_offset = self._bases[0]
+        self.latest_epoch = -1
+        self.has_all_batches = True
+        """Whether none was cleaned away or is damaged so far: then replaying them gives what the broker had."""
+        self._is_broken = False
+        self._epochs = self._read_epochs()
+        self.producers = ProducerCheck(
+            files, log, findings, base_offset=self._bases[0], snapshots=self._snapshots_that_count(),
+            expiration_ms=claims.producer_id_expiration_ms,
+        )  # fmt: skip
 
     def run(self) -> LogExtent:
-        bases = self.log.segment_bases
-        trusted = self._trusted(bases)
         self._check_names()
-        if not bases:
-            self.findings.either(self.log.directory, "no segment", "at least one", is_damage=self.claims.was_clean)
-            return LogExtent(start_offset=0, end_offset=0, latest_epoch=-1)
-        self.next_offset = bases[0]
-        self._read_epochs()
-        self._begin_replay(bases, trusted)
-        for number, base_offset in enumerate(bases):
-            end = bases[number + 1] if number + 1 < len(bases) else None
-            if not self._segment(base_offset, end, is_trusted=number < trusted):
-                self._later_segments(bases[number + 1 :])
+        for number, base_offset in enumerate(self._bases):
+            end = self._bases[number + 1] if number + 1 < len(self._bases) else None
+            if not self._segment(base_offset, end, is_trusted=number < self._trusted):
+                self._later_segments(self._bases[number + 1 :])
                 break
-        self._compare_snapshots(self.next_offset)
-        start_offset = max(self.claims.log_start_offset, bases[0])
+        self.producers.come_to(self.next_offset, has_all_batches=self.has_all_batches)
+        start_offset = max(self.claims.log_start_offset, self._bases[0])
         self._check_end(start_offset)
         return LogExtent(start_offset=start_offset, end_offset=self.next_offset, latest_epoch=self.latest_epoch)
 
     # What is there ----------------------------------------------------------------------------------------------------
 
-    def _trusted(self, bases: list[int]) -> int:
+    def _count_trusted(self) -> int:
         """How many segments the next start will take as they are, without looking at their batches."""
         if self.claims.was_clean:
-            return len(bases)
-        return sum(base <= self.claims.recovery_point for base in bases[1:])
+            return len(self._bases)
+        return sum(base_offset <= self.claims.recovery_point for base_offset in self._bases[1:])
+
+    def _snapshots_that_count(self) -> list[int]:
+        """After a kill the next start makes those anew that lie above the first segment that it reads."""
+        first, snapshots = self._bases[0], self.log.snapshots
+        if self.claims.was_clean:
+            return [offset for offset in snapshots if offset >= first]
+        return [offset for offset in snapshots if first <= offset <= self._bases[self._trusted]]
 
     def _check_names(self) -> None:
         for name in self.log.orphans:
@@ -136,35 +142,21 @@ class _LogCheck:
             if name.endswith(UNFINISHED_SUFFIXES):
                 self.findings.note(f"{self.log.directory}/{name}", "a cleaning that was not finished", "none")
 
-    def _read_epochs(self) -> None:
+    def _read_epochs(self) -> LeaderEpochs | None:
         path = f"{self.log.directory}/{LEADER_EPOCHS}"
         try:
             epochs = read_leader_epochs(self.files, path)
         except CorruptCheckpoint as error:
+            # The next start reads all batches then, and writes the file anew.
             self.findings.either(path, str(error), "a checkpoint", is_damage=self._must_hold(self.next_offset))
-            return
-        for number in range(1, len(epochs)):
-            before, after = epochs[number - 1], epochs[number]
+            return None
+        for before, after in pairwise(epochs):
             if not (before[0] < after[0] and before[1] < after[1]):
                 self.findings.damage(
                     path, f"epoch {after[0]} from offset {after[1]}", f"more than {before[0]} from {before[1]}"
                 )
-                return
-        self._epochs = LeaderEpochs(self.files, path, epochs)
-
-    def _begin_replay(self, bases: list[int], trusted: int) -> None:
-        """Take the producers from the snapshot at the log's beginning; it has nothing to be compared with."""
-        last_trusted = bases[min(trusted, len(bases) - 1)]
-        for offset in self.log.snapshots:
-            if offset <= last_trusted or self.claims.was_clean:
-                self._snapshots.append(offset)
-        self.knows_all_producers = bases[0] == 0
-        if bases[0] in self._snapshots:
-            entries = self._read_snapshot(bases[0])
-            if entries is not None:
-                self.producers.replace(entries.values())
-                self.knows_all_producers = True
-        self._snapshots = [offset for offset in self._snapshots if offset > bases[0]]
+                return None
+        return LeaderEpochs(self.files, path, epochs)
 
     def _must_hold(self, offset: int) -> bool:
         """Whether what stands at ``offset`` had to survive."""
@@ -185,9 +177,9 @@ class _LogCheck:
                 is_damage = self._must_hold(self.next_offset) or is_trusted
                 found = f"{batch.found} ({batch.size} bytes before the end)"
                 self.findings.either(path, found, batch.expected, batch.position, is_damage=is_damage)
-                self.is_broken = self.is_broken or is_damage
                 if not is_damage:
                     return False
+                self._is_broken, self.has_all_batches = True, False
             elif not self._batch(check, batch, is_trusted=is_trusted):
                 return False
         check.finish()
@@ -206,16 +198,15 @@ class _LogCheck:
             if not is_damage:
                 return False
         if not is_whole:
-            self.is_broken = True
-        elif header.base_offset > self.next_offset or header.record_count <= header.last_offset_delta:
-            self.has_gaps = True
-        self._compare_snapshots(header.base_offset)
-        if header.last_offset >= self.next_offset:
-            self.next_offset = header.next_offset
-        check.batch(batch)
+            self._is_broken = True
+        is_complete = header.base_offset <= self.next_offset and header.record_count > header.last_offset_delta
+        self.has_all_batches = self.has_all_batches and is_whole and is_complete
+        self.producers.come_to(header.base_offset, has_all_batches=self.has_all_batches)
+        self.next_offset = max(self.next_offset, header.next_offset)
         self.latest_epoch = max(self.latest_epoch, header.partition_leader_epoch)
-        if not self.is_broken:
-            self.on_batch(batch)
+        check.batch(batch, is_whole=is_whole)
+        if not self._is_broken:
+            self._on_batch(batch)
         return True
 
     def _later_segments(self, bases: list[int]) -> None:
@@ -223,8 +214,6 @@ class _LogCheck:
             path = self.log.path(base_offset, LOG_SUFFIX)
             size = self.log.sizes[file_name(base_offset, LOG_SUFFIX)]
             self.findings.note(path, f"a segment of {size} bytes behind the end of the log", "none")
-
-    # What is derived from batches -------------------------------------------------------------------------------------
 
     def epoch_fault(self, batch: StoredBatch) -> tuple[str, str] | None:
         """Whether the partition's leader epochs have another one for a batch."""
@@ -237,46 +226,6 @@ class _LogCheck:
         if known == epoch:
             return None
         return f"leader epoch {epoch} at offset {offset}", f"{known}, as {LEADER_EPOCHS} has it"
-
-    def _compare_snapshots(self, offset: int) -> None:
-        """Replay has come to ``offset``: compare it with the snapshots of all below."""
-        while self._snapshots and self._snapshots[0] <= offset:
-            self._compare_snapshot(self._snapshots.pop(0))
-
-    def _compare_snapshot(self, offset: int) -> None:
-        saved = self._read_snapshot(offset)
-        if saved is None:
-            return
-        path = self.log.path(offset, SNAPSHOT_SUFFIX)
-        for entry in saved.values():
-            if entry.batches and entry.batches[-1].last_offset >= offset:
-                self.findings.damage(
-                    path, f"producer {entry.producer_id} with last offset {entry.batches[-1].last_offset}",
-                    f"one below {offset}",
-                )  # fmt: skip
-                return
-        if self.is_broken or self.has_gaps:
-            return
-        replayed = self.producers.entries
-        taken_ms = self.files.mtime_ms(path)
-        for producer_id in sorted(saved.keys() | replayed.keys()):
-            found, expected = saved.get(producer_id), replayed.get(producer_id)
-            if found is None and expected is not None:
-                if not is_expired(expected, taken_ms, self.claims.producer_id_expiration_ms):
-                    self.findings.damage(path, f"no producer {producer_id}", _text(expected))
-            elif found is not None and expected is None:
-                if self.knows_all_producers:
-                    self.findings.damage(path, _text(found), f"no producer {producer_id}")
-            elif found is not None and expected is not None and not _is_same(found, expected):
-                self.findings.damage(path, _text(found), _text(expected))
-
-    def _read_snapshot(self, offset: int) -> dict[int, ProducerEntry] | None:
-        path = self.log.path(offset, SNAPSHOT_SUFFIX)
-        try:
-            return {entry.producer_id: entry for entry in decode_snapshot(self.files.read_file(path), path)}
-        except CorruptSnapshot as error:
-            self.findings.damage(path, str(error), "a producer snapshot")
-            return None
 
     # The end ----------------------------------------------------------------------------------------------------------
 
@@ -298,11 +247,11 @@ class _LogCheck:
                 findings.damage(directory, f"high watermark {high_watermark}", f"{start_offset} to {end_offset}")
             if claims.recovery_point not in (end_offset, ALL_OF_IT):
                 findings.damage(directory, f"recovery point {claims.recovery_point}", f"{end_offset}, the log's end")
-            if start_offset < end_offset not in self.log.snapshots and not self.is_broken:
+            if start_offset < end_offset not in self.log.snapshots and not self._is_broken:
                 findings.damage(
                     self.log.path(end_offset, SNAPSHOT_SUFFIX), "no producer snapshot", "one at the log's end"
                 )
-            for offset in self._snapshots:
+            for offset in self.producers.left:
                 findings.damage(
                     self.log.path(offset, SNAPSHOT_SUFFIX), f"offset {offset}", f"at most the log's end, {end_offset}"
                 )
@@ -357,7 +306,7 @@ class _SegmentCheck:
             yield f"leader epoch {header.partition_leader_epoch}", f"{self._log.latest_epoch} or more"
         yield from record_faults(batch)
 
-    def batch(self, batch: StoredBatch) -> None:
+    def batch(self, batch: StoredBatch, *, is_whole: bool) -> None:
         """Compare a batch with the indexes and the leader epochs, and replay it."""
         log, header = self._log, batch.header
         self._position = batch.position + len(batch.data)
@@ -365,20 +314,22 @@ class _SegmentCheck:
             self._offset_index.batch(header, batch.position)
         if self._time_index is not None:
             self._time_index.batch(header)
-        if not self._has_wrong_epoch and not log.is_broken and (fault := log.epoch_fault(batch)) is not None:
+        if not is_whole:
+            return
+        if not self._has_wrong_epoch and (fault := log.epoch_fault(batch)) is not None:
             self._has_wrong_epoch = True
             log.findings.damage(self.path, *fault, batch.position)
         if not header.has_producer_id:
             return
         try:
-            aborted = log.producers.apply(header, batch.data)
-            marker = read_marker(header, batch.data) if header.is_control else None
+            aborted = log.producers.replay(batch)
+            marker = read_marker(header, batch.data)
         except UndecodableRecords as error:
             log.findings.damage(self.path, str(error), "a marker", batch.position)
             return
         if marker is not None and self._transaction_index is not None:
-            has_gaps = log.has_gaps or log.is_broken or not log.knows_all_producers
-            self._transaction_index.marker(marker, None if log.is_broken else aborted, has_gaps=has_gaps)
+            has_all = log.has_all_batches and log.producers.knows_everything
+            self._transaction_index.marker(marker, aborted, sees_beginnings=has_all)
 
     def finish(self) -> None:
         """The segment has no more batches."""
@@ -388,25 +339,3 @@ class _SegmentCheck:
             self._time_index.finish(self._log.next_offset)
         if self._transaction_index is not None:
             self._transaction_index.finish()
-
-
-def _is_same(one: ProducerEntry, other: ProducerEntry) -> bool:
-    """Whether two entries say the same as far as a snapshot keeps it."""
-    return _saved(one) == _saved(other)
-
-
-def _saved(entry: ProducerEntry) -> tuple[object, ...]:
-    last = entry.batches[-1] if entry.batches else None
-    return (
-        entry.producer_epoch, None if last is None else (last.last_sequence, last.last_offset, last.offset_delta),
-        entry.last_timestamp, entry.coordinator_epoch, entry.transaction_first_offset,
-    )  # fmt: skip
-
-
-def _text(entry: ProducerEntry) -> str:
-    last_offset = entry.batches[-1].last_offset if entry.batches else -1
-    return (
-        f"producer {entry.producer_id} of epoch {entry.producer_epoch} with sequence {entry.last_sequence} at offset "
-        f"{last_offset}, timestamp {entry.last_timestamp}, coordinator epoch {entry.coordinator_epoch}, "
-        f"transaction from {entry.transaction_first_offset}"
-    )
