@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker.tools.output import Entry
 from storage.batch_reader import CHUNK_BYTES
 
 
@@ -20,6 +21,12 @@ class Finding(NamedTuple):
     def __str__(self) -> str:
         at = "" if self.position is None else f" at {self.position}"
         return f"{self.kind}  {self.path}{at}: found {self.found}, expected {self.expected}"
+
+    @property
+    def entry(self) -> Entry:
+        """The same as fields."""
+        fields = {"path": self.path, "position": self.position, "found": self.found, "expected": self.expected}
+        return Entry(self.kind, fields)
 
 
 class Findings:
@@ -57,3 +64,25 @@ class Findings:
         if self._unread >= CHUNK_BYTES:
             self._advance(self._unread)
             self._unread = 0
+
+    @property
+    def summary(self) -> Entry:
+        """How much was found, and in how much."""
+        return Entry(
+            "summary",
+            {
+                "damage": self.damages,
+                "notes": self.notes,
+                "logs": self.logs,
+                "segments": self.segments,
+                "batches": self.batches,
+                "bytes": self.bytes,
+            },
+        )
+
+    def __str__(self) -> str:
+        result = f"{self.damages} damaged" if self.damages else "whole"
+        notes = f", {self.notes} to be recovered by the next start" if self.notes else ""
+        return (
+            f"{result}{notes}: {self.logs} logs, {self.segments} segments, {self.batches} batches, {self.bytes} bytes"
+        )

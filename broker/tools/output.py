@@ -45,8 +45,8 @@ class JsonOutput:
     """One JSON object a line."""
 
     def write(self, entry: Entry) -> None:
-        """Print an entry, its kind under "type"."""
-        print(_as_json({"type": entry.kind, **entry.fields}, (",", ":")))
+        """Print an entry."""
+        print(json_line(entry))
 
 
 class TextOutput:
@@ -71,6 +71,11 @@ class TextOutput:
             if width:
                 words.append(f"{text:{width}}")
         print("  ".join(words).rstrip())
+
+
+def json_line(entry: Entry) -> str:
+    """An entry as a JSON object, its kind under "type"."""
+    return _as_json({"type": entry.kind, **entry.fields}, (",", ":"))
 
 
 def bytes_or_text(value: bytes) -> str | dict[str, str]:

@@ -1,14 +1,13 @@
 """`ottla verify`: whether data directories, ours or Apache Kafka's, are whole. Nothing in them is changed."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 from broker.tools.directory_check import bytes_to_check, check_directories
 from broker.tools.findings import Finding, Findings
-from broker.tools.output import run_until_nobody_reads
+from broker.tools.output import json_line, run_until_nobody_reads
 from broker.tools.progress import Progress
 from storage.errors import StorageError
 from storage.files import FileSystem
@@ -49,28 +48,14 @@ def _verify(files: FileSystem, paths: Sequence[str], *, as_json: bool, expiratio
     progress = Progress(bytes_to_check(files, paths))
 
     def put_out(finding: Finding) -> None:
-        if as_json:
-            progress.print(json.dumps({"type": finding.kind, **finding._asdict()}))
-        else:
-            progress.print(str(finding))
+        progress.print(json_line(finding.entry) if as_json else str(finding))
 
     findings = Findings(put_out, progress.advance)
     try:
         check_directories(files, paths, findings, producer_id_expiration_ms=expiration_ms)
     finally:
         progress.close()
-    if as_json:
-        print(json.dumps({
-            "type": "summary", "damage": findings.damages, "notes": findings.notes, "logs": findings.logs,
-            "segments": findings.segments, "batches": findings.batches, "bytes": findings.bytes,
-        }))  # fmt: skip
-    else:
-        result = f"{findings.damages} damaged" if findings.damages else "whole"
-        notes = f", {findings.notes} to be recovered at the next start" if findings.notes else ""
-        print(
-            f"{result}{notes}: {findings.logs} logs, {findings.segments} segments, {findings.batches} batches, "
-            f"{findings.bytes} bytes"
-        )
+    print(json_line(findings.summary) if as_json else str(findings))
     return DAMAGED if findings.damages else WHOLE
 
 
