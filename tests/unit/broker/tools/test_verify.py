@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 from broker.tools import verify
 from storage.batch.record_batch import read_header, seal, stamp
+from storage.errors import DirectoryLocked
+from storage.files import FileSystem
 from storage.producer_state import ProducerEntry, encode_snapshot
 from tests.support.batches import T
 from tests.support.broker import running_broker
@@ -592,6 +595,36 @@ def test_a_directory_that_a_broker_works_in_is_refused(tmp_path: Path, capsys: p
         assert verify.main([str(tmp_path / "data")]) == 2
 
     assert "is in use by another broker" in capsys.readouterr().err
+
+
+def test_a_broker_that_starts_meanwhile_makes_the_check_void(
+    whole: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as started:
+
+        def start_a_broker(*_: object, **__: object) -> None:
+            started.enter_context(running_broker(whole))
+
+        monkeypatch.setattr(verify, "check_directories", start_a_broker)
+
+        assert verify.main([str(whole)]) == 2
+
+    assert "is in use by another broker" in capsys.readouterr().err
+
+
+def test_a_broker_cannot_start_where_a_killed_one_has_left_its_lock_file(
+    killed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (killed / ".lock").touch()
+
+    def start_a_broker(*_: object, **__: object) -> None:
+        with pytest.raises(DirectoryLocked):
+            FileSystem().lock(f"{killed}/.lock")
+
+    monkeypatch.setattr(verify, "check_directories", start_a_broker)
+
+    assert verify.main([str(killed)]) == 0
+    FileSystem().lock(f"{killed}/.lock").release()
 
 
 def test_what_is_no_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
