@@ -129,7 +129,8 @@ class _NodeCheck:
             return None
         if not self._files.exists(path):
             return None
-        if directory.was_clean:
+        # The cleaner's is only written when something is cleaned: it may name what is gone since.
+        if directory.was_clean and name != CLEANER_OFFSETS:
             for topic_partition in offsets:
                 if topic_partition not in directory.logs:
                     self._findings.damage(path, f"an offset of {topic_partition}", "partitions of this directory only")

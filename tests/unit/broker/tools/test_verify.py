@@ -574,6 +574,25 @@ def test_directories_of_different_clusters_do_not_go_together(whole: Path, tmp_p
     ]
 
 
+def test_several_directories_of_one_node_are_whole_together_and_each_by_itself(
+    tmp_path: Path, run_verify: Tool
+) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    with running_broker(tmp_path, log_dirs=f"{one},{other}") as broker:
+        broker.create_topic("orders", 4)
+        for partition in range(4):
+            broker.produce("orders", b"value", partition=partition)
+    logs = {directory: len(list(directory.glob("orders-*"))) for directory in (one, other)}
+    assert logs == {one: 2, other: 2}
+
+    for directories in ((one, other), (other, one), (one,), (other,)):
+        code, answer = run_verify(*directories)
+        assert (code, answer[:-1]) == (0, [])
+    shutil.rmtree(next(other.glob("orders-*")))
+    code, answer = run_verify(one, other)
+    assert (code, "no directory" in {damage["found"] for damage in findings(answer)}) == (1, True)
+
+
 def test_a_log_in_two_directories_is_damage(whole: Path, tmp_path: Path, run_verify: Tool) -> None:
     other = tmp_path / "other"
     other.mkdir()
