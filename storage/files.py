@@ -13,6 +13,7 @@ import errno
 import fcntl
 import mmap
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -238,6 +239,10 @@ class FileSystem:
         """Whether there is anything of this name."""
         return os.path.exists(path)
 
+    def is_directory(self, path: str) -> bool:
+        """Whether it is a directory. Raises FileNotFoundError if there is nothing of this name."""
+        return stat.S_ISDIR(self._stat(path).st_mode)
+
     def size(self, path: str) -> int:
         """Bytes in the file of this name."""
         return self._stat(path).st_size
@@ -374,12 +379,32 @@ class FileSystem:
                 is_current = os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path))
             except (BlockingIOError, PermissionError) as error:
                 os.close(fd)
-                raise DirectoryLocked(
-                    f"{os.path.dirname(path)} is in use by another broker: the lock on {path} is held"
-                ) from error
+                raise _in_use(path) from error
             except OSError as error:
                 os.close(fd)
                 raise storage_error(error, "locking", path) from error
             if is_current:
                 return Lock(path, fd)
             os.close(fd)
+
+    def lock_for_reading(self, path: str) -> File | None:
+        """Keep brokers away for as long as the answer is held; nothing is written. Raises DirectoryLocked.
+
+        None if there is no such file: then no broker is there, and none is kept away.
+        """
+        try:
+            file = self.open_read(path)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.lockf(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            raise _in_use(path) from error
+        except OSError as error:
+            raise storage_error(error, "locking", path) from error
+        return file
+
+
+def _in_use(path: str) -> DirectoryLocked:
+    return DirectoryLocked(f"{os.path.dirname(path)} is in use by another broker: the lock on {path} is held")

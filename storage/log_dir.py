@@ -28,13 +28,19 @@ from storage.checkpoints import (
     write_offset_checkpoint,
 )
 from storage.errors import CorruptCheckpoint, LogDirFailed
-from storage.files import DiskSpace, FileSystem, Lock
+from storage.files import DiskSpace, File, FileSystem, Lock
 from storage.topic_partition import PartitionDirectory, TopicPartition, parse_dir_name
 
 METADATA_DIR_NAME: Final = "__cluster_metadata-0"
 
 _LOCK: Final = ".lock"
-_NOT_OURS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost+found"})
+NOT_LOGS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost+found"})
+"""Directories that may stand among the logs and are not opened with them."""
+
+
+def lock_for_reading(files: FileSystem, path: str) -> File | None:
+    """Keep brokers away from a data directory that is only read; see `FileSystem.lock_for_reading`."""
+    return files.lock_for_reading(f"{path}/{_LOCK}")
 
 
 class CheckpointWrite:
@@ -158,7 +164,7 @@ class LogDir:
         return [
             (entry.name, parse_dir_name(entry.name))
             for entry in self._files.list_directory(self.path)
-            if entry.is_directory and entry.name not in _NOT_OURS
+            if entry.is_directory and entry.name not in NOT_LOGS
         ]
 
     def recovery_points(self) -> dict[TopicPartition, int]:
