@@ -7,7 +7,7 @@
 4. Log end, leader epochs, producers and start offset are brought in line with what is left.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ from storage.leader_epochs import LeaderEpochs
 from storage.log import Log
 from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
-from storage.producer_state import Producers
+from storage.producer_state import ProducerEntry, Producers
 from storage.recovery import load_producers, recover_segment
 from storage.segment import (
     DELETED_SUFFIX,
@@ -111,6 +111,7 @@ def load_log(
     log_start_offset: int = 0,
     high_watermark: int = 0,
     was_clean: bool = False,
+    recovered_producers: Iterable[ProducerEntry] | None = None,
     topic_id: bytes | None = None,
     open_files: OpenFiles | None = None,
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
@@ -123,6 +124,7 @@ def load_log(
     Args:
         recovery_point, log_start_offset, high_watermark: From the checkpoints; 0 where they say nothing.
         was_clean: The directory was closed in order, so recovery is not needed.
+        recovered_producers: Given if another process has just recovered the log: who has written to it.
         chance: A non-negative number for each new segment, for `segment.jitter.ms`.
         walk_all_records: `ottla.records.validation=full`.
         report: Filled with what was found.
@@ -145,7 +147,11 @@ def load_log(
         was_clean, recovery_point = False, 0
 
     producers = Producers()
-    unchecked = Segments(segments).from_offset(recovery_point) if segments and not was_clean else []
+    unchecked = (
+        Segments(segments).from_offset(recovery_point)
+        if segments and not was_clean and recovered_producers is None
+        else []
+    )
     next_offset = None
     rebuilt: Segment | None = None
     for segment in tuple(segments):
@@ -207,6 +213,8 @@ def load_log(
             producers, snapshots, segments, log_start_offset=log_start_offset, end_offset=log_end_offset,
             now_ms=now_ms, expiration_ms=producer_id_expiration_ms,
         )  # fmt: skip
+    if recovered_producers is not None:
+        producers.replace(recovered_producers)
     return Log(
         files=files,
         open_files=open_files,
@@ -227,6 +235,17 @@ def load_log(
         walk_all_records=walk_all_records,
         was_clean=was_clean,
     )
+
+
+def bytes_from(files: FileSystem, directory: str, offset: int) -> int:
+    """Bytes in the segments of the log in ``directory`` from the one on that ``offset`` belongs to."""
+    sizes = {
+        base: entry.size
+        for entry in files.list_directory(directory)
+        if (base := _offset_in(entry.name, LOG_SUFFIX)) is not None
+    }
+    first = max((base for base in sizes if base <= offset), default=0)
+    return sum(size for base, size in sizes.items() if base >= first)
 
 
 def _has_usable_indexes(segment: Segment) -> bool:
