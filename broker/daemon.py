@@ -29,7 +29,7 @@ from broker.metadata.registration import Registration
 from broker.metadata.settings_in_force import SettingsInForce
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
-from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
+from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
 from broker.network.connection_owner import NetworkSettings
 from broker.network.latencies import LatencyReport
 from broker.network.processor import Processor
@@ -102,7 +102,10 @@ class Daemon:
         self._flushers: dict[str, tuple[Flusher, WorkerThread]] = {}
 
         self._channel = RequestChannel(settings.queued_max_requests)
-        self.connection_limits = ConnectionLimits(limit_settings(settings))
+        try:
+            self.connection_limits = ConnectionLimits(limit_settings(settings))
+        except UnknownHost as error:
+            raise CannotStart(str(error)) from error
         self._processor_pool = self._make_processors()
         self.processors = self._processor_pool.processors
         self.latencies = LatencyReport(self.processors)
@@ -226,8 +229,6 @@ class Daemon:
         self._in_force = SettingsInForce(ConfigView(self.publisher.image, self._settings))
         self.publisher.subscribe(self._in_force.apply)
         await self._load_logs()
-        if self._stop_asked.is_set():
-            return
         await self._take_office(endpoints, controller_endpoint, was_clean=was_clean)
         self._host_partitions()
 
@@ -415,7 +416,7 @@ class Daemon:
         assert self._logs is not None
         try:
             self.connection_limits.update(limit_settings(settings))
-        except CannotStart as error:
+        except UnknownHost as error:
             log.warning("connection limits stay as they were: %s", error)
         self._processor_pool.resize(settings.num_network_threads)
         pool.resize(settings.num_io_threads)
@@ -564,31 +565,6 @@ class Daemon:
         error = context.get("exception")
         log.critical("%s", context["message"], exc_info=error)
         self.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
-
-
-def limit_settings(settings: BrokerSettings) -> LimitSettings:
-    """What ``settings`` say of connections. Asks the system's resolver where an override names a host; raises
-    `CannotStart` where it has no address."""
-    try:
-        per_ip_overrides = addresses_of(settings.max_connections_by_ip)
-    except UnknownHost as error:
-        raise CannotStart(str(error)) from error
-    listeners = settings.listeners
-    return LimitSettings(
-        max_connections=settings.max_connections,
-        max_connections_per_ip=settings.max_connections_per_ip,
-        per_ip_overrides=per_ip_overrides,
-        per_listener={one.name: one.max_connections for one in listeners if one.max_connections is not None},
-        max_creation_rate=settings.max_connection_creation_rate,
-        creation_rate_per_listener={
-            one.name: one.max_connection_creation_rate
-            for one in listeners
-            if one.max_connection_creation_rate is not None
-        },
-        inter_broker_listener=settings.inter_broker_listener,
-        quota_windows=settings.quota_window_num,
-        quota_window_ms=settings.quota_window_size_seconds * 1_000,
-    )
 
 
 async def first_of(*events: asyncio.Event) -> None:

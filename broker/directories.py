@@ -131,12 +131,13 @@ class Directories:
         """
         all_clean = is_clean
         for path, directory in self._locked.items():
-            all_clean = all_clean and directory.is_in_order
+            all_clean = all_clean and directory.is_in_order and not directory.has_failed
             try:
                 directory.leave(clean=is_clean, broker_epoch=broker_epoch)
             except StorageError as error:
-                log.error("%s was not left in order: %s", path, error)
                 all_clean = False
+                if not directory.has_failed:
+                    log.error("%s was not left in order: %s", path, error)
         self._locked.clear()
         return all_clean
 

@@ -47,9 +47,10 @@ class FailedDirectories:
         self._fail = fail
 
     def disk_failed(self, directory: LogDir, error: StorageError) -> None:
-        """Something could not be written to a directory, or read from it; whoever tried has said so.
+        """Something could not be written to a directory, or read from it.
 
-        A full disk may have room again, and descriptors come back; a directory that has failed cannot be trusted.
+        A full disk may have room again, and descriptors come back; a directory that has failed cannot be trusted, and
+        is said to be offline once, however many find out.
         """
         if not isinstance(error, LogDirFailed) or directory.has_failed:
             return
@@ -57,6 +58,7 @@ class FailedDirectories:
         partitions = {log.topic_partition for log in self._logs.directory_failed(directory)}
         self._replicas.take_offline(partitions)
         if not goes_on:
+            log.error("%s has failed, and the node cannot go on without it: %s", directory.path, error)
             self._fail(error)
             return
         log.error(

@@ -21,7 +21,7 @@ from broker.replication.disk_room import DiskRoom
 from broker.replication.partition import DiskFailed, Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.upkeep import Upkeep
-from storage.errors import DiskFull, StorageError, TooManyOpenFiles
+from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.log_dir import LogDir
 from storage.log_manager import ForgetDeleted, LogManager
 from storage.removal import PendingRemoval
@@ -281,7 +281,8 @@ class Hosting:
     def _failed(self, directory: LogDir, error: Exception) -> None:
         if not isinstance(error, StorageError):
             raise error
-        log.error("%s", error)
+        if not isinstance(error, LogDirFailed):
+            log.error("%s", error)
         self._on_disk_failure(directory, error)
 
 

@@ -11,7 +11,7 @@ from broker.replication.partition import DiskFailed
 from broker.replication.replica_manager import Failures, ReplicaManager
 from broker.upkeep import Upkeep
 from config.broker_settings import BrokerSettings
-from storage.errors import DiskFull, StorageError
+from storage.errors import LogDirFailed, StorageError
 from storage.log_dir import CheckpointWrite, LogDir
 from storage.log_manager import LogManager
 
@@ -124,10 +124,9 @@ class LogUpkeep:
         """What found no room is tried again the next time."""
         if not isinstance(error, StorageError):
             raise error
-        if directory not in self._without_room:
-            log.error("%s", error)
-        if isinstance(error, DiskFull):
+        if not isinstance(error, LogDirFailed) and directory not in self._without_room:
             self._without_room.add(directory)
+            log.error("%s", error)
         self._on_disk_failure(directory, error)
 
 

@@ -11,7 +11,7 @@ from broker.replication.delayed import DelayedDeleteRecords, DelayedFetch, Delay
 from broker.replication.fetch import Fetch, FetchRequirements, FetchRound, Told
 from broker.replication.partition import DiskFailed, Partition, offline
 from broker.request.faults import UnknownTopicOrPartition
-from storage.errors import DiskFull, StorageError
+from storage.errors import DiskFull, LogDirFailed, StorageError
 from storage.log_dir import LogDir
 from storage.topic_partition import TopicPartition
 
@@ -186,7 +186,7 @@ class ReplicaManager:
                 return  # its files have other names by now, or none
             if not isinstance(error, StorageError):
                 raise error
-            if not partition.is_flush_late:
+            if not partition.is_flush_late and not isinstance(error, LogDirFailed):
                 log.error("flushing %s failed: %s", partition.topic_partition, error)
             partition.is_flush_late = True
             partition.disk_failed(error)
@@ -199,5 +199,6 @@ class ReplicaManager:
         if isinstance(error, DiskFull) and partition.room is not None:
             partition.room.found_none(error)  # says so once
             return
-        log.error("writing to %s failed: %s", partition.topic_partition, error)
+        if not isinstance(error, LogDirFailed):
+            log.error("writing to %s failed: %s", partition.topic_partition, error)
         partition.disk_failed(error)
