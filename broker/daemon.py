@@ -14,6 +14,8 @@ from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.handler_pool import HandlerPool
 from broker.dispatch.registry import Registry
 from broker.hosting import Hosting
+from broker.log_closing import close_logs
+from broker.log_loading import LogLoading, Stopped
 from broker.log_upkeep import LogUpkeep
 from broker.metadata.configs import ConfigView
 from broker.metadata.controller import Controller
@@ -55,12 +57,6 @@ log = logging.getLogger(__name__)
 
 DRAIN_S: Final = 5.0
 """How long a clean stop waits for clients to take their last answers."""
-
-LOADING_SLICE_S: Final = 0.02
-"""How long loading logs may hold the loop at a time."""
-
-PROGRESS_INTERVAL_S: Final = 2.0
-"""How often loading says how far it has come."""
 
 
 class CannotStart(Exception):
@@ -137,6 +133,8 @@ class Daemon:
             slots=settings.max_incremental_fetch_session_cache_slots,
         )
         self._logs: LogManager | None = None
+        self.loading: LogLoading | None = None
+        """How far opening the logs has come."""
         self._log_upkeep: LogUpkeep | None = None
         self._metadata_log: MetadataLog | None = None
         self._controller: Controller | None = None
@@ -201,6 +199,8 @@ class Daemon:
             await self._open()
             if not self._stop_asked.is_set():
                 await self._serve()
+        except Stopped:
+            log.info("stopped while loading logs")
         except (StorageError, CannotListen, InconsistentMetadata, Malformed) as error:
             raise CannotStart(str(error)) from error
         finally:
@@ -283,42 +283,17 @@ class Daemon:
                 and topic_id in (None, topic.topic_id)
             )
 
-        began = said = turned = self._loop.time()
-        log.info("loading logs from %s", ", ".join(directory.path for directory in self._directories.for_logs))
-        for progress in self._logs.load(
-            config_of=configs.topic_config,
-            is_ours=is_ours,
-            new_id=lambda: self._ids.uuid().hex(),
-            now_ms=self._clock.now_ms(),
-        ):
-            now = self._loop.time()
-            if now - said >= PROGRESS_INTERVAL_S:
-                said = now
-                log.info("loading logs: %d of %d in %s", progress.logs_loaded, progress.logs_total, progress.directory)
-            if now - turned >= LOADING_SLICE_S:
-                await asyncio.sleep(0)
-                if self._stop_asked.is_set():
-                    return
-                turned = self._loop.time()
+        self.loading = LogLoading(
+            self._logs,
+            loop=self._loop,
+            clock=self._clock,
+            processes_per_directory=self._settings.num_recovery_threads_per_data_dir,
+            recovery=self._settings.ottla_recovery,
+            stop=self._stop_asked,
+        )
+        await self.loading.run(config_of=configs.topic_config, is_ours=is_ours, new_id=lambda: self._ids.uuid().hex())
         for error in self._logs.failures:
             self._disk_failed(error)
-        for finding in self._logs.findings:
-            log.warning("%s", finding)
-        for repaired in self._logs.repaired:
-            report = repaired.report
-            for finding in report.findings:
-                log.warning("%s: %s", repaired.topic_partition, finding)
-            if report.recovered_from_offset >= 0 and report.bytes_recovered:
-                log.info(
-                    "recovered %s: %d bytes checked in %d segments from offset %d on, %d cut off, it ends at offset %d",
-                    repaired.topic_partition,
-                    report.bytes_recovered,
-                    report.segments_rebuilt,
-                    report.recovered_from_offset,
-                    report.bytes_cut,
-                    report.log_end_offset,
-                )
-        log.info("loaded %d logs in %.3f s", len(self._logs.all()), self._loop.time() - began)
 
     def _host_partitions(self) -> None:
         assert self._logs is not None
@@ -431,7 +406,7 @@ class Daemon:
             # It writes checkpoints too: not at the same time.
             await self._housekeeper.stop()
             if self._is_ready.is_set() and self.failure is None:
-                is_clean = self._close_logs()
+                is_clean = await self._close_logs()
         finally:
             for _, thread in self._flushers.values():
                 await thread.stop()
@@ -447,11 +422,16 @@ class Daemon:
         await first_of(left, self._has_failed)
         return self._controller.broker_epoch
 
-    def _close_logs(self) -> bool:
+    async def _close_logs(self) -> bool:
         """Close all logs; False if one of them, or a checkpoint, could not be written to its end."""
         assert self._logs is not None
         assert self._metadata_log is not None
-        self._logs.close(self._clock.now_ms())
+        await close_logs(
+            self._logs,
+            loop=self._loop,
+            clock=self._clock,
+            threads_per_directory=self._settings.num_recovery_threads_per_data_dir,
+        )
         for error in self._logs.failures:
             self.fail(error)
         self._metadata_log.close()

@@ -11,7 +11,7 @@ An index that is there and wrong is found out when it is used: see `storage.segm
 """
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -26,7 +26,7 @@ from storage.leader_epochs import LeaderEpochs
 from storage.log import Log
 from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
-from storage.producer_state import Producers
+from storage.producer_state import ProducerEntry, Producers
 from storage.recovery import EVERYTHING, Recovered, epochs_anew, load_producers, recover_segment, transactions_anew
 from storage.segment import (
     DELETED_SUFFIX,
@@ -124,6 +124,7 @@ def load_log(
     log_start_offset: int = 0,
     high_watermark: int = 0,
     was_clean: bool = False,
+    recovered_producers: Iterable[ProducerEntry] | None = None,
     topic_id: bytes | None = None,
     open_files: OpenFiles | None = None,
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
@@ -136,6 +137,7 @@ def load_log(
     Args:
         recovery_point, log_start_offset, high_watermark: From the checkpoints; 0 where they say nothing.
         was_clean: The directory was closed in order, so recovery is not needed.
+        recovered_producers: Given if another process has just recovered the log: who has written to it.
         chance: A non-negative number for each new segment, for `segment.jitter.ms`.
         walk_all_records: `ottla.records.validation=full`.
         report: Filled with what was found; without one, that goes to the log at once.
@@ -149,6 +151,7 @@ def load_log(
         files, directory, config=config, now_ms=now_ms, recovery_point=recovery_point, was_clean=was_clean,
         log_start_offset=log_start_offset, open_files=OpenFiles() if open_files is None else open_files,
         producer_id_expiration_ms=producer_id_expiration_ms, chance=chance, report=report,
+        recovered_producers=recovered_producers,
     )  # fmt: skip
     yield from loading.steps()
     log_start_offset, log_end_offset = loading.log_start_offset, loading.log_end_offset
@@ -197,6 +200,7 @@ class _Loading:
         producer_id_expiration_ms: int,
         chance: Callable[[], int],
         report: LoadReport,
+        recovered_producers: Iterable[ProducerEntry] | None,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -209,6 +213,7 @@ class _Loading:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._chance = chance
         self._report = report
+        self._recovered_producers = recovered_producers
         self._found = report.findings.append
         self._producers_are_at = -1
         """The offset that `producers` is the state at; -1 before anything is known of them."""
@@ -228,7 +233,7 @@ class _Loading:
         )
         self.snapshots = ProducerSnapshots(files, directory, _offsets_of(listing, SNAPSHOT_SUFFIX))
         unchecked = 0
-        if self._was_clean:
+        if self._was_clean or self._recovered_producers is not None:
             unchecked = len(self.segments)
         elif self.segments:
             unchecked = Segments(self.segments).number_at(self._recovery_point)
@@ -385,7 +390,9 @@ class _Loading:
 
     def _know_producers(self) -> Generator[int, None, None]:
         self.snapshots.remove_strays({segment.base_offset for segment in self.segments})
-        if self._producers_are_at != self.log_end_offset:
+        if self._recovered_producers is not None:
+            self.producers.replace(self._recovered_producers)
+        elif self._producers_are_at != self.log_end_offset:
             yield from self._load_producers(self.log_end_offset)
             if self._was_clean:
                 # A clean stop leaves one for where it stopped; it was there, or it is needed again.
@@ -401,6 +408,17 @@ class _Loading:
             problem = "; ".join(self.snapshots.damaged) or f"{self.snapshots.path(end_offset)} is missing"
             self._found(f"{problem}: the producers have been taken from the batches from offset {from_offset} on")
         self.snapshots.damaged.clear()
+
+
+def bytes_from(files: FileSystem, directory: str, offset: int) -> int:
+    """Bytes in the segments of the log in ``directory`` from the one on that ``offset`` belongs to."""
+    sizes = {
+        base: entry.size
+        for entry in files.list_directory(directory)
+        if (base := _offset_in(entry.name, LOG_SUFFIX)) is not None
+    }
+    first = max((base for base in sizes if base <= offset), default=0)
+    return sum(size for base, size in sizes.items() if base >= first)
 
 
 def _offset_in(name: str, suffix: str) -> int | None:

@@ -587,14 +587,33 @@ class Log:
 
     def close(self, now_ms: int) -> None:
         """Clean end: everything on disk, indexes trimmed, a producer snapshot at the log's end. Raises LogDirFailed."""
-        assert not self._staged, f"{self} is closed below {len(self._staged)} appends"
+        target = self.begin_close(now_ms)
+        if target is not None:
+            target.perform()
+        self.complete_close(target)
+
+    def begin_close(self, now_ms: int) -> FlushTarget | None:
+        """The first step of `close`: files as they will be found, and what is still to be synced; None if nothing is.
+
+        Perform it, in any thread, then `complete_close`. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
+        """
+        self.settle()
+        return self.begin_flush(now_ms, everything=True)
+
+    def complete_close(self, target: FlushTarget | None) -> None:
+        """``target``, of `begin_close`, is on disk: nobody uses the log any more."""
+        if target is not None:
+            self.complete_flush(target)
+        self.abandon()
+
+    def settle(self) -> None:
+        """Nothing will be appended for now: indexes trimmed, and a producer snapshot at the log's end. Not synced."""
+        assert not self._staged, f"{self} is settled below {len(self._staged)} appends"
         active = self.segments.active
         if active.is_preallocated or self.recovery_point < self.log_end_offset:
             active.deactivate()
             self._snapshots.take(self.log_end_offset, self.producers.entries)
             self._flushing.directory_changed()
-        self.flush(now_ms)
-        self.abandon()
 
     def abandon(self) -> None:
         """Let all files go as they are: the directory has failed, or goes away."""

@@ -20,29 +20,68 @@ from storage.checkpoints import (
 )
 from storage.errors import CorruptCheckpoint, LogDirFailed, StorageError, WrongDirectory
 from storage.files import FileSystem
-from storage.loading import PRODUCER_ID_EXPIRATION_MS, LoadReport, load_log, no_chance, open_log
+from storage.flushing import FlushTarget
+from storage.loading import PRODUCER_ID_EXPIRATION_MS, LoadReport, bytes_from, load_log, no_chance, open_log
 from storage.log import Log
 from storage.log_dir import CheckpointWrite, LogDir
 from storage.open_files import DEFAULT_LIMIT, OpenFiles
+from storage.recovery_order import RecoveredLog, RecoveryOrder
 from storage.removal import PendingRemoval
 from storage.topic_partition import TopicPartition
 
 DELETE: Final = "delete"
 STRAY: Final = "stray"
 
+# `ottla.recovery`: which logs are checked when they are opened.
+AFTER_UNCLEAN_STOP: Final = "unclean"
+ALWAYS: Final = "always"
+NEVER: Final = "never"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadProgress:
-    """How far loading has come."""
+class FoundLog:
+    """A log that stands in a data directory and is to be opened."""
 
-    directory: str
+    directory: LogDir
+    path: str
     topic_partition: TopicPartition
-    """The log being opened."""
-    bytes_read: int
-    """Of this log, so far."""
-    logs_loaded: int
-    logs_total: int
-    """Of this directory."""
+    topic_id: bytes | None
+    config: LogConfig
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+    """From the checkpoints; 0 where they say nothing."""
+    is_trusted: bool
+    """It was closed in order, so that nothing in it need be checked."""
+    bytes_to_check: int
+    """Of the segments from the recovery point on; 0 for a log that is trusted."""
+
+    def recovery_order(self, now_ms: int, producer_id_expiration_ms: int) -> RecoveryOrder:
+        """What another process must know to recover it."""
+        return RecoveryOrder(
+            directory=self.path,
+            topic_partition=self.topic_partition,
+            config=self.config,
+            now_ms=now_ms,
+            recovery_point=self.recovery_point,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingLog:
+    """A log that is being closed: once ``target`` is performed everything of it is on disk."""
+
+    log: Log
+    directory: LogDir
+    target: FlushTarget | None
+
+    def perform(self) -> None:
+        """Sync what is left. May run in another thread. Raises LogDirFailed."""
+        if self.target is not None:
+            self.target.perform()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,15 +144,15 @@ class LogManager:
 
     # Loading ----------------------------------------------------------------------------------------------------------
 
-    def load(
+    def find(
         self,
         *,
         config_of: Callable[[str], LogConfig],
         is_ours: Callable[[TopicPartition, bytes | None], bool],
         new_id: Callable[[], str],
-        now_ms: int,
-    ) -> Iterator[LoadProgress]:
-        """Open every log in every directory, a step at a time.
+        recovery: str = AFTER_UNCLEAN_STOP,
+    ) -> Iterator[FoundLog]:
+        """The logs in all directories, to be opened with `open`; from here on a crash is unclean.
 
         A partition that the metadata does not know, or knows under another topic id, is set aside as stray. What was
         being deleted when the last process ended goes on being deleted: `take_pending_removals`. A directory that
@@ -123,32 +162,36 @@ class LogManager:
             config_of: A topic's settings.
             is_ours: Whether the metadata knows a partition with this topic id (None: the directory names none).
             new_id: 32 hex digits, new each time.
+            recovery: `ottla.recovery`: whose segments are to be checked.
 
         Raises:
             WrongDirectory: A directory that is no partition's, or a partition in two data directories.
         """
+        places: dict[TopicPartition, LogDir] = {}
         for directory in self._directories:
             try:
-                yield from self._load_directory(directory, config_of, is_ours, new_id, now_ms)
-                directory.is_loaded = True
+                for found in self._find_in(directory, config_of, is_ours, new_id, recovery):
+                    other = places.setdefault(found.topic_partition, directory)
+                    if other is not directory:
+                        raise WrongDirectory(f"{found.topic_partition} stands in {other.path} and in {directory.path}")
+                    yield found
             except LogDirFailed as error:
-                self.failures.append(error)
-                self.directory_failed(directory)
+                self.fail(directory, error)
 
-    def _load_directory(
+    def _find_in(
         self,
         directory: LogDir,
         config_of: Callable[[str], LogConfig],
         is_ours: Callable[[TopicPartition, bytes | None], bool],
         new_id: Callable[[], str],
-        now_ms: int,
-    ) -> Generator[LoadProgress, None, None]:
+        recovery: str,
+    ) -> Iterator[FoundLog]:
         directory.begin_loading()
-        recovery_points = directory.recovery_points()
+        is_trusted = recovery == NEVER or (recovery == AFTER_UNCLEAN_STOP and directory.was_clean)
+        recovery_points = {} if recovery == ALWAYS else directory.recovery_points()
         log_starts = directory.log_start_offsets()
         high_watermarks = directory.high_watermarks()
         self.findings += directory.findings
-        found: list[tuple[str, TopicPartition, bytes | None]] = []
         for name, (topic_partition, fate) in directory.partition_directories():
             path = f"{directory.path}/{name}"
             if fate == DELETE:
@@ -159,7 +202,19 @@ class LogManager:
                 if is_ours(topic_partition, topic_id):
                     if problem:
                         self.findings.append(f"{problem}: the topic id is the one that the metadata has")
-                    found.append((path, topic_partition, topic_id))
+                    recovery_point = recovery_points.get(topic_partition, 0)
+                    yield FoundLog(
+                        directory=directory,
+                        path=path,
+                        topic_partition=topic_partition,
+                        topic_id=topic_id,
+                        config=config_of(topic_partition.topic),
+                        recovery_point=recovery_point,
+                        log_start_offset=log_starts.get(topic_partition, 0),
+                        high_watermark=high_watermarks.get(topic_partition, 0),
+                        is_trusted=is_trusted,
+                        bytes_to_check=0 if is_trusted else bytes_from(self._files, path, recovery_point),
+                    )
                 else:
                     stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
                     self._files.rename(path, f"{directory.path}/{stray_name}")
@@ -167,49 +222,54 @@ class LogManager:
                     self.findings.append(
                         f"{named}, and the metadata knows no such partition: set aside as {stray_name}"
                     )
-        for loaded, (path, topic_partition, topic_id) in enumerate(found):
-            if (other := self._log_dirs.get(topic_partition)) is not None:
-                raise WrongDirectory(f"{topic_partition} stands in {other.path} and in {directory.path}")
-            report = LoadReport()
-            steps = load_log(
+
+    def open(
+        self, found: FoundLog, now_ms: int, recovered: RecoveredLog | None = None
+    ) -> Generator[int, None, Log | None]:
+        """Open a log, step by step; each step yields the bytes it has read.
+
+        ``recovered`` is what another process says that has just recovered it; without that it is recovered here, if it
+        is not trusted. None if its directory has failed: `failures` says why. Raises DiskFull, TooManyOpenFiles.
+        """
+        if found.directory.has_failed:
+            return None
+        report = LoadReport() if recovered is None else recovered.report
+        try:
+            log = yield from load_log(
                 self._files,
-                path,
-                topic_partition=topic_partition,
-                config=config_of(topic_partition.topic),
+                found.path,
+                topic_partition=found.topic_partition,
+                config=found.config,
                 now_ms=now_ms,
-                recovery_point=recovery_points.get(topic_partition, 0),
-                log_start_offset=log_starts.get(topic_partition, 0),
-                high_watermark=high_watermarks.get(topic_partition, 0),
-                was_clean=directory.was_clean,
-                topic_id=topic_id,
+                recovery_point=found.recovery_point,
+                log_start_offset=found.log_start_offset,
+                high_watermark=found.high_watermark,
+                was_clean=found.is_trusted,
+                recovered_producers=None if recovered is None else recovered.producers,
+                topic_id=found.topic_id,
                 open_files=self._open_files,
                 producer_id_expiration_ms=self.producer_id_expiration_ms,
                 chance=self._chance,
                 walk_all_records=self._walk_all_records,
                 report=report,
             )
-            bytes_read = 0
-            while True:
-                try:
-                    bytes_read += next(steps)
-                except StopIteration as stop:
-                    self._add(stop.value, directory)
-                    break
-                yield self._progress(directory, topic_partition, bytes_read, loaded, len(found))
-            if report.segments_rebuilt or report.findings:
-                self.repaired.append(LoadedLog(topic_partition=topic_partition, report=report))
-            yield self._progress(directory, topic_partition, bytes_read, loaded + 1, len(found))
+        except LogDirFailed as error:
+            self.fail(found.directory, error)
+            return None
+        self._add(log, found.directory)
+        if report.segments_rebuilt or report.findings:
+            self.repaired.append(LoadedLog(topic_partition=found.topic_partition, report=report))
+        return log
 
-    def _progress(
-        self, directory: LogDir, topic_partition: TopicPartition, bytes_read: int, loaded: int, total: int
-    ) -> LoadProgress:
-        return LoadProgress(
-            directory=directory.path,
-            topic_partition=topic_partition,
-            bytes_read=bytes_read,
-            logs_loaded=loaded,
-            logs_total=total,
-        )
+    def fail(self, directory: LogDir, error: StorageError) -> None:
+        """A directory cannot be read, or written to: it goes offline, and `failures` says why."""
+        self.failures.append(error)
+        self.directory_failed(directory)
+
+    def loaded(self) -> None:
+        """Everything that `find` has found is open."""
+        for directory in self._directories:
+            directory.is_loaded = not directory.has_failed
 
     def _topic_id_in(self, path: str) -> tuple[bytes | None, str]:
         """The topic id that a partition's directory names, or why it names none."""
@@ -353,17 +413,24 @@ class LogManager:
 
     # The end ----------------------------------------------------------------------------------------------------------
 
-    def close(self, now_ms: int) -> None:
-        """Close all logs and write the checkpoints. A directory that fails over it counts as failed."""
+    def begin_close(self, now_ms: int) -> Iterator[ClosingLog]:
+        """Bring all logs to their end, one by one. What each gives is to be performed, in any thread, then
+        `complete_close`. A directory that fails over it counts as failed."""
         for log in self.all():
             directory = self._log_dirs.get(log.topic_partition)
             if directory is None or directory.has_failed:
                 continue
             try:
-                log.close(now_ms)
+                yield ClosingLog(log=log, directory=directory, target=log.begin_close(now_ms))
             except StorageError as error:
-                self.failures.append(error)
-                self.directory_failed(directory)
+                self.fail(directory, error)
+
+    def complete_close(self, closing: ClosingLog) -> None:
+        """Everything of a log is on disk."""
+        closing.log.complete_close(closing.target)
+
+    def write_checkpoints(self) -> None:
+        """Write down where logs begin and end, when all of them are closed."""
         for write in (
             *self.recovery_point_checkpoints(), *self.log_start_checkpoints(), *self.high_watermark_checkpoints(),
         ):  # fmt: skip

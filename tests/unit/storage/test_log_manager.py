@@ -10,10 +10,10 @@ from config.log_config import LogConfig
 from storage.errors import DirectoryLocked, LogDirFailed, WrongDirectory
 from storage.log import Log
 from storage.log_dir import LogDir
-from storage.log_manager import LoadProgress, LogManager
+from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition, parse_dir_name
 from tests.support.files import FaultyFileSystem
-from tests.support.logs import SMALL, T, batch_of, values_in
+from tests.support.logs import SMALL, T, batch_of, close_all, load_all, values_in
 
 CONFIG = LogConfig(**SMALL)
 ORDERS = TopicPartition("orders", 0)
@@ -29,23 +29,20 @@ class Broker:
         self.paths = paths
         self.files = FaultyFileSystem()
         self.ids = dict(IDS)
-        self.progress: list[LoadProgress] = []
 
     def start(self) -> LogManager:
         self.manager = LogManager(self.files, [LogDir.lock(self.files, str(path)) for path in self.paths])
         numbers = iter(range(1000))
-        self.progress = list(
-            self.manager.load(
-                config_of=lambda topic: CONFIG,
-                is_ours=lambda tp, topic_id: self.ids.get(tp.topic) == topic_id,
-                new_id=lambda: f"{next(numbers):032x}",
-                now_ms=T,
-            )
+        load_all(
+            self.manager,
+            config_of=lambda topic: CONFIG,
+            is_ours=lambda tp, topic_id: self.ids.get(tp.topic) == topic_id,
+            new_id=lambda: f"{next(numbers):032x}",
         )
         return self.manager
 
     def stop(self) -> None:
-        self.manager.close(T)
+        close_all(self.manager)
         self.manager.leave(broker_epoch=7)
 
     def crash(self) -> None:
@@ -89,7 +86,6 @@ def test_logs_are_there_again_after_a_clean_stop(broker: Broker) -> None:
     assert values_in(log) == [b"a", b"b"]
     assert (log.topic_id, log.high_watermark) == (b"o" * 16, 2)
     assert manager.repaired == []
-    assert [(p.logs_loaded, p.logs_total) for p in broker.progress] == [(1, 2), (2, 2)]
 
 
 def test_logs_are_recovered_after_a_crash(broker: Broker) -> None:
@@ -124,9 +120,8 @@ def test_a_stop_before_all_logs_are_loaded_keeps_what_was_known(broker: Broker) 
     broker.create(ORDERS).start_offset_to(1)
     broker.stop()
     manager = LogManager(broker.files, [LogDir.lock(broker.files, str(broker.paths[0]))])
-    steps = manager.load(config_of=lambda t: CONFIG, is_ours=lambda tp, i: True, new_id=lambda: "", now_ms=T)
-    next(steps)
-    manager.close(T)
+    next(manager.find(config_of=lambda t: CONFIG, is_ours=lambda tp, i: True, new_id=lambda: ""))
+    close_all(manager)
     manager.leave()
     log = broker.start().get(ORDERS)
     assert log is not None

@@ -24,7 +24,7 @@ from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 from tests.support.damage import RECORDS, Damage, KnownLog, damage
 from tests.support.files import FaultyFileSystem
-from tests.support.logs import SMALL, LogHome, T, batch_of, values_in
+from tests.support.logs import SMALL, LogHome, T, batch_of, close_all, load_all, values_in
 
 FIRST = f"{0:020d}"
 STOPS = ("an unclean stop", "a clean stop", "a flush")
@@ -226,19 +226,18 @@ class DataDirectory:
     def start(self) -> LogManager:
         ids: Iterator[int] = iter(range(100))
         manager = LogManager(self.files, [LogDir.lock(self.files, str(self.path))])
-        for _ in manager.load(
+        load_all(
+            manager,
             config_of=lambda topic: CONFIG,
             is_ours=lambda tp, topic_id: tp == ORDERS and topic_id in (None, TOPIC_ID),
             new_id=lambda: f"{next(ids):032x}",
-            now_ms=T,
-        ):
-            pass
+        )
         self.manager = manager
         return manager
 
     def stop(self, *, clean: bool) -> None:
         if clean:
-            self.manager.close(T)
+            close_all(self.manager)
             self.manager.leave()
             return
         for log in self.manager.all():
