@@ -120,6 +120,12 @@ class LogLoading:
         except* (Stopped, StorageError) as group:
             raise next(leaf for leaf in group.exceptions if not isinstance(leaf, ExceptionGroup)) from None
         self._logs.loaded()
+        self._say_what_was_found()
+        if to_check:
+            log.info("recovery complete: %d bytes checked", to_check)
+        log.info("loaded %d logs in %.3f s", len(self._logs.all()), self._loop.time() - self._began)
+
+    def _say_what_was_found(self) -> None:
         for finding in self._logs.findings:
             log.warning("%s", finding)
         for repaired in self._logs.repaired:
@@ -136,9 +142,6 @@ class LogLoading:
                     report.bytes_cut,
                     report.log_end_offset,
                 )
-        if to_check:
-            log.info("recovery complete: %d bytes checked", to_check)
-        log.info("loaded %d logs in %.3f s", len(self._logs.all()), self._loop.time() - self._began)
 
     async def _open_all(self, found: list[FoundLog], tasks: asyncio.TaskGroup) -> None:
         here: list[FoundLog] = []

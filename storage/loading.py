@@ -145,11 +145,12 @@ def load_log(
         recovery: When segments are checked: after an unclean stop, always, or never.
         chance: A non-negative number for each new segment, for `segment.jitter.ms`.
         walk_all_records: `ottla.records.validation=full`.
-        report: Filled with what was found.
+        report: Filled with what was found; without one, that goes to the log at once.
 
     Raises:
         DiskFull, LogDirFailed, TooManyOpenFiles.
     """
+    is_reported = report is not None
     report = LoadReport() if report is None else report
     loading = _Loading(
         files, directory, config=config, now_ms=now_ms, recovery_point=recovery_point, was_clean=was_clean,
@@ -162,6 +163,9 @@ def load_log(
     report.log_end_offset = log_end_offset
     for segment in loading.segments:
         segment.on_repair = log.warning
+    if not is_reported:
+        for finding in report.findings:
+            log.warning("%s", finding)
     return Log(
         files=files,
         open_files=loading.open_files,

@@ -48,6 +48,7 @@ _RECENT_BATCHES: Final = 128
 _MOST_SCAN_BYTES: Final = 1 << 16
 # A search that has to look at more than this has an index with entries missing.
 _MOST_UNINDEXED_BYTES: Final = 4 << 20
+_LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 
 # Base offset, batch length, magic and last offset delta: what a search for an offset needs of a header.
 _SPAN: Final = Struct(">qi4xb6xi")
@@ -360,26 +361,29 @@ class Segment:
         if position and base_offset + delta != entry_offset:
             raise self._contradiction(entry_offset, position)
         limit = end if self.is_indexed_anew else position + length + _MOST_UNINDEXED_BYTES
-        most_offset = self.base_offset + MOST_RELATIVE_OFFSET
-        previous = position
+        at = before = 0
         while position < end:
-            at, last = 0, len(chunk) - _SPAN.size
+            last = len(chunk) - _SPAN.size
             while at <= last:
                 base_offset, length, magic, delta = _unpack_span(chunk, at)
-                size = length + LOG_OVERHEAD
-                last_offset = base_offset + delta
-                if magic != MAGIC or size < HEADER_SIZE or size > end - position - at or last_offset > most_offset:
-                    at = self._behind_damage(position + at, previous) - position
+                if magic != MAGIC or length < _LEAST_LENGTH:
                     break
-                if last_offset >= offset:
-                    return BatchPlace(position + at, size)
-                previous = position + at
-                at += size
-            if at == 0:
+                if base_offset + delta >= offset:
+                    size = length + LOG_OVERHEAD
+                    if size <= end - position - at and base_offset + delta - self.base_offset <= MOST_RELATIVE_OFFSET:
+                        return BatchPlace(position + at, size)
+                    break
+                before = at
+                at += length + LOG_OVERHEAD
+            if at <= last or position + at > end:
+                at = self._behind_damage(min(position + at, end), position + before) - position
+            elif at == 0:
                 return None
             if position > limit:
                 raise CorruptIndex(f"{self.offset_index.path} has no entry for offset {offset} or one near it")
+            before -= at
             position += at
+            at = 0
             chunk = file.pread(min(chunk_bytes, max(end - position, 0)), position)
         return None
 
