@@ -15,6 +15,7 @@ from tests.interop import programs
 from tests.interop.conftest import installed
 from tests.interop.directories import (
     BROKER,
+    FIRST_SNAPSHOT,
     LAST_HOUR_MS,
     METADATA_DIRECTORY,
     TOPIC,
@@ -25,7 +26,8 @@ from tests.interop.directories import (
     complaints_of_dump_log,
 )
 from tests.support.batches import produced, records
-from tests.support.clients import connect
+from tests.support.clients import CODECS, connect
+from tests.support.clients import Record as Sent
 from tests.support.kafka_jars import libraries
 from tests.support.server import BrokerProcess
 
@@ -102,7 +104,7 @@ def test_kafka_starts_on_metadata_snapshots_of_ottla(shared: SharedDirectory) ->
         before = ottla.picture()
     shared.ottla.stop()
     snapshots = sorted(path.name for path in (shared.data / METADATA_DIRECTORY).glob("*.checkpoint"))
-    assert snapshots[-1] > "0" * 20, "the metadata log has no snapshot but the first"
+    assert snapshots[-1] != FIRST_SNAPSHOT, "Ottla has written no snapshot but the first"
     assert complaints_of_dump_log(programs.java(), shared.data) == []
 
     shared.kafka.start()
@@ -114,9 +116,6 @@ def test_kafka_starts_on_metadata_snapshots_of_ottla(shared: SharedDirectory) ->
 def test_stock_clients_read_from_kafka_what_they_wrote_to_ottla(shared: SharedDirectory) -> None:
     shared.ottla.start()
     client = connect("confluent-kafka", shared.ottla.bootstrap)
-    from tests.support.clients import CODECS
-    from tests.support.clients import Record as Sent
-
     client.create_topic("stock", partitions=1)
     for codec in CODECS:
         sent = [
