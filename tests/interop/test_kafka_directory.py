@@ -96,6 +96,29 @@ def test_kafka_starts_on_a_directory_that_ottla_was_killed_on_and_stopped_on_aft
     shared.kafka.stop()
 
 
+def test_kafka_starts_on_what_a_power_failure_has_torn_once_ottla_has_been_there(shared: SharedDirectory) -> None:
+    """Without that it does not: each of these files alone stops it (`tests/interop/damage_survey.py`)."""
+    shared.ottla.start()
+    with Visitor(shared.ottla.bootstrap) as ottla:
+        written = write_everything(ottla)
+        before = ottla.picture()
+    shared.ottla.kill()
+    (shared.data / "codecs-0" / "partition.metadata").write_bytes(b"")
+    (shared.data / "many-1" / "partition.metadata").write_bytes(b"\0" * 43)
+    (shared.data / "segmented-0" / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0")
+    (shared.data / "recovery-point-offset-checkpoint").write_bytes(b"0\n20\ncodecs 0 ")
+    (shared.data / "replication-offset-checkpoint").write_bytes(b"\0" * 100)
+    shared.ottla.start()
+    look_again(shared.ottla, before)
+    shared.ottla.stop()
+    assert complaints_of_dump_log(programs.java(), shared.data) == []
+
+    shared.kafka.start()
+    look_again(shared.kafka, before)
+    go_on(shared.kafka, written)
+    shared.kafka.stop()
+
+
 def test_kafka_starts_on_metadata_snapshots_of_ottla(shared: SharedDirectory) -> None:
     shared.ottla.settings |= SNAPSHOTS_OFTEN
     shared.ottla.start()
