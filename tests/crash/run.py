@@ -273,6 +273,8 @@ class CrashRun:
     def _set_to_work(self) -> None:
         self._work = AdministratorAtWork(self.administrator, self.broker.bootstrap, self._own_chance())
         self._work.start()
+        for producer in self.producers:
+            producer.broker_lives()
 
     def _end_work(self) -> None:
         assert self._work is not None
