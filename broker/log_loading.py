@@ -110,7 +110,7 @@ class LogLoading:
             await self._turn()
         _, to_check = self._bytes()
         if to_check:
-            unclean = sum(not one.is_trusted for one in found)
+            unclean = sum(one.bytes_to_check > 0 for one in found)
             log.info("recovering %d of %d logs: %d bytes are to be checked", unclean, len(found), to_check)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -120,17 +120,28 @@ class LogLoading:
         except* (Stopped, StorageError) as group:
             raise next(leaf for leaf in group.exceptions if not isinstance(leaf, ExceptionGroup)) from None
         self._logs.loaded()
-        for repaired in self._logs.repaired:
-            log.warning(
-                "recovered %s: %d bytes checked, %d cut off, %d segments indexed anew",
-                repaired.topic_partition,
-                repaired.report.bytes_recovered,
-                repaired.report.bytes_cut,
-                repaired.report.segments_rebuilt,
-            )
+        self._say_what_was_found()
         if to_check:
             log.info("recovery complete: %d bytes checked", to_check)
         log.info("loaded %d logs in %.3f s", len(self._logs.all()), self._loop.time() - self._began)
+
+    def _say_what_was_found(self) -> None:
+        for finding in self._logs.findings:
+            log.warning("%s", finding)
+        for repaired in self._logs.repaired:
+            report = repaired.report
+            for finding in report.findings:
+                log.warning("%s: %s", repaired.topic_partition, finding)
+            if report.recovered_from_offset >= 0 and report.bytes_recovered:
+                log.info(
+                    "recovered %s: %d bytes checked in %d segments from offset %d on, %d cut off, it ends at offset %d",
+                    repaired.topic_partition,
+                    report.bytes_recovered,
+                    report.segments_rebuilt,
+                    report.recovered_from_offset,
+                    report.bytes_cut,
+                    report.log_end_offset,
+                )
 
     async def _open_all(self, found: list[FoundLog], tasks: asyncio.TaskGroup) -> None:
         here: list[FoundLog] = []

@@ -10,14 +10,22 @@ An append takes the steps of `storage.appending`. A log belongs to one thread; o
 removal, which touch nothing here, may run elsewhere.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from config.log_config import LogConfig
 from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
 from storage.batch.record_batch import BatchHeader, read_header, stamp
 from storage.batch.validation import AppendRules, ValidatedBatch
-from storage.errors import BatchLargerThanSegment, LogDirFailed, OffsetOutOfRange, StorageError
+from storage.errors import (
+    BatchLargerThanSegment,
+    CorruptIndex,
+    DiskFull,
+    LogDirFailed,
+    OffsetOutOfRange,
+    StorageError,
+    TooManyOpenFiles,
+)
 from storage.files import FileSystem
 from storage.flushing import Flushing, FlushTarget
 from storage.index.transaction_index import AbortedTransaction
@@ -27,7 +35,7 @@ from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import ProducerEntry, Producers, after_batch, after_marker, check_sequence, read_marker
 from storage.reading import NOTHING_READ, LogRead, aborted_in, bytes_before, read_region, stored_batches
-from storage.recovery import NEVER_EXPIRES, load_producers
+from storage.recovery import NEVER_EXPIRES, load_producers, transactions_anew
 from storage.removal import PendingRemoval
 from storage.retention import segments_to_remove
 from storage.segment import Segment
@@ -414,7 +422,20 @@ class Log:
         """The aborted transactions that have records in what a read at ``fetch_offset`` gave, or a few more."""
         if read.region is None:
             return []
-        return aborted_in(self.segments, fetch_offset, read.region, self.log_end_offset)
+        return aborted_in(self.segments, fetch_offset, read.region, self.log_end_offset, self._transactions_in)
+
+    def _transactions_in(self, segment: Segment) -> Iterable[AbortedTransaction]:
+        index = segment.transaction_index
+        if not index.is_confirmed:
+            try:
+                segment.confirm_transactions()
+            except CorruptIndex as error:
+                for _ in transactions_anew(
+                    segment, list(self.segments), self._snapshots, log_start_offset=self.log_start_offset
+                ):
+                    pass
+                segment.on_repair(f"{error}: made anew from the {segment.size} bytes of {segment.log_path}")
+        return index
 
     def offset_for_timestamp(self, timestamp_ms: int, upper_bound_offset: int) -> RecordPlace | None:
         """The first record below ``upper_bound_offset`` with this timestamp or a larger one; None if there is none."""
@@ -498,7 +519,13 @@ class Log:
                 # The active segment is about to be written to: it is not so old after all.
                 count -= 1
             else:
-                self.roll(now_ms)
+                try:
+                    self.roll(now_ms)
+                except (DiskFull, TooManyOpenFiles):
+                    # Without room for a new segment the active one stays; what goes may make room for the next pass.
+                    count -= 1
+                    if count == 0:
+                        raise
         if count == 0:
             return []
         first_kept = self.segments[count].base_offset
@@ -574,23 +601,8 @@ class Log:
 
     def close(self, now_ms: int) -> None:
         """Clean end: everything on disk, indexes trimmed, a producer snapshot at the log's end. Raises LogDirFailed."""
-        target = self.begin_close(now_ms)
-        if target is not None:
-            target.perform()
-        self.complete_close(target)
-
-    def begin_close(self, now_ms: int) -> FlushTarget | None:
-        """The first step of `close`: files as they will be found, and what is still to be synced; None if nothing is.
-
-        Perform it, in any thread, then `complete_close`. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
-        """
         self.settle()
-        return self.begin_flush(now_ms, everything=True)
-
-    def complete_close(self, target: FlushTarget | None) -> None:
-        """``target``, of `begin_close`, is on disk: nobody uses the log any more."""
-        if target is not None:
-            self.complete_flush(target)
+        self.flush(now_ms)
         self.abandon()
 
     def settle(self) -> None:

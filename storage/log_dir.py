@@ -28,43 +28,58 @@ from storage.checkpoints import (
     write_offset_checkpoint,
 )
 from storage.errors import CorruptCheckpoint, LogDirFailed
-from storage.files import DiskSpace, FileSystem, Lock
+from storage.files import DiskSpace, File, FileSystem, Lock
 from storage.topic_partition import PartitionDirectory, TopicPartition, parse_dir_name
 
 METADATA_DIR_NAME: Final = "__cluster_metadata-0"
 
 _LOCK: Final = ".lock"
-_NOT_OURS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost+found"})
+NOT_LOGS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost+found"})
+"""Directories that may stand among the logs and are not opened with them."""
+
+
+def lock_for_reading(files: FileSystem, path: str) -> File | None:
+    """Keep brokers away from a data directory that is only read; see `FileSystem.lock_for_reading`."""
+    return files.lock_for_reading(f"{path}/{_LOCK}")
 
 
 class CheckpointWrite:
     """A checkpoint file to be replaced, with what it is to hold."""
 
-    __slots__ = ("_files", "_offsets", "_written", "path")
+    __slots__ = ("_files", "_name", "_offsets", "_written", "directory")
 
     def __init__(
         self,
         files: FileSystem,
-        path: str,
+        directory: "LogDir",
+        name: str,
         offsets: dict[TopicPartition, int],
         written: dict[str, dict[TopicPartition, int]],
     ) -> None:
         self._files = files
-        self.path = path
+        self._name = name
         self._offsets = offsets
         self._written = written
+        self.directory = directory
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return f"{self.directory.path}/{self._name}"
 
     def perform(self) -> None:
-        """Write and sync. Raises DiskFull, LogDirFailed.
+        """Write and sync. Raises DiskFull, TooManyOpenFiles, LogDirFailed; the file is as it was then.
 
-        May run in another thread, but two for one path not at once.
+        Does nothing once the directory has failed. May run in another thread, but two for one path not at once.
         """
+        if self.directory.has_failed:
+            return
         write_offset_checkpoint(self._files, self.path, self._offsets)
-        self._written[self.path.rpartition("/")[2]] = self._offsets
+        self._written[self._name] = self._offsets
 
 
 class LogDir:
-    """A data directory that this process has locked."""
+    """A data directory that this process has locked, or could not use from the start."""
 
     __slots__ = (
         "_broker_epoch",
@@ -72,13 +87,16 @@ class LogDir:
         "_has_begun",
         "_lock",
         "_written",
+        "findings",
         "has_failed",
+        "is_in_order",
         "is_loaded",
         "path",
         "was_clean",
     )
 
-    def __init__(self, files: FileSystem, path: str, lock: Lock) -> None:
+    def __init__(self, files: FileSystem, path: str, lock: Lock | None) -> None:
+        """Without a lock it has failed already."""
         self._files = files
         self._lock = lock
         self._has_begun = False
@@ -88,8 +106,12 @@ class LogDir:
         """Whether the last broker left in order; known once loading has begun."""
         self.is_loaded = False
         """Whether all of its logs have been opened."""
-        self.has_failed = False
+        self.has_failed = lock is None
         """It cannot be trusted any more: nothing is written to it until the process is started anew."""
+        self.is_in_order = True
+        """Whether all that was to be written at the end was; otherwise the next start has to look."""
+        self.findings: list[str] = []
+        """Checkpoints that were damaged, and what that means: a sentence each."""
         self._written: dict[str, dict[TopicPartition, int]] = {}
         """What each checkpoint holds on disk, by its name."""
 
@@ -98,6 +120,11 @@ class LogDir:
         """Take a directory, making it if it is missing. Raises DirectoryLocked, LogDirFailed."""
         files.make_directory(path)
         return cls(files, path, files.lock(f"{path}/{_LOCK}"))
+
+    @classmethod
+    def unusable(cls, files: FileSystem, path: str) -> "LogDir":
+        """A directory that could not be made or locked: it has failed before anything could be read in it."""
+        return cls(files, path, None)
 
     def __repr__(self) -> str:
         return f"<LogDir {self.path}>"
@@ -137,25 +164,26 @@ class LogDir:
         return [
             (entry.name, parse_dir_name(entry.name))
             for entry in self._files.list_directory(self.path)
-            if entry.is_directory and entry.name not in _NOT_OURS
+            if entry.is_directory and entry.name not in NOT_LOGS
         ]
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         """Up to where each log is on disk. None if the file is damaged: then everything is recovered."""
-        return self._read(RECOVERY_POINTS)
+        return self._read(RECOVERY_POINTS, "after an unclean stop all of each log is checked")
 
     def log_start_offsets(self) -> dict[TopicPartition, int]:
         """Where logs begin that do not begin with their first segment. None if the file is damaged."""
-        return self._read(LOG_START_OFFSETS)
+        return self._read(LOG_START_OFFSETS, "logs begin with their first segment")
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks. None if the file is damaged: they are found again."""
-        return self._read(HIGH_WATERMARKS)
+        return self._read(HIGH_WATERMARKS, "high watermarks begin at the start of their logs")
 
-    def _read(self, name: str) -> dict[TopicPartition, int]:
+    def _read(self, name: str, without_it: str) -> dict[TopicPartition, int]:
         try:
             offsets = read_offset_checkpoint(self._files, f"{self.path}/{name}")
-        except CorruptCheckpoint:
+        except CorruptCheckpoint as error:
+            self.findings.append(f"{error}: it counts as empty, {without_it}")
             return {}
         self._written[name] = offsets
         return offsets
@@ -164,7 +192,7 @@ class LogDir:
         """Replace the checkpoint ``name``; None if it holds just that already."""
         if self.has_failed or self._written.get(name) == offsets:
             return None
-        return CheckpointWrite(self._files, f"{self.path}/{name}", offsets, self._written)
+        return CheckpointWrite(self._files, self, name, offsets, self._written)
 
     @property
     def named(self) -> set[TopicPartition]:
@@ -180,7 +208,15 @@ class LogDir:
                 write.perform()
 
     def leave(self, *, clean: bool, broker_epoch: int) -> None:
-        """Give the directory back; if everything is in order, say so with the very last write."""
-        if clean and not self.has_failed:
-            write_clean_shutdown(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", broker_epoch)
-        self._lock.release()
+        """Give the directory back; if everything is in order, say so with the very last write.
+
+        Raises DiskFull, TooManyOpenFiles, LogDirFailed where it cannot be said, or the lock's file stays.
+        """
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        try:
+            if clean and self.is_in_order and not self.has_failed:
+                write_clean_shutdown(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", broker_epoch)
+        finally:
+            lock.release()

@@ -4,7 +4,7 @@ Everything happens in the caller's thread; what takes long is handed out to be p
 `CheckpointWrite`, `FlushTarget`) or is a generator that can be left and taken up again.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,13 +14,24 @@ from storage.checkpoints import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
+    format_id,
     read_topic_id,
     write_topic_id,
 )
 from storage.errors import CorruptCheckpoint, DiskFull, LogDirFailed, StorageError, TooManyOpenFiles, WrongDirectory
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
-from storage.loading import PRODUCER_ID_EXPIRATION_MS, LoadReport, bytes_from, load_log, no_chance, open_log
+from storage.loading import (
+    AFTER_UNCLEAN_STOP,
+    NEVER,
+    PRODUCER_ID_EXPIRATION_MS,
+    LoadReport,
+    bytes_from,
+    load_log,
+    no_chance,
+    offset_to_check_from,
+    open_log,
+)
 from storage.log import Log
 from storage.log_dir import CheckpointWrite, LogDir
 from storage.open_files import DEFAULT_LIMIT, OpenFiles
@@ -30,11 +41,6 @@ from storage.topic_partition import TopicPartition
 
 DELETE: Final = "delete"
 STRAY: Final = "stray"
-
-# `ottla.recovery`: which logs are checked when they are opened.
-AFTER_UNCLEAN_STOP: Final = "unclean"
-ALWAYS: Final = "always"
-NEVER: Final = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +56,11 @@ class FoundLog:
     log_start_offset: int
     high_watermark: int
     """From the checkpoints; 0 where they say nothing."""
-    is_trusted: bool
-    """It was closed in order, so that nothing in it need be checked."""
+    was_clean: bool
+    """It was closed in order."""
+    recovery: str
+    """When logs are checked: see `storage.loading`."""
     bytes_to_check: int
-    """Of the segments from the recovery point on; 0 for a log that is trusted."""
 
     def recovery_order(self, now_ms: int, producer_id_expiration_ms: int) -> RecoveryOrder:
         """What another process must know to recover it."""
@@ -65,6 +72,8 @@ class FoundLog:
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
+            was_clean=self.was_clean,
+            recovery=self.recovery,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
 
@@ -85,7 +94,7 @@ class ClosingLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """A log that had to be repaired, for the one line about it."""
+    """A log that had to be recovered or repaired, for the lines about it."""
 
     topic_partition: TopicPartition
     report: LoadReport
@@ -94,19 +103,18 @@ class LoadedLog:
 class ForgetDeleted:
     """Takes deleted partitions out of the checkpoints, lest after a crash their offsets be taken for a namesake's."""
 
-    __slots__ = ("_directories", "partitions")
+    __slots__ = ("directory", "partitions")
 
-    def __init__(self, directories: Sequence[LogDir], partitions: frozenset[TopicPartition]) -> None:
-        self._directories = directories
+    def __init__(self, directory: LogDir, partitions: frozenset[TopicPartition]) -> None:
+        self.directory = directory
         self.partitions = partitions
 
     def perform(self) -> None:
-        """Write and sync what names them. Raises DiskFull, LogDirFailed.
+        """Write and sync what names them. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
 
         May run in another thread, behind all `CheckpointWrite`s that were made before it.
         """
-        for directory in self._directories:
-            directory.forget(self.partitions)
+        self.directory.forget(self.partitions)
 
 
 class LogManager:
@@ -114,7 +122,7 @@ class LogManager:
 
     __slots__ = (
         "_chance", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
-        "_to_forget", "_walk_all_records", "failures", "producer_id_expiration_ms", "repaired",
+        "_to_forget", "_walk_all_records", "failures", "findings", "producer_id_expiration_ms", "repaired",
     )  # fmt: skip
 
     def __init__(
@@ -136,15 +144,17 @@ class LogManager:
         self._chance = chance
         self._logs: dict[TopicPartition, Log] = {}
         self._log_dirs: dict[TopicPartition, LogDir] = {}
-        self._pending_removals: list[PendingRemoval] = []
+        self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
         self._deleted: set[TopicPartition] = set()
         """What checkpoints may still name; there can be no new logs of these names."""
-        self._to_forget: set[TopicPartition] = set()
+        self._to_forget: dict[LogDir, set[TopicPartition]] = {}
         """What of that nobody is about to take out of them."""
-        self.failures: list[StorageError] = []
-        """Why directories went offline while loading."""
+        self.failures: list[tuple[LogDir, StorageError]] = []
+        """Why directories went offline while loading, or could not be closed in order."""
         self.repaired: list[LoadedLog] = []
-        """Logs that were recovered, or had indexes rebuilt."""
+        """Logs that were recovered, or had something damaged."""
+        self.findings: list[str] = []
+        """What was damaged beside the logs themselves, or out of place, and what has been done: a sentence each."""
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The log of a partition; None if there is none."""
@@ -157,6 +167,10 @@ class LogManager:
     def directory_of(self, topic_partition: TopicPartition) -> LogDir | None:
         """The data directory that a partition's log stands in; None if there is no such log."""
         return self._log_dirs.get(topic_partition)
+
+    def in_directory(self, directory: LogDir) -> list[Log]:
+        """The logs that stand in a data directory."""
+        return [log for topic_partition, log in self._logs.items() if self._log_dirs[topic_partition] is directory]
 
     @property
     def directories(self) -> tuple[LogDir, ...]:
@@ -190,6 +204,8 @@ class LogManager:
         """
         places: dict[TopicPartition, LogDir] = {}
         for directory in self._directories:
+            if directory.has_failed:
+                continue
             try:
                 for found in self._find_in(directory, config_of, is_ours, new_id, recovery):
                     other = places.setdefault(found.topic_partition, directory)
@@ -208,21 +224,24 @@ class LogManager:
         recovery: str,
     ) -> Iterator[FoundLog]:
         directory.begin_loading()
-        is_trusted = recovery == NEVER or (recovery == AFTER_UNCLEAN_STOP and directory.was_clean)
-        recovery_points = {} if recovery == ALWAYS else directory.recovery_points()
+        recovery_points = directory.recovery_points()
         log_starts = directory.log_start_offsets()
         high_watermarks = directory.high_watermarks()
+        self.findings += directory.findings
         hosted: set[TopicPartition] = set()
         for name, (topic_partition, fate) in directory.partition_directories():
             path = f"{directory.path}/{name}"
             if fate == DELETE:
                 delay_ms = config_of(topic_partition.topic).file_delete_delay_ms
-                self._pending_removals.append(PendingRemoval(self._files, (path,), delay_ms))
+                self._pending_removals.append((PendingRemoval(self._files, (path,), delay_ms), directory))
             elif not fate:
-                topic_id = self._topic_id_in(path)
+                topic_id, problem = self._topic_id_in(path)
                 if is_ours(topic_partition, topic_id):
                     hosted.add(topic_partition)
+                    if problem:
+                        self.findings.append(f"{problem}: the topic id is the one that the metadata has")
                     recovery_point = recovery_points.get(topic_partition, 0)
+                    check_from = offset_to_check_from(recovery, recovery_point, was_clean=directory.was_clean)
                     yield FoundLog(
                         directory=directory,
                         path=path,
@@ -232,27 +251,31 @@ class LogManager:
                         recovery_point=recovery_point,
                         log_start_offset=log_starts.get(topic_partition, 0),
                         high_watermark=high_watermarks.get(topic_partition, 0),
-                        is_trusted=is_trusted,
-                        bytes_to_check=0 if is_trusted else bytes_from(self._files, path, recovery_point),
+                        was_clean=directory.was_clean,
+                        recovery=recovery,
+                        bytes_to_check=0 if check_from is None else bytes_from(self._files, path, check_from),
                     )
                 else:
                     stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
                     self._files.rename(path, f"{directory.path}/{stray_name}")
+                    named = f"{path} has the topic id {format_id(topic_id)}" if topic_id is not None else problem
+                    self.findings.append(
+                        f"{named}, and the metadata knows no such partition: set aside as {stray_name}"
+                    )
         # What was deleted shortly before the last process ended may still be named.
         deleted = directory.named - hosted
         try:
             directory.forget(deleted)
         except (DiskFull, TooManyOpenFiles):
-            self._deleted |= deleted
-            self._to_forget |= deleted
+            self._must_forget(directory, deleted)
 
     def open(
         self, found: FoundLog, now_ms: int, recovered: RecoveredLog | None = None
     ) -> Generator[int, None, Log | None]:
         """Open a log, step by step; each step yields the bytes it has read.
 
-        ``recovered`` is what another process says that has just recovered it; without that it is recovered here, if it
-        is not trusted. None if its directory has failed: `failures` says why. Raises DiskFull, TooManyOpenFiles.
+        ``recovered`` is what another process says that has just recovered it; without that it is checked here, if it
+        is to be. None if its directory has failed: `failures` says why. Raises DiskFull, TooManyOpenFiles.
         """
         if found.directory.has_failed:
             return None
@@ -267,8 +290,8 @@ class LogManager:
                 recovery_point=found.recovery_point,
                 log_start_offset=found.log_start_offset,
                 high_watermark=found.high_watermark,
-                was_clean=found.is_trusted,
-                recovered_producers=None if recovered is None else recovered.producers,
+                was_clean=found.was_clean,
+                recovery=found.recovery if recovered is None else NEVER,
                 topic_id=found.topic_id,
                 open_files=self._open_files,
                 producer_id_expiration_ms=self.producer_id_expiration_ms,
@@ -279,33 +302,41 @@ class LogManager:
         except LogDirFailed as error:
             self.fail(found.directory, error)
             return None
+        if recovered is not None:
+            log.producers.replace(recovered.producers)
         self._add(log, found.directory)
-        if report.segments_rebuilt:
+        if report.segments_rebuilt or report.findings:
             self.repaired.append(LoadedLog(topic_partition=found.topic_partition, report=report))
         return log
 
     def fail(self, directory: LogDir, error: StorageError) -> None:
-        """A directory cannot be read, or written to: it goes offline, and `failures` says why."""
-        self.failures.append(error)
-        self.directory_failed(directory)
+        """Something in a directory could not be read or written, and nobody tries again: `failures` says why. Unless
+        it was for want of room, the directory goes offline."""
+        directory.is_in_order = False
+        self.failures.append((directory, error))
+        if isinstance(error, LogDirFailed):
+            self.directory_failed(directory)
 
     def loaded(self) -> None:
         """Everything that `find` has found is open."""
         for directory in self._directories:
             directory.is_loaded = not directory.has_failed
 
-    def _topic_id_in(self, path: str) -> bytes | None:
+    def _topic_id_in(self, path: str) -> tuple[bytes | None, str]:
+        """The topic id that a partition's directory names, or why it names none."""
+        metadata_path = f"{path}/{PARTITION_METADATA}"
         try:
-            return read_topic_id(self._files, f"{path}/{PARTITION_METADATA}")
-        except CorruptCheckpoint:
+            topic_id = read_topic_id(self._files, metadata_path)
+        except CorruptCheckpoint as error:
             # It is not synced when it is written: the metadata log has the id, and `create` writes it again.
-            return None
+            return None, str(error)
+        return topic_id, "" if topic_id is not None else f"{metadata_path} is missing"
 
     def _add(self, log: Log, directory: LogDir) -> None:
         self._logs[log.topic_partition] = log
         self._log_dirs[log.topic_partition] = directory
 
-    def take_pending_removals(self) -> list[PendingRemoval]:
+    def take_pending_removals(self) -> list[tuple[PendingRemoval, LogDir]]:
         """What loading has found half deleted, once."""
         removals, self._pending_removals = self._pending_removals, []
         return removals
@@ -331,7 +362,7 @@ class LogManager:
                 log.topic_id = topic_id
             return log
         if directory is None or directory.has_failed:
-            directory = self._emptiest()
+            directory = self.emptiest()
         assert topic_partition not in self._deleted, f"checkpoints may still name the deleted {topic_partition}"
         path = f"{directory.path}/{topic_partition.dir_name}"
         self._files.make_directory(path)
@@ -351,7 +382,8 @@ class LogManager:
         self._add(log, directory)
         return log
 
-    def _emptiest(self) -> LogDir:
+    def emptiest(self) -> LogDir:
+        """The directory with the fewest logs of those that can be used. Raises LogDirFailed."""
         alive = [directory for directory in self._directories if not directory.has_failed]
         if not alive:
             raise LogDirFailed("no data directory is left that can be written to")
@@ -364,15 +396,14 @@ class LogManager:
         """Whether a new log may have this name: not before its deleted namesake is forgotten."""
         return topic_partition not in self._deleted
 
-    @property
-    def has_to_forget(self) -> bool:
-        """Whether checkpoints may name something that nobody is about to take out of them."""
-        return bool(self._to_forget)
-
-    def forget_deleted(self) -> ForgetDeleted:
+    def forget_deleted(self) -> list[ForgetDeleted]:
         """What is to be performed after deletions, once, and then handed to `have_forgotten`."""
-        partitions, self._to_forget = self._to_forget, set()
-        return ForgetDeleted(self._directories, frozenset(partitions))
+        to_forget, self._to_forget = self._to_forget, {}
+        return [ForgetDeleted(directory, frozenset(partitions)) for directory, partitions in to_forget.items()]
+
+    def _must_forget(self, directory: LogDir, partitions: Set[TopicPartition]) -> None:
+        self._deleted |= partitions
+        self._to_forget.setdefault(directory, set()).update(partitions)
 
     def have_forgotten(self, forgotten: ForgetDeleted) -> None:
         """No checkpoint names any more what ``forgotten`` names."""
@@ -387,17 +418,19 @@ class LogManager:
         if log is None:
             return None
         directory = self._log_dirs.pop(topic_partition)
-        self._deleted.add(topic_partition)
-        self._to_forget.add(topic_partition)
+        self._must_forget(directory, {topic_partition})
         log.abandon()
         path = f"{directory.path}/{topic_partition.suffixed_dir_name(unique_id, DELETE)}"
-        self._files.rename(log.directory, path)
+        try:
+            self._files.rename(log.directory, path)
+        except FileNotFoundError as error:
+            raise LogDirFailed(f"{log.directory} is gone: somebody else has removed it") from error
         return PendingRemoval(self._files, (path,), log.config.file_delete_delay_ms)
 
     def directory_failed(self, directory: LogDir) -> list[Log]:
         """A directory cannot be trusted any more: its logs are let go as they are. The logs that are gone."""
         directory.has_failed = True
-        gone = [log for tp, log in self._logs.items() if self._log_dirs[tp] is directory]
+        gone = self.in_directory(directory)
         for log in gone:
             del self._logs[log.topic_partition], self._log_dirs[log.topic_partition]
             log.abandon()
@@ -405,11 +438,19 @@ class LogManager:
 
     # In passing -------------------------------------------------------------------------------------------------------
 
-    def apply_retention(self, now_ms: int) -> Iterator[tuple[Log, list[PendingRemoval]]]:
-        """Sweep log by log; each step gives what one log has put out of use."""
+    def apply_retention(self, now_ms: int) -> Iterator[tuple[Log, list[PendingRemoval] | StorageError]]:
+        """Sweep log by log; each step gives what one log has put out of use, or why it could not."""
         for log in self.all():
-            if log.topic_partition in self._logs:
-                yield log, log.apply_retention(now_ms)
+            if self._logs.get(log.topic_partition) is not log:
+                continue  # gone since the sweep began
+            try:
+                removals = log.apply_retention(now_ms)
+            except StorageError as error:
+                yield log, error
+            except FileNotFoundError as error:
+                yield log, LogDirFailed(f"{error.filename} is gone: somebody else has removed it")
+            else:
+                yield log, removals
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for `producer.id.expiration.ms`; how many."""
@@ -448,19 +489,34 @@ class LogManager:
 
     def begin_close(self, now_ms: int) -> Iterator[ClosingLog]:
         """Bring all logs to their end, one by one. What each gives is to be performed, in any thread, then
-        `complete_close`. A directory that fails over it counts as failed."""
+        `complete_close`. It goes on where one can't be closed: `failures` says why.
+
+        A directory in which something found no room has no marker afterwards; one that fails has failed.
+        """
         for log in self.all():
             directory = self._log_dirs.get(log.topic_partition)
             if directory is None or directory.has_failed:
                 continue
             try:
-                yield ClosingLog(log=log, directory=directory, target=log.begin_close(now_ms))
+                log.settle()
             except StorageError as error:
                 self.fail(directory, error)
+                if isinstance(error, LogDirFailed):
+                    continue
+            try:
+                # Where the end found no room too: what is synced need not be recovered at the next start.
+                target = log.begin_flush(now_ms, everything=True)
+            except StorageError as error:
+                self.fail(directory, error)
+                log.abandon()
+            else:
+                yield ClosingLog(log=log, directory=directory, target=target)
 
     def complete_close(self, closing: ClosingLog) -> None:
         """Everything of a log is on disk."""
-        closing.log.complete_close(closing.target)
+        if closing.target is not None:
+            closing.log.complete_flush(closing.target)
+        closing.log.abandon()
 
     def write_checkpoints(self) -> None:
         """Write down where logs begin and end, when all of them are closed."""
@@ -470,8 +526,7 @@ class LogManager:
             try:
                 write.perform()
             except StorageError as error:
-                self.failures.append(error)
-                next(d for d in self._directories if write.path.startswith(d.path + "/")).has_failed = True
+                self.fail(write.directory, error)
         self._logs.clear()
         self._log_dirs.clear()
 

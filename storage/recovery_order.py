@@ -42,6 +42,8 @@ class RecoveryOrder:
     recovery_point: int
     log_start_offset: int
     high_watermark: int
+    was_clean: bool
+    recovery: str
     producer_id_expiration_ms: int
 
     def to_message(self) -> Message:
@@ -85,6 +87,8 @@ def perform(files: FileSystem, order: RecoveryOrder) -> Iterator[Message]:
         recovery_point=order.recovery_point,
         log_start_offset=order.log_start_offset,
         high_watermark=order.high_watermark,
+        was_clean=order.was_clean,
+        recovery=order.recovery,
         producer_id_expiration_ms=order.producer_id_expiration_ms,
         report=report,
     )

@@ -10,9 +10,9 @@ from storage.batch.record_batch import BatchHeader, read_header
 from storage.batch.records import Record, encode_batch, iterate_records
 from storage.batch.validation import ValidatedBatch
 from storage.errors import LogDirFailed
-from storage.loading import LoadReport, open_log
+from storage.loading import AFTER_UNCLEAN_STOP, LoadReport, open_log
 from storage.log import Log
-from storage.log_manager import AFTER_UNCLEAN_STOP, LogManager
+from storage.log_manager import LogManager
 from storage.open_files import OpenFiles
 from storage.topic_partition import TopicPartition
 from tests.support.files import FaultyFileSystem

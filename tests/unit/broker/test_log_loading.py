@@ -12,9 +12,10 @@ from broker.log_closing import close_logs
 from broker.log_loading import LogLoading, Stopped
 from config.log_config import LogConfig
 from storage.files import FileSystem
+from storage.loading import AFTER_UNCLEAN_STOP, ALWAYS, NEVER
 from storage.log import Log
 from storage.log_dir import LogDir
-from storage.log_manager import AFTER_UNCLEAN_STOP, ALWAYS, NEVER, LogManager
+from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 from tests.support.clock import ManualClock
 from tests.support.logs import SMALL, T, batch_of, close_all, load_all, marker, values_in

@@ -1,12 +1,13 @@
 """Flushes, retention, record deletion, truncation: what happens to a log beside appends and reads."""
 
 import dataclasses
+import errno
 from pathlib import Path
 
 import pytest
 
 from storage.checkpoints import LEADER_EPOCHS
-from storage.errors import OffsetOutOfRange
+from storage.errors import DiskFull, OffsetOutOfRange
 from storage.log import Log
 from tests.support.logs import LogHome, T, batch_of, values_in
 
@@ -197,6 +198,23 @@ def test_retention_leaves_the_active_segment_alone_while_it_is_being_written(hom
     assert log.segments.bases == (8,)
     log.append_all(T)
     assert values_in(log) == [b"8", b"x"]
+
+
+def test_a_full_disk_without_room_for_a_new_active_segment_is_freed_of_all_others(home: LogHome) -> None:
+    log = segmented(home, retention_ms=1000)
+    home.files.fail("open", errno.ENOSPC, suffix=f"{10:020d}.log")
+    assert removed(log, T + DAY_MS) == 4
+    assert (log.segments.bases, values_in(log)) == ((8,), [b"8", b"9"])
+    assert removed(log, T + DAY_MS) == 1
+    assert log.segments.bases == (10,)
+
+
+def test_where_nothing_can_go_without_room_retention_says_so(home: LogHome) -> None:
+    log = segmented(home, 1, retention_ms=1000)
+    home.files.fail("open", errno.ENOSPC, suffix=f"{1:020d}.log")
+    with pytest.raises(DiskFull):
+        log.apply_retention(T + DAY_MS)
+    assert values_in(log) == [b"0"]
 
 
 def test_snapshots_go_with_their_segments(home: LogHome) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.log_config import LogConfig
-from storage.errors import DirectoryLocked, LogDirFailed, WrongDirectory
+from storage.errors import DirectoryLocked, DiskFull, LogDirFailed, WrongDirectory
 from storage.log import Log
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
@@ -52,9 +52,9 @@ class Broker:
             directory._lock.release()
 
     def forget_deleted(self) -> None:
-        forgetting = self.manager.forget_deleted()
-        forgetting.perform()
-        self.manager.have_forgotten(forgetting)
+        for forgetting in self.manager.forget_deleted():
+            forgetting.perform()
+            self.manager.have_forgotten(forgetting)
 
     def create(self, topic_partition: TopicPartition) -> Log:
         return self.manager.create(topic_partition, self.ids[topic_partition.topic], CONFIG, T)
@@ -210,7 +210,7 @@ def test_a_deletion_cut_off_by_a_crash_is_taken_up_again(broker: Broker) -> None
     broker.create(ORDERS)
     manager.delete(ORDERS, "ab" * 16)
     broker.crash()
-    (removal,) = broker.start().take_pending_removals()
+    ((removal, _),) = broker.start().take_pending_removals()
     assert removal.delay_ms == 60_000
     removal.perform()
     assert not list(broker.paths[0].glob("orders*"))
@@ -272,7 +272,7 @@ def test_on_a_full_disk_loading_leaves_for_later_what_is_to_be_forgotten(broker:
     broker.crash()
     broker.files.fill_up()
     manager = broker.start()
-    assert manager.has_to_forget
+    assert not manager.may_be_made(ORDERS)
     assert not manager.may_be_made(ORDERS)
     broker.files.make_room()
     broker.forget_deleted()
@@ -348,7 +348,7 @@ def test_a_directory_that_cannot_be_read_goes_offline_and_the_others_serve(tmp_p
     broker.files.fail("read", suffix=f"{0:020d}.log")
     manager = broker.start()
     assert [str(d.path) for d in manager.directories if d.has_failed] == [str(broken)]
-    assert isinstance(manager.failures[0], LogDirFailed)
+    assert isinstance(manager.failures[0][1], LogDirFailed)
     assert [log.topic_partition for log in manager.all()] == [ORDERS_1]
     broker.stop()
     assert not (broken / ".kafka_cleanshutdown").exists()
@@ -375,11 +375,74 @@ def test_a_stop_that_cannot_flush_leaves_no_marker(broker: Broker) -> None:
     assert values_in(log) == [b"a"]
 
 
+def test_a_stop_on_a_full_disk_closes_what_it_can_and_leaves_no_marker(broker: Broker) -> None:
+    manager = broker.start()
+    for partition in (ORDERS, ORDERS_1):
+        append(broker.create(partition), b"a")
+    broker.files.fail("write", errno.ENOSPC, suffix="orders-0/00000000000000000001.snapshot.tmp")
+    broker.stop()
+
+    assert not (broker.paths[0] / ".kafka_cleanshutdown").exists()
+    assert [str(error) for _, error in manager.failures if "orders-0" in str(error)] != []
+    recovered = (broker.paths[0] / "recovery-point-offset-checkpoint").read_text()
+    assert recovered == "0\n2\norders 0 1\norders 1 1\n", "the records are on disk all the same"
+    manager = broker.start()
+    assert [values_in(log) for log in manager.all()] == [[b"a"], [b"a"]]
+
+
+def test_the_other_directories_are_left_in_order(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "a", tmp_path / "b")
+    broker.start()
+    for partition in (ORDERS, ORDERS_1):
+        append(broker.create(partition), b"a")
+    full = next(path for path in broker.paths if (path / "orders-0").exists())
+    broker.files.fail("write", errno.ENOSPC, suffix="orders-0/00000000000000000001.snapshot.tmp")
+    broker.stop()
+    assert [path for path in broker.paths if not (path / ".kafka_cleanshutdown").exists()] == [full]
+
+
+def test_retention_that_fails_for_one_log_goes_on_with_the_others(broker: Broker) -> None:
+    manager = broker.start()
+    for partition in (ORDERS, ORDERS_1):
+        log = broker.create(partition)
+        append(log, b"a")
+        log.config = dataclasses.replace(CONFIG, retention_ms=1)
+    broker.files.fail("rename", suffix="orders-0/00000000000000000000.log")
+    swept = {log.topic_partition: outcome for log, outcome in manager.apply_retention(T + 1000)}
+    assert isinstance(swept[ORDERS], LogDirFailed)
+    assert isinstance(swept[ORDERS_1], list)
+
+
+def test_a_directory_that_has_failed_keeps_its_checkpoints_as_they_are(broker: Broker) -> None:
+    manager = broker.start()
+    append(broker.create(ORDERS), b"a")
+    (write,) = manager.high_watermark_checkpoints()
+    manager.directory_failed(manager.directories[0])
+    write.perform()
+    assert manager.high_watermark_checkpoints() == []
+    assert not (broker.paths[0] / "replication-offset-checkpoint").exists()
+
+
+def test_a_checkpoint_that_finds_no_room_leaves_the_one_before(broker: Broker) -> None:
+    manager = broker.start()
+    log = broker.create(ORDERS)
+    append(log, b"a")
+    for write in manager.high_watermark_checkpoints():
+        write.perform()
+    append(log, b"b")
+    broker.files.fail("write", errno.ENOSPC, suffix="checkpoint.tmp", bytes_done=5)
+    (write,) = manager.high_watermark_checkpoints()
+    with pytest.raises(DiskFull):
+        write.perform()
+    assert (broker.paths[0] / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
+    assert not list(broker.paths[0].glob("*.tmp")), "what there was of it would only take more room"
+
+
 def test_retention_sweeps_every_log(broker: Broker) -> None:
     manager = broker.start()
     for partition in (ORDERS, ORDERS_1):
         log = broker.create(partition)
         append(log, b"a")
         log.config = dataclasses.replace(CONFIG, retention_ms=1)
-    removals = [removal for _, step in manager.apply_retention(T + 1000) for removal in step]
-    assert len(removals) == 2
+    swept = list(manager.apply_retention(T + 1000))
+    assert [len(step) for _, step in swept if isinstance(step, list)] == [1, 1]
