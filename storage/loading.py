@@ -121,6 +121,7 @@ def load_log(
     config: LogConfig,
     now_ms: int,
     recovery_point: int = 0,
+    checked_from: int | None = None,
     log_start_offset: int = 0,
     high_watermark: int = 0,
     was_clean: bool = False,
@@ -136,6 +137,7 @@ def load_log(
 
     Args:
         recovery_point, log_start_offset, high_watermark: From the checkpoints; 0 where they say nothing.
+        checked_from: Where checking begins, if not at the recovery point.
         was_clean: The directory was closed in order, so recovery is not needed.
         recovered_producers: Given if another process has just recovered the log: who has written to it.
         chance: A non-negative number for each new segment, for `segment.jitter.ms`.
@@ -152,6 +154,7 @@ def load_log(
         log_start_offset=log_start_offset, open_files=OpenFiles() if open_files is None else open_files,
         producer_id_expiration_ms=producer_id_expiration_ms, chance=chance, report=report,
         recovered_producers=recovered_producers,
+        checked_from=recovery_point if checked_from is None else checked_from,
     )  # fmt: skip
     yield from loading.steps()
     log_start_offset, log_end_offset = loading.log_start_offset, loading.log_end_offset
@@ -194,6 +197,7 @@ class _Loading:
         config: LogConfig,
         now_ms: int,
         recovery_point: int,
+        checked_from: int,
         log_start_offset: int,
         was_clean: bool,
         open_files: OpenFiles,
@@ -207,6 +211,7 @@ class _Loading:
         self._config = config
         self._now_ms = now_ms
         self._recovery_point = recovery_point
+        self._checked_from = checked_from
         # After a clean stop all of it was on disk, whatever the checkpoint says.
         self._durable_offset = EVERYTHING if was_clean else recovery_point
         self._was_clean = was_clean
@@ -236,7 +241,7 @@ class _Loading:
         if self._was_clean or self._recovered_producers is not None:
             unchecked = len(self.segments)
         elif self.segments:
-            unchecked = Segments(self.segments).number_at(self._recovery_point)
+            unchecked = Segments(self.segments).number_at(self._checked_from)
         yield from self._read_epochs(listing, self.segments[:unchecked])
         for segment in self.segments[:unchecked]:
             yield from self._mend_indexes(segment)

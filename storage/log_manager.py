@@ -48,6 +48,8 @@ class FoundLog:
     topic_id: bytes | None
     config: LogConfig
     recovery_point: int
+    checked_from: int
+    """Where checking begins; below the recovery point it cuts nothing."""
     log_start_offset: int
     high_watermark: int
     """From the checkpoints; 0 where they say nothing."""
@@ -64,6 +66,7 @@ class FoundLog:
             config=self.config,
             now_ms=now_ms,
             recovery_point=self.recovery_point,
+            checked_from=self.checked_from,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
             producer_id_expiration_ms=producer_id_expiration_ms,
@@ -188,7 +191,7 @@ class LogManager:
     ) -> Iterator[FoundLog]:
         directory.begin_loading()
         is_trusted = recovery == NEVER or (recovery == AFTER_UNCLEAN_STOP and directory.was_clean)
-        recovery_points = {} if recovery == ALWAYS else directory.recovery_points()
+        recovery_points = directory.recovery_points()
         log_starts = directory.log_start_offsets()
         high_watermarks = directory.high_watermarks()
         self.findings += directory.findings
@@ -203,6 +206,7 @@ class LogManager:
                     if problem:
                         self.findings.append(f"{problem}: the topic id is the one that the metadata has")
                     recovery_point = recovery_points.get(topic_partition, 0)
+                    checked_from = 0 if recovery == ALWAYS else recovery_point
                     yield FoundLog(
                         directory=directory,
                         path=path,
@@ -210,10 +214,11 @@ class LogManager:
                         topic_id=topic_id,
                         config=config_of(topic_partition.topic),
                         recovery_point=recovery_point,
+                        checked_from=checked_from,
                         log_start_offset=log_starts.get(topic_partition, 0),
                         high_watermark=high_watermarks.get(topic_partition, 0),
                         is_trusted=is_trusted,
-                        bytes_to_check=0 if is_trusted else bytes_from(self._files, path, recovery_point),
+                        bytes_to_check=0 if is_trusted else bytes_from(self._files, path, checked_from),
                     )
                 else:
                     stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
@@ -242,6 +247,7 @@ class LogManager:
                 config=found.config,
                 now_ms=now_ms,
                 recovery_point=found.recovery_point,
+                checked_from=found.checked_from,
                 log_start_offset=found.log_start_offset,
                 high_watermark=found.high_watermark,
                 was_clean=found.is_trusted,

@@ -40,6 +40,7 @@ class RecoveryOrder:
     config: LogConfig
     now_ms: int
     recovery_point: int
+    checked_from: int
     log_start_offset: int
     high_watermark: int
     producer_id_expiration_ms: int
@@ -83,6 +84,7 @@ def perform(files: FileSystem, order: RecoveryOrder) -> Iterator[Message]:
         config=order.config,
         now_ms=order.now_ms,
         recovery_point=order.recovery_point,
+        checked_from=order.checked_from,
         log_start_offset=order.log_start_offset,
         high_watermark=order.high_watermark,
         producer_id_expiration_ms=order.producer_id_expiration_ms,
