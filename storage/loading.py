@@ -21,7 +21,7 @@ from storage.log import Log
 from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import Producers
-from storage.recovery import load_producers, recover_segment
+from storage.recovery import finish_segment, load_producers, recover_segment
 from storage.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -146,9 +146,16 @@ def load_log(
 
     producers = Producers()
     unchecked = Segments(segments).from_offset(recovery_point) if segments and not was_clean else []
+    if unchecked:
+        # The batches know better than a file that may be older than they are.
+        leader_epochs.cut_from(unchecked[0].base_offset)
     next_offset = None
     rebuilt: Segment | None = None
     for segment in tuple(segments):
+        if segment in unchecked[1:] and next_offset != segment.base_offset and not config.is_compacted:
+            # What has been lost between them has left no torn batch: the file before ends where it was last written.
+            _discard_from(files, directory, segments, segment, report)
+            break
         if segment not in unchecked and _has_usable_indexes(segment):
             if segment is not segments[-1]:
                 continue
@@ -165,23 +172,25 @@ def load_log(
             )  # fmt: skip
         next_offset, cut_bytes = yield from recover_segment(segment, producers, leader_epochs)
         rebuilt = segment
+        is_end = bool(cut_bytes) and segment in unchecked
+        if is_end and segment is not segments[-1]:
+            # On disk before this one is cut: no hole, whenever the power is cut.
+            _discard_from(files, directory, segments, segments[segments.index(segment) + 1], report)
+        finish_segment(segment, cut_bytes)
         snapshots.take(next_offset, producers.entries)
         report.segments_rebuilt += 1
         report.bytes_recovered += segment.size
         report.bytes_cut += cut_bytes
-        if cut_bytes and segment in unchecked:
-            for later in segments[segments.index(segment) + 1 :]:
-                report.bytes_cut += later.size
-                later.discard()
-                segments.remove(later)
+        if is_end:
             break
 
     if segments and next_offset is not None and next_offset < log_start_offset:
-        for segment in segments:
+        for segment in reversed(segments):
             segment.discard()
         segments, next_offset = [], None
         leader_epochs.clear()
         snapshots.remove_above(-1)
+        files.fsync_directory(directory)
     if not segments:
         first = Segment(
             files, open_files, directory, log_start_offset, config=config, created_ms=now_ms, jitter=chance()
@@ -227,6 +236,17 @@ def load_log(
         walk_all_records=walk_all_records,
         was_clean=was_clean,
     )
+
+
+def _discard_from(
+    files: FileSystem, directory: str, segments: list[Segment], first: Segment, report: LoadReport
+) -> None:
+    """Remove ``first`` and all segments behind it, from the end on; they are gone from the disk on return."""
+    while segments[-1].base_offset >= first.base_offset:
+        discarded = segments.pop()
+        report.bytes_cut += discarded.size
+        discarded.discard()
+    files.fsync_directory(directory)
 
 
 def _has_usable_indexes(segment: Segment) -> bool:

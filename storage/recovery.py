@@ -27,7 +27,7 @@ def recover_segment(
     """Check a segment's batches and rebuild its indexes; yields, every few MB, how many bytes have been read.
 
     ``producers`` is the state at its base offset, and is that at its end afterwards. Returns (the offset behind its
-    last good batch, how many bytes have been cut off).
+    last good batch, how many bytes behind that are to be cut off by `finish_segment`).
     """
     file = segment.file()
     found_bytes = file.size
@@ -58,9 +58,19 @@ def recover_segment(
         if position - reported >= _BYTES_A_STEP:
             yield position - reported
             reported = position
-    segment.deactivate()
     yield position - reported
     return next_offset, found_bytes - position
+
+
+def finish_segment(segment: Segment, cut_bytes: int) -> None:
+    """Cut a recovered segment behind its last good batch and close its indexes.
+
+    What is cut off is gone from the disk when this returns: what is appended next must not be found with the old
+    behind it.
+    """
+    segment.deactivate()
+    if cut_bytes:
+        segment.file().fsync()
 
 
 def _replay(producers: Producers, header: BatchHeader, data: memoryview) -> AbortedTransaction | None:
