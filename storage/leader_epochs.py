@@ -4,17 +4,22 @@ A line (epoch, start offset) is added when a leader takes office, with the log's
 newer epoch is appended. Epochs and start offsets both rise. A consumer that kept the epoch of the last record it saw
 finds out from this whether that record is still in the log (KIP-101, KIP-320). The file's format is drawn in
 `storage.checkpoints`.
+
+The file is written by the log's flushes, and synced before it replaces the old one: then all epochs that begin below
+the recovery point are in it, whenever the power is cut. The others come back with the batches that recovery reads.
 """
 
 from bisect import bisect_right
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from storage.checkpoints import write_leader_epochs
+from storage.checkpoints import encode_leader_epochs
 from storage.errors import DiskFull, TooManyOpenFiles
-from storage.files import FileSystem
+from storage.files import File, FileSystem
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
+NOWHERE: Final = 2**63 - 1
 
 
 class EpochEndOffset(NamedTuple):
@@ -24,19 +29,41 @@ class EpochEndOffset(NamedTuple):
     end_offset: int
 
 
+class EpochsWrite:
+    """The file as it is to be, written beside the old one, for a flush."""
+
+    __slots__ = ("_file", "_files", "_path")
+
+    def __init__(self, files: FileSystem, file: File, path: str) -> None:
+        self._files = files
+        self._file = file
+        self._path = path
+
+    def perform(self) -> None:
+        """Sync it and let it replace the old one; the directory is still to be synced. May run in another thread.
+
+        Raises LogDirFailed.
+        """
+        self._file.fsync()
+        with suppress(FileNotFoundError):  # the log has been deleted meanwhile
+            self._files.rename(self._file.path, self._path)
+
+
 class LeaderEpochs:
     """The epochs of one log, in memory and in its file."""
 
-    __slots__ = ("_epochs", "_files", "_is_saved", "_starts", "is_flushed", "latest", "path")
+    __slots__ = ("_epochs", "_files", "_starts", "_writes", "first_unsaved", "is_saved", "latest", "path")
 
     def __init__(self, files: FileSystem, path: str, epochs: list[tuple[int, int]]) -> None:
         self._files = files
+        self._writes = 0
         self.path = path
         self._epochs = [epoch for epoch, _ in epochs]
         self._starts = [start for _, start in epochs]
-        self.is_flushed = True
-        """Whether the file is on disk as it is; a flush of the log sets it."""
-        self._is_saved = True
+        self.is_saved = True
+        """Whether the file says the same, or will once the flushes under way are done."""
+        self.first_unsaved = NOWHERE
+        """Where the first epoch begins that it does not know."""
         self.latest = self._epochs[-1] if epochs else UNDEFINED_EPOCH
         """The newest epoch; -1 if there is none."""
 
@@ -57,7 +84,8 @@ class LeaderEpochs:
             self._epochs.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self._save()
+        self.first_unsaved = min(self.first_unsaved, start_offset)
+        self._changed()
         return True
 
     def cut_from(self, end_offset: int) -> None:
@@ -67,7 +95,7 @@ class LeaderEpochs:
             kept -= 1
         if kept < len(self._starts):
             del self._starts[kept:], self._epochs[kept:]
-            self._save()
+            self._changed()
 
     def cut_before(self, start_offset: int) -> None:
         """Forget the epochs that end at or before ``start_offset``: the log begins there now."""
@@ -76,29 +104,38 @@ class LeaderEpochs:
             return
         del self._starts[:current], self._epochs[:current]
         self._starts[0] = start_offset
-        self._save()
+        self._changed()
 
     def clear(self) -> None:
-        """Forget all epochs."""
-        if self._epochs:
-            self._epochs.clear()
-            self._starts.clear()
-            self._save()
+        """Forget all epochs; the file goes."""
+        self._epochs.clear()
+        self._starts.clear()
+        self._files.remove(self.path)
+        self._changed()
 
-    def _save(self) -> None:
+    def _changed(self) -> None:
         self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
-        self.is_flushed = False
-        self.save()
+        self.is_saved = False
 
-    def save(self) -> None:
-        """Write the file, if it is not as it should be. A full disk puts it off: the log's next flush comes here."""
-        if self._is_saved and self.is_flushed:
-            return
+    def begin_save(self) -> EpochsWrite | None:
+        """What a flush is to sync; None if the file says all of it, or there is no room: `is_saved` tells.
+
+        Raises LogDirFailed.
+        """
+        if self.is_saved:
+            return None
+        # Of several flushes under way each has a file of its own.
+        self._writes += 1
+        temporary = f"{self.path}.{self._writes}.tmp"
         try:
-            write_leader_epochs(self._files, self.path, self.entries)
-            self._is_saved = True
+            file = self._files.open_log(temporary, create=True)
+            file.pwrite(encode_leader_epochs(self.entries), 0)
         except (DiskFull, TooManyOpenFiles):
-            self._is_saved = False
+            self._files.remove(temporary)
+            return None
+        self.is_saved = True
+        self.first_unsaved = NOWHERE
+        return EpochsWrite(self._files, file, self.path)
 
     def epoch_at(self, offset: int) -> int:
         """The epoch that ``offset`` was written under; -1 if that is not known."""

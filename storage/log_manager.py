@@ -234,8 +234,7 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is not None:
             if log.topic_id is None:
-                write_topic_id(self._files, f"{log.directory}/{PARTITION_METADATA}", topic_id)
-                log.topic_id = topic_id
+                log.assign_topic_id(topic_id)
             return log
         if directory is None or directory.has_failed:
             directory = self._emptiest()
@@ -288,6 +287,39 @@ class LogManager:
         self._files.rename(log.directory, path)
         return PendingRemoval(self._files, (path,), log.config.file_delete_delay_ms)
 
+    # Truncating -------------------------------------------------------------------------------------------------------
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
+        """Cut a log as `Log.truncate_to` does, and its checkpoints with it. Raises DiskFull, LogDirFailed.
+
+        The recovery point comes first: it must not stand above anything that is appended from now on.
+        """
+        log = self._logs[topic_partition]
+        if offset < log.log_start_offset:
+            self.truncate_fully_to(topic_partition, offset, now_ms)
+        elif offset < log.log_end_offset:
+            self._lower_checkpoint(RECOVERY_POINTS, topic_partition, log.segments.at(offset).base_offset)
+            log.truncate_to(offset, now_ms)
+
+    def truncate_fully_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
+        """Let a log begin anew as `Log.truncate_fully_to` does, and its checkpoints with it.
+
+        The start comes last: until the old log is gone it must not begin earlier. Raises DiskFull, LogDirFailed.
+        """
+        self._lower_checkpoint(RECOVERY_POINTS, topic_partition, offset)
+        self._logs[topic_partition].truncate_fully_to(offset, now_ms)
+        self._lower_checkpoint(LOG_START_OFFSETS, topic_partition, offset)
+
+    def _lower_checkpoint(self, name: str, topic_partition: TopicPartition, most: int) -> None:
+        directory = self._log_dirs[topic_partition]
+        offsets = directory.checkpoints_naming(topic_partition).get(name)
+        if offsets is not None and offsets[topic_partition] > most:
+            write = directory.checkpoint(name, {**offsets, topic_partition: most})
+            if write is not None:
+                write.perform()
+
+    # Failing ----------------------------------------------------------------------------------------------------------
+
     def directory_failed(self, directory: LogDir) -> list[Log]:
         """A directory cannot be trusted any more: its logs are let go as they are. The logs that are gone."""
         directory.has_failed = True
@@ -315,10 +347,7 @@ class LogManager:
 
     def log_start_checkpoints(self) -> list[CheckpointWrite]:
         """What is to be written so that the next start knows where logs begin."""
-        return self._checkpoints(
-            LOG_START_OFFSETS,
-            lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
-        )
+        return self._checkpoints(LOG_START_OFFSETS, lambda log: log.start_to_checkpoint)
 
     def high_watermark_checkpoints(self) -> list[CheckpointWrite]:
         """What is to be written so that the next start knows the high watermarks."""
