@@ -158,7 +158,7 @@ class PoweredStorage:
         if known is None:
             assert expected.flushed_to == 0, f"{topic} is gone"
             assert (log.log_start_offset, log.log_end_offset) == (0, 0)
-            expected.batches, expected.start, expected.begins = [], 0, {0}
+            expected.batches, expected.start, expected.durable_start, expected.begins = [], 0, 0, {0}
             expected.refused = []
         log.advance_high_watermark(log.log_end_offset)
 
@@ -437,7 +437,8 @@ class PoweredStorage:
             return
         expected = self.topics[topic]
         offset = log.log_start_offset + int((log.log_end_offset - log.log_start_offset) * fraction)
-        expected.flushed_to = min(expected.flushed_to, offset)
+        whole = [h.next_offset for h in map(read_header, expected.batches) if h.last_offset < offset]
+        expected.flushed_to = min(expected.flushed_to, max(whole, default=0))
         if self._tries(lambda: self.manager.truncate_to(log.topic_partition, offset, T)):
             expected.cut(offset)
             expected.refused.clear()

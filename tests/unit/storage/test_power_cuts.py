@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -151,6 +152,7 @@ class PowerCuts(RuleBasedStateMachine):
             self.storage.check()
 
 
+@pytest.mark.timeout(0)
 def test_what_was_flushed_is_there_whenever_the_power_fails() -> None:
     """``OTTLA_TEST_POWER_CUTS`` says how many examples, by chance then."""
     PowerCuts.TestCase.settings = settings(
