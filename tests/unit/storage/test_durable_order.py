@@ -5,7 +5,7 @@ What `test_power_cuts` has found stands here, written out.
 
 import dataclasses
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ def storage(tmp_path: Path) -> PoweredStorage:
 
 
 def at_every_moment(
-    path: Path, prepare: Callable[[PoweredStorage], None], act: Callable[[PoweredStorage], None], seeds: range
+    path: Path, prepare: Callable[[PoweredStorage], None], act: Callable[[PoweredStorage], None], seeds: Sequence[int]
 ) -> int:
     """Do it again and again, with the power lost one change later each time; how many moments there were."""
     moments = 0
@@ -42,7 +42,10 @@ def at_every_moment(
             act(storage)
             was_lost = storage.files.disk.changes_left is None
             storage.files.keep_power()
-            storage.cut_power_and_start(seed)
+            if storage.is_running:
+                storage.cut_power_and_start(seed)
+            else:
+                storage.start()
         if not was_lost:
             return moments
         moments += 1
@@ -75,8 +78,7 @@ def test_the_marker_is_written_when_everything_else_is_on_disk(tmp_path: Path) -
         written(storage)
         storage.delete_records("orders", 0.6)
 
-    for number, seeds in enumerate((range(NOTHING, NOTHING + 1), range(EVERYTHING, EVERYTHING + 1), range(2, 5))):
-        assert at_every_moment(tmp_path / str(number), prepare, PoweredStorage.stop_and_start, seeds) > 20
+    assert at_every_moment(tmp_path, prepare, PoweredStorage.stop, (NOTHING, EVERYTHING, 2)) > 20
 
 
 def test_a_stop_after_a_full_flush_leaves_indexes_and_snapshot_on_disk(storage: PoweredStorage) -> None:
@@ -140,16 +142,18 @@ def test_what_was_flushed_survives_with_its_name(storage: PoweredStorage) -> Non
 
 def test_a_flush_cut_off_at_any_moment_loses_nothing_of_the_one_before(tmp_path: Path) -> None:
     def prepare(storage: PoweredStorage) -> None:
-        written(storage)
+        storage.append("orders", producer_id=7)
         storage.flush("orders")
         storage.write_checkpoints()
-        written(storage)
+        storage.append("orders", producer_id=7)
+        storage.roll("orders")
+        storage.append("orders")
 
     def act(storage: PoweredStorage) -> None:
         storage.flush("orders")
         storage.write_checkpoints()
 
-    assert at_every_moment(tmp_path, prepare, act, range(2, 6)) > 10
+    assert at_every_moment(tmp_path, prepare, act, range(2, 5)) > 10
 
 
 def test_the_recovery_point_moves_when_the_sync_is_done(home: LogHome) -> None:
@@ -255,7 +259,7 @@ def test_a_checkpoint_is_the_old_one_or_the_new_one_at_every_moment(tmp_path: Pa
         storage.flush("orders")
         storage.delete_records("orders", 0.3)
 
-    assert at_every_moment(tmp_path, prepare, lambda storage: storage.delete_records("orders", 0.6), range(8)) > 3
+    assert at_every_moment(tmp_path, prepare, lambda storage: storage.delete_records("orders", 0.6), range(6)) > 3
 
 
 def test_deleted_records_do_not_come_back_with_their_segments(storage: PoweredStorage) -> None:
@@ -323,7 +327,7 @@ def test_what_recovery_cuts_off_does_not_come_back_behind_new_records(home: LogH
 # Truncation -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("fraction", [0.3, 0.9])
 def test_a_truncation_cut_off_at_any_moment_leaves_a_beginning_of_the_log(tmp_path: Path, fraction: float) -> None:
     def prepare(storage: PoweredStorage) -> None:
         written(storage)
@@ -332,9 +336,9 @@ def test_a_truncation_cut_off_at_any_moment_leaves_a_beginning_of_the_log(tmp_pa
 
     def act(storage: PoweredStorage) -> None:
         storage.truncate("orders", fraction)
-        written(storage)
+        storage.append("orders", size=30)
 
-    assert at_every_moment(tmp_path, prepare, act, range(4)) > 20
+    assert at_every_moment(tmp_path, prepare, act, (NOTHING, 2, 3)) > 10
 
 
 def test_a_new_beginning_cut_off_at_any_moment_is_old_or_new(tmp_path: Path) -> None:
@@ -348,7 +352,7 @@ def test_a_new_beginning_cut_off_at_any_moment_is_old_or_new(tmp_path: Path) -> 
         storage.append("orders")
         storage.flush("orders")
 
-    assert at_every_moment(tmp_path, prepare, act, range(4)) > 20
+    assert at_every_moment(tmp_path, prepare, act, (NOTHING, 2, 3)) > 20
 
 
 def test_what_was_cut_off_does_not_come_back_behind_new_records(home: LogHome) -> None:

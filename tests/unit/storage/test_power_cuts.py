@@ -148,7 +148,7 @@ class PowerCuts(RuleBasedStateMachine):
 
     @invariant()
     def all_that_is_known_agrees(self) -> None:
-        if self.storage._manager is not None:
+        if self.storage.is_running:
             self.storage.check()
 
 
