@@ -17,7 +17,14 @@ from storage.checkpoints import (
     read_topic_id,
     write_topic_id,
 )
-from storage.errors import CorruptCheckpoint, LogDirFailed, StorageError, WrongDirectory
+from storage.errors import (
+    CorruptCheckpoint,
+    DiskFull,
+    LogDirFailed,
+    StorageError,
+    TooManyOpenFiles,
+    WrongDirectory,
+)
 from storage.files import FileSystem
 from storage.loading import PRODUCER_ID_EXPIRATION_MS, LoadReport, load_log, no_chance, open_log
 from storage.log import Log
@@ -302,13 +309,17 @@ class LogManager:
             log.truncate_to(offset, now_ms)
 
     def truncate_fully_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
-        """Let a log begin anew as `Log.truncate_fully_to` does, and its checkpoints with it.
+        """Let a log begin anew as `Log.truncate_fully_to` does, its checkpoints with it. Raises DiskFull, LogDirFailed.
 
-        The start comes last: until the old log is gone it must not begin earlier. Raises DiskFull, LogDirFailed.
+        The start comes last: until the old log is gone it must not begin earlier. A start that stayed behind on disk
+        would drop what is appended from now on, so without room for it the directory has failed.
         """
         self._lower_checkpoint(RECOVERY_POINTS, topic_partition, offset)
         self._logs[topic_partition].truncate_fully_to(offset, now_ms)
-        self._lower_checkpoint(LOG_START_OFFSETS, topic_partition, offset)
+        try:
+            self._lower_checkpoint(LOG_START_OFFSETS, topic_partition, offset)
+        except (DiskFull, TooManyOpenFiles) as error:
+            raise LogDirFailed(f"{topic_partition} begins at {offset}, which could not be written: {error}") from error
 
     def _lower_checkpoint(self, name: str, topic_partition: TopicPartition, most: int) -> None:
         directory = self._log_dirs[topic_partition]
