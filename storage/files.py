@@ -291,13 +291,16 @@ class FileSystem:
         file = self.open_read(path)
         return file.pread(file.size, 0)
 
-    def replace_atomically(self, path: str, data: bytes, *, fsync: bool, mode: int = 0o644) -> None:
-        """Give ``path`` the content ``data``, whole or not at all, by way of ``<path>.tmp``.
+    def replace_atomically(
+        self, path: str, data: bytes, *, fsync: bool, mode: int = 0o644, temporary: str | None = None
+    ) -> None:
+        """Give ``path`` the content ``data``, whole or not at all, by way of ``temporary`` or ``<path>.tmp``.
 
         Without ``fsync`` the process may die at any point, but after a power cut the file may be the old one,
         the new one or empty.
         """
-        temporary = path + ".tmp"
+        if temporary is None:
+            temporary = path + ".tmp"
         self.remove(temporary)
         file = self._open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         file.pwrite(data, 0)

@@ -37,30 +37,44 @@ _LOCK: Final = ".lock"
 _NOT_OURS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost+found"})
 
 
+class _Checkpoint:
+    """One checkpoint file of a data directory."""
+
+    __slots__ = ("asked", "on_disk", "writes")
+
+    def __init__(self, on_disk: dict[TopicPartition, int]) -> None:
+        self.on_disk = on_disk
+        """What it holds on disk."""
+        self.asked = on_disk
+        """What it is to hold, by the last that was asked for."""
+        self.writes = 0
+
+
 class CheckpointWrite:
-    """A checkpoint file to be replaced, with what it is to hold."""
+    """A checkpoint file to be replaced."""
 
-    __slots__ = ("_files", "_offsets", "_written", "path")
+    __slots__ = ("_checkpoint", "_files", "_number", "path")
 
-    def __init__(
-        self,
-        files: FileSystem,
-        path: str,
-        offsets: dict[TopicPartition, int],
-        written: dict[str, dict[TopicPartition, int]],
-    ) -> None:
+    def __init__(self, files: FileSystem, path: str, checkpoint: _Checkpoint) -> None:
         self._files = files
         self.path = path
-        self._offsets = offsets
-        self._written = written
+        self._checkpoint = checkpoint
+        checkpoint.writes += 1
+        self._number = checkpoint.writes
 
     def perform(self) -> None:
-        """Write and sync. Raises DiskFull, LogDirFailed.
+        """Write what it is to hold by now, and sync. Raises DiskFull, LogDirFailed.
 
-        May run in another thread, but two for one path not at once.
+        May run in another thread, and while another one for the same path does: the last that was asked for stays.
         """
-        write_offset_checkpoint(self._files, self.path, self._offsets)
-        self._written[self.path.rpartition("/")[2]] = self._offsets
+        checkpoint = self._checkpoint
+        while True:
+            asked = checkpoint.asked
+            temporary = f"{self.path}.{self._number}.tmp"
+            write_offset_checkpoint(self._files, self.path, asked, temporary=temporary)
+            checkpoint.on_disk = asked
+            if checkpoint.asked is asked:
+                return
 
 
 class LogDir:
@@ -68,10 +82,10 @@ class LogDir:
 
     __slots__ = (
         "_broker_epoch",
+        "_checkpoints",
         "_files",
         "_has_begun",
         "_lock",
-        "_written",
         "has_failed",
         "is_loaded",
         "path",
@@ -90,8 +104,8 @@ class LogDir:
         """Whether all of its logs have been opened."""
         self.has_failed = False
         """It cannot be trusted any more: nothing is written to it until the process is started anew."""
-        self._written: dict[str, dict[TopicPartition, int]] = {}
-        """What each checkpoint holds on disk, by its name."""
+        self._checkpoints: dict[str, _Checkpoint] = {}
+        """By name; those that have been read or written."""
 
     @classmethod
     def lock(cls, files: FileSystem, path: str) -> "LogDir":
@@ -130,6 +144,10 @@ class LogDir:
         if not self._has_begun:
             self._has_begun = True
             self._broker_epoch = take_clean_shutdown(self._files, f"{self.path}/{CLEAN_SHUTDOWN}")
+            for entry in self._files.list_directory(self.path):
+                if entry.name.endswith(".tmp") and not entry.is_directory:
+                    # The last process died over it.
+                    self._files.remove(f"{self.path}/{entry.name}")
             self.was_clean = self._broker_epoch is not None
         return self._broker_epoch
 
@@ -158,18 +176,26 @@ class LogDir:
             offsets = read_offset_checkpoint(self._files, f"{self.path}/{name}")
         except CorruptCheckpoint:
             return {}
-        self._written[name] = offsets
+        self._checkpoints[name] = _Checkpoint(offsets)
         return offsets
 
     def checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> CheckpointWrite | None:
         """Replace the checkpoint ``name``; None if it holds just that already."""
-        if self.has_failed or self._written.get(name) == offsets:
+        known = self._checkpoints.get(name)
+        if self.has_failed or (known is not None and known.on_disk == known.asked == offsets):
             return None
-        return CheckpointWrite(self._files, f"{self.path}/{name}", offsets, self._written)
+        if known is None:
+            known = self._checkpoints[name] = _Checkpoint({})
+        known.asked = offsets
+        return CheckpointWrite(self._files, f"{self.path}/{name}", known)
 
     def checkpoints_naming(self, topic_partition: TopicPartition) -> Mapping[str, dict[TopicPartition, int]]:
-        """What the checkpoints hold that know this partition, by their names."""
-        return {name: offsets for name, offsets in self._written.items() if topic_partition in offsets}
+        """What the checkpoints hold, or are to hold soon, that know this partition, by their names."""
+        return {
+            name: known.asked
+            for name, known in self._checkpoints.items()
+            if topic_partition in known.asked or topic_partition in known.on_disk
+        }
 
     def leave(self, *, clean: bool, broker_epoch: int) -> None:
         """Give the directory back; if everything is in order, say so with the very last write."""

@@ -324,7 +324,7 @@ class LogManager:
     def _lower_checkpoint(self, name: str, topic_partition: TopicPartition, most: int) -> None:
         directory = self._log_dirs[topic_partition]
         offsets = directory.checkpoints_naming(topic_partition).get(name)
-        if offsets is not None and offsets[topic_partition] > most:
+        if offsets is not None and offsets.get(topic_partition, most + 1) > most:
             write = directory.checkpoint(name, {**offsets, topic_partition: most})
             if write is not None:
                 write.perform()

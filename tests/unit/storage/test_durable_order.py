@@ -264,13 +264,14 @@ def test_a_checkpoint_is_the_old_one_or_the_new_one_at_every_moment(tmp_path: Pa
 
 def test_deleted_records_do_not_come_back_with_their_segments(storage: PoweredStorage) -> None:
     written(storage)
+    storage.roll("orders")
     storage.flush("orders")
     storage.delete_records("orders", 1.0)
     storage.apply_retention()
     log = storage.log("orders")
     assert log is not None
     start = log.log_start_offset
-    assert log.segments[0].base_offset <= start
+    assert log.segments[0].base_offset == start
     storage.write_checkpoints()
     storage.cut_power_and_start(NOTHING)  # the renaming of the segments is lost
     log = storage.log("orders")
@@ -407,6 +408,45 @@ def test_timestamps_behind_the_last_index_entry_are_found_after_a_truncation(hom
     log.truncate_to(3, T)
     assert log.offset_for_timestamp(T + 2, 3) == (T + 2, 2, 0)
     assert log.offset_of_max_timestamp() == (T + 2, 2, 0)
+
+
+# Checkpoints of more than one thread ----------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_that_waited_does_not_undo_a_later_one(storage: PoweredStorage) -> None:
+    for _ in range(10):
+        storage.append("orders", size=60)
+    storage.flush("orders")
+    storage.prepare_checkpoints()
+    storage.delete("orders")
+    storage.create("orders")
+    storage.finish_checkpoints()
+    log = storage.log("orders")
+    assert log is not None
+    for offsets in (storage.directory.recovery_points(), storage.directory.high_watermarks()):
+        assert log.topic_partition not in offsets
+
+
+def test_a_checkpoint_overtaken_while_it_is_written_is_written_again(storage: PoweredStorage) -> None:
+    storage.append("orders")
+    storage.flush("orders")
+    manager, rename = storage.manager, storage.files.rename
+    (first,) = manager.recovery_point_checkpoints()
+    storage.append("orders")
+    storage.flush("orders")
+    overtaking = [True]
+
+    def another_thread_is_faster(path: str, new_path: str) -> None:
+        if overtaking and overtaking.pop():
+            (second,) = manager.recovery_point_checkpoints()
+            second.perform()
+        rename(path, new_path)
+
+    storage.files.rename = another_thread_is_faster  # type: ignore[method-assign]
+    first.perform()
+    log = storage.log("orders")
+    assert log is not None
+    assert storage.directory.recovery_points() == {log.topic_partition: 2}
 
 
 # Topics ---------------------------------------------------------------------------------------------------------------

@@ -266,7 +266,7 @@ def test_checkpoints_are_written_only_when_they_change(broker: Broker) -> None:
 def test_a_checkpoint_that_found_no_room_is_written_next_time(broker: Broker) -> None:
     manager = broker.start()
     append(broker.create(ORDERS), b"a")
-    broker.files.fail("write", errno.ENOSPC, suffix="checkpoint.tmp")
+    broker.files.fail("write", errno.ENOSPC, suffix="checkpoint.1.tmp")
     (write,) = manager.high_watermark_checkpoints()
     with pytest.raises(Exception, match="No space"):
         write.perform()
