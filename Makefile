@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench parity parity-record interop fuzz lock docs dist clean
+.PHONY: help setup run test check format bench parity parity-record interop crash fuzz lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -70,6 +70,9 @@ parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make
 
 interop: $(VENV)/.test  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
 	@$(BIN)/python -m pytest tests/interop $(ARGS)
+
+crash: $(VENV)/.test  ## Kill the broker again and again while clients use it; nothing may be lost (KILLS=200, SEED=number)
+	@$(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
 	@$(BIN)/python -u -m tests.fuzz --runs $(or $(RUNS),2000000) $(ARGS)

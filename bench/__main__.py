@@ -12,7 +12,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import client_cases, connection_cases, partition_cases, process_cases, raw_cases, report, session_cases
+from bench import (
+    client_cases,
+    connection_cases,
+    partition_cases,
+    process_cases,
+    raw_cases,
+    recovery_cases,
+    report,
+    session_cases,
+)
 from bench.limits import SocketOptions
 from bench.processes import BenchedBroker, Disturbance, OwnBroker, memory_mb, wait_until_answering
 from bench.raw_cases import Bench
@@ -23,6 +32,7 @@ CASES: dict[str, Callable[[Bench], dict[str, float]]] = {
     "produce-16kb": raw_cases.produce_16kb,
     "produce-128kb": raw_cases.produce_128kb,
     "produce-1mb": raw_cases.produce_1mb,
+    "produce-flushed": raw_cases.produce_flushed,
     "fetch-64kb": raw_cases.fetch_64kb,
     "fetch-1mb": raw_cases.fetch_1mb,
     "fetch-16x64kb": raw_cases.fetch_16_partitions,
@@ -37,8 +47,14 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "idle-connections": connection_cases.idle_connections,
     "disturbers": connection_cases.disturbers,
     "partitions": partition_cases.partitions,
+    "many-partitions": recovery_cases.many_partitions,
 }
-OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, "imports")
+RECOVERY: dict[str, Callable[[Path, float], dict[str, float]]] = {
+    "recovery-one-record": recovery_cases.one_record,
+    "recovery-16kb": recovery_cases.sixteen_kb,
+    "recovery-1mb": recovery_cases.one_mb,
+}
+OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, *RECOVERY, "imports")
 ATTEMPTS = 3
 QUIET_CORES = 0.15
 """More than this share of a processor spent on others makes a sample worth repeating."""
@@ -134,6 +150,10 @@ def main() -> int:
         for name, case in ON_A_FRESH_BROKER.items():
             for number in range(given.rounds if name in own_cases else 0):
                 results.setdefault(name, []).append(case(directory / f"{name}-{number}"))
+                progress(f"round {number + 1}/{given.rounds}  {name}")
+        for name, recovery in RECOVERY.items():
+            for number in range(given.rounds if name in own_cases else 0):
+                results.setdefault(name, []).append(recovery(directory / f"{name}-{number}", given.scale))
                 progress(f"round {number + 1}/{given.rounds}  {name}")
         if "imports" in own_cases:
             imports = process_cases.imports(directory / "imports")

@@ -46,6 +46,17 @@ def sequential_write(directory: Path, *, size: int, count: int, cycles: int, lea
     return size * count * cycles / seconds / MEGABYTE
 
 
+def fsync_rate(directory: Path, *, size: int, count: int) -> float:
+    """Appends of `size` bytes a second to one file, each on the disk before the next."""
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        descriptor = file.fileno()
+        started = time.perf_counter()
+        for _ in range(count):
+            os.write(descriptor, bytes(size))
+            os.fdatasync(descriptor)
+        return count / (time.perf_counter() - started)
+
+
 def bare_append(
     directory: Path, options: SocketOptions, *, frame: bytes, in_flight: int, count: int, cycles: int, lead_in: int
 ) -> float:

@@ -34,7 +34,7 @@ def partitions(directory: Path) -> dict[str, float]:
         figures["create_longest_wait_ms"] = bystander.longest_wait_ms()
         topic_id = client.ask(MetadataRequest(topics=None), MetadataResponse).topics[0].topic_id
         figures["metadata_ms"] = 1000 * timed(lambda: client.ask(MetadataRequest(topics=None), MetadataResponse))
-        figures["produce_all_s"] = timed(lambda: produce_to_all(client, topic_id))
+        figures["produce_all_s"] = timed(lambda: produce_to_all(client, TOPIC, topic_id, PARTITIONS))
         figures["fetch_all_s"] = timed(lambda: fetch_from_all(client, topic_id))
         figures["longest_wait_ms"] = bystander.longest_wait_ms()
         figures["kb_each"] = (memory_mb(broker.pid)[0] - before_mb) * 1024 / PARTITIONS
@@ -49,7 +49,7 @@ def timed(job: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def produce_to_all(client: Conversation, topic_id: bytes) -> None:
+def produce_to_all(client: Conversation, topic: str, topic_id: bytes, partitions: int) -> None:
     """A record for each partition in one request."""
     batch = encode_batch([Record(timestamp=int(time.time() * 1000), value=bytes(100))])
     data = ProduceRequest.TopicData
@@ -58,9 +58,9 @@ def produce_to_all(client: Conversation, topic_id: bytes) -> None:
         timeout_ms=60_000,
         topic_data=[
             data(
-                name=TOPIC,
+                name=topic,
                 topic_id=topic_id,
-                partition_data=[data.PartitionData(index=n, records=memoryview(batch)) for n in range(PARTITIONS)],
+                partition_data=[data.PartitionData(index=n, records=memoryview(batch)) for n in range(partitions)],
             )
         ],
     )

@@ -142,8 +142,8 @@ class OwnBroker(BenchedBroker):
             time.sleep(0.001)
         raise RuntimeError("the broker does not tell how long its requests took")
 
-    def close(self) -> None:
-        self._process.terminate()
+    def close(self, signal_number: int = signal.SIGTERM) -> None:
+        self._process.send_signal(signal_number)
         self._process.wait(60)
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.conversation import Conversation, fetch_frame, produce_frame
-from bench.limits import MEGABYTE, SocketOptions, bare_append, echo_cpu_us, plain_sendfile, sequential_write
+from bench.limits import MEGABYTE, SocketOptions, bare_append, echo_cpu_us, fsync_rate, plain_sendfile, sequential_write
 from bench.load import LoadFailed, Sample, run_load, run_paced
 from bench.processes import BenchedBroker
 from protocol.headers import decode_response
@@ -35,11 +35,13 @@ class Bench:
         return max(64, int(requests * self.scale))
 
     @contextmanager
-    def topic(self, partitions: int) -> Iterator[str]:
+    def topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> Iterator[str]:
         """A fresh topic that is removed, files and all, when the case is done."""
         name = f"bench-{uuid.uuid4().hex[:12]}"
         with Conversation(self.broker.bootstrap) as conversation:
-            conversation.create_topic(name, partitions=partitions, configs={"file.delete.delay.ms": "0"})
+            conversation.create_topic(
+                name, partitions=partitions, configs={"file.delete.delay.ms": "0", **(configs or {})}
+            )
             try:
                 yield name
             finally:
@@ -86,6 +88,7 @@ def produce(
     requests: int,
     cycles: int = 1,
     lead_in: int = 0,
+    configs: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
     """Throughput of one kind of Produce request, one partition a connection; the logs' ends are counted afterwards.
 
@@ -95,7 +98,7 @@ def produce(
     samples: list[Sample] = []
     cpu = 0.0
     for cycle in range(-lead_in, cycles):
-        sample, cpu_seconds = _produce_once(bench, records, value_bytes, connections, in_flight, requests)
+        sample, cpu_seconds = _produce_once(bench, records, value_bytes, connections, in_flight, requests, configs)
         if cycle >= 0:
             samples.append(sample)
             cpu += cpu_seconds
@@ -104,9 +107,15 @@ def produce(
 
 
 def _produce_once(
-    bench: Bench, records: int, value_bytes: int, connections: int, in_flight: int, requests: int
+    bench: Bench,
+    records: int,
+    value_bytes: int,
+    connections: int,
+    in_flight: int,
+    requests: int,
+    configs: Mapping[str, str] | None,
 ) -> tuple[Sample, float]:
-    with bench.topic(connections) as topic:
+    with bench.topic(connections, configs) as topic:
         frames = [
             produce_frame(topic, number, records=records, value_bytes=value_bytes) for number in range(connections)
         ]
@@ -157,6 +166,24 @@ def produce_16kb(bench: Bench) -> dict[str, float]:
     records = values_in(16 * 1024)
     large = {"requests": 12_000, "cycles": 3, "lead_in": 1}
     return produce(bench, records=records, value_bytes=VALUE_BYTES, connections=4, in_flight=4, **large)
+
+
+def produce_flushed(bench: Bench) -> dict[str, float]:
+    """Small requests to topics with `flush.messages=1`, whose acknowledgements wait for the disk: one at a time, and
+    16 at a time on one partition, which share a flush. Beside them what the disk itself can do, one write and
+    `fdatasync` after the other."""
+    flushed = {"records": 1, "value_bytes": 100, "connections": 1, "configs": {"flush.messages": "1"}}
+    alone = produce(bench, in_flight=1, requests=2_000, **flushed)
+    together = produce(bench, in_flight=16, requests=16_000, **flushed)
+    frame = produce_frame("bench-0123456789ab", 0, records=1, value_bytes=100)
+    limit = fsync_rate(bench.directory, size=len(frame), count=bench.count(2_000))
+    return {
+        "requests_s": alone["requests_s"],
+        "limit_s": limit,
+        "ratio": alone["requests_s"] / limit,
+        "together_s": together["requests_s"],
+        "together_ratio": together["requests_s"] / limit,
+    }
 
 
 def produce_one_record(bench: Bench) -> dict[str, float]:

@@ -17,6 +17,12 @@ TARGETS = {
     ("fetch-1mb", "ratio"): (">=", 0.65, "of plain sendfile of 1 MB"),
     ("produce-one-record", "ratio"): ("<=", 2.2, "x the CPU of a bare echo, one request at a time"),
     ("fetch-session", "ratio"): ("<=", 1.25, "x the CPU of a session of the 10 that move"),
+    ("recovery-one-record", "to_kafka_2_ratio"): (">=", 0.7, "x Apache Kafka's speed in the same run"),
+    **{
+        (f"recovery-{size}", f"to_kafka_{workers}_ratio"): (">=", 1.0, "x Apache Kafka's speed in the same run")
+        for size in ("16kb", "1mb")
+        for workers in (1, 2)
+    },
     ("start", "again_s"): ("<=", 0.15, "s from start to first answer"),
     ("start", "new_directory_s"): ("<=", 0.15, "s from start to first answer, formatting included"),
     ("start", "idle_mb"): ("<=", 35.0, "MB resident after the start"),

@@ -114,7 +114,11 @@ async def _started(daemon: Daemon, stop: asyncio.Event) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ottla", description="A single-node broker that speaks Kafka's protocol.")
+    parser = argparse.ArgumentParser(
+        prog="ottla",
+        description="A single-node broker that speaks Kafka's protocol.",
+        epilog="Other commands, for a data directory that no broker works in: ottla dump --help, ottla verify --help.",
+    )
     parser.add_argument("--config", metavar="FILE", help="settings: YAML, or a Kafka server.properties")
     parser.add_argument(
         "-o", dest="override", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated"

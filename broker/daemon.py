@@ -13,7 +13,10 @@ from broker.directories import Directories
 from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.handler_pool import HandlerPool
 from broker.dispatch.registry import Registry
+from broker.failed_directories import FailedDirectories
 from broker.hosting import Hosting
+from broker.log_closing import close_logs
+from broker.log_loading import LogLoading, Stopped
 from broker.log_upkeep import LogUpkeep
 from broker.metadata.configs import ConfigView
 from broker.metadata.controller import Controller
@@ -26,7 +29,7 @@ from broker.metadata.registration import Registration
 from broker.metadata.settings_in_force import SettingsInForce
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
-from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
+from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
 from broker.network.connection_owner import NetworkSettings
 from broker.network.latencies import LatencyReport
 from broker.network.processor import Processor
@@ -36,7 +39,7 @@ from broker.offload import Flusher, WorkerThread
 from broker.purgatory import Purgatory
 from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.partition import Partition
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replica_manager import Failures, ReplicaManager
 from broker.request.channel import RequestChannel
 from broker.request.node import Endpoint, Node
 from broker.timing_wheel import TimingWheel
@@ -55,12 +58,6 @@ log = logging.getLogger(__name__)
 
 DRAIN_S: Final = 5.0
 """How long a clean stop waits for clients to take their last answers."""
-
-LOADING_SLICE_S: Final = 0.02
-"""How long loading logs may hold the loop at a time."""
-
-PROGRESS_INTERVAL_S: Final = 2.0
-"""How often loading says how far it has come."""
 
 
 class CannotStart(Exception):
@@ -105,7 +102,10 @@ class Daemon:
         self._flushers: dict[str, tuple[Flusher, WorkerThread]] = {}
 
         self._channel = RequestChannel(settings.queued_max_requests)
-        self.connection_limits = ConnectionLimits(limit_settings(settings))
+        try:
+            self.connection_limits = ConnectionLimits(limit_settings(settings))
+        except UnknownHost as error:
+            raise CannotStart(str(error)) from error
         self._processor_pool = self._make_processors()
         self.processors = self._processor_pool.processors
         self.latencies = LatencyReport(self.processors)
@@ -137,7 +137,10 @@ class Daemon:
             slots=settings.max_incremental_fetch_session_cache_slots,
         )
         self._logs: LogManager | None = None
+        self.loading: LogLoading | None = None
+        """How far opening the logs has come."""
         self._log_upkeep: LogUpkeep | None = None
+        self._failed_directories: FailedDirectories | None = None
         self._metadata_log: MetadataLog | None = None
         self._controller: Controller | None = None
         self.node: Node | None = None
@@ -201,6 +204,8 @@ class Daemon:
             await self._open()
             if not self._stop_asked.is_set():
                 await self._serve()
+        except Stopped:
+            log.info("stopped while loading logs")
         except (StorageError, CannotListen, InconsistentMetadata, Malformed) as error:
             raise CannotStart(str(error)) from error
         finally:
@@ -220,15 +225,14 @@ class Daemon:
             endpoints={listener.name: Endpoint(listener.host, listener.port) for listener in endpoints},
         )
         was_clean = self._directories.begin_loading()
-        await self._open_metadata(endpoints, controller_endpoint, was_clean=was_clean)
+        self._open_metadata()
         self._in_force = SettingsInForce(ConfigView(self.publisher.image, self._settings))
         self.publisher.subscribe(self._in_force.apply)
         await self._load_logs()
+        await self._take_office(endpoints, controller_endpoint, was_clean=was_clean)
         self._host_partitions()
 
-    async def _open_metadata(
-        self, endpoints: tuple[Listener, ...], controller_endpoint: Listener, *, was_clean: bool
-    ) -> None:
+    def _open_metadata(self) -> None:
         settings = self._settings
         directory = self._directories.for_metadata
         self._metadata_log = open_metadata_log(
@@ -240,22 +244,38 @@ class Daemon:
             worker=self._housekeeper,
             on_fatal=self.fail,
         )
-        self._controller = Controller(
-            self._metadata_log, ids=self._ids, settings=settings, directories=list(self._directories.by_id)
-        )
+        self._controller = Controller(self._metadata_log, ids=self._ids, settings=settings)
+
+    async def _take_office(
+        self, endpoints: tuple[Listener, ...], controller_endpoint: Listener, *, was_clean: bool
+    ) -> None:
+        """Register, and lead what is there: which directories can be used is known once the logs are loaded."""
+        assert self._controller is not None
+        assert self._logs is not None
+        settings = self._settings
         registration = Registration(
             node_id=settings.node_id,
             incarnation_id=self._ids.uuid(),
             endpoints=endpoints,
             controller_endpoint=controller_endpoint,
             rack=settings.broker_rack,
-            directories=list(self._directories.by_id),
+            directories=self._directories.online_ids,
         )
+        found = {
+            log.topic_partition: directory_id
+            for directory_id, directory in self._directories.by_id.items()
+            for log in self._logs.in_directory(directory)
+        }
         in_office = asyncio.Event()
         self._controller.take_office(
             registration,
-            bootstrap=read_bootstrap(self._files, directory.path, min_insync_replicas=settings.min_insync_replicas),
+            bootstrap=read_bootstrap(
+                self._files,
+                self._directories.for_metadata.path,
+                min_insync_replicas=settings.min_insync_replicas,
+            ),
             was_clean=was_clean,
+            found=found,
             then=in_office.set,
         )
         await first_of(in_office, self._stop_asked)
@@ -283,37 +303,31 @@ class Daemon:
                 and topic_id in (None, topic.topic_id)
             )
 
-        began = said = turned = self._loop.time()
-        log.info("loading logs from %s", ", ".join(directory.path for directory in self._directories.for_logs))
-        for progress in self._logs.load(
-            config_of=configs.topic_config,
-            is_ours=is_ours,
-            new_id=lambda: self._ids.uuid().hex(),
-            now_ms=self._clock.now_ms(),
-        ):
-            now = self._loop.time()
-            if now - said >= PROGRESS_INTERVAL_S:
-                said = now
-                log.info("loading logs: %d of %d in %s", progress.logs_loaded, progress.logs_total, progress.directory)
-            if now - turned >= LOADING_SLICE_S:
-                await asyncio.sleep(0)
-                if self._stop_asked.is_set():
-                    return
-                turned = self._loop.time()
-        for error in self._logs.failures:
-            self._disk_failed(error)
-        for repaired in self._logs.repaired:
-            log.warning(
-                "recovered %s: %d bytes checked, %d cut off, %d segments indexed anew",
-                repaired.topic_partition,
-                repaired.report.bytes_recovered,
-                repaired.report.bytes_cut,
-                repaired.report.segments_rebuilt,
-            )
-        log.info("loaded %d logs in %.3f s", len(self._logs.all()), self._loop.time() - began)
+        self.loading = LogLoading(
+            self._logs,
+            loop=self._loop,
+            clock=self._clock,
+            processes_per_directory=self._settings.num_recovery_threads_per_data_dir,
+            recovery=self._settings.ottla_recovery,
+            stop=self._stop_asked,
+        )
+        await self.loading.run(config_of=configs.topic_config, is_ours=is_ours, new_id=lambda: self._ids.uuid().hex())
+        for directory, error in self._logs.failures:
+            self._directories.start_without(directory, error)
+        self._logs.failures.clear()
 
     def _host_partitions(self) -> None:
         assert self._logs is not None
+        assert self._controller is not None
+        self._failed_directories = FailedDirectories(
+            directories=self._directories,
+            logs=self._logs,
+            replicas=self.replicas,
+            controller=self._controller,
+            upkeep=self._upkeep,
+            call_soon=self._loop.call_soon,
+            fail=self.fail,
+        )
         publisher = self.publisher
         hosting = Hosting(
             node_id=self._settings.node_id,
@@ -321,6 +335,7 @@ class Daemon:
             ids=self._ids,
             logs=self._logs,
             directories=self._directories.by_id,
+            disk_reserve_bytes=self._settings.ottla_disk_reserve_bytes,
             replicas=self.replicas,
             configs=ConfigView(publisher.image, self._settings),
             upkeep=self._upkeep,
@@ -329,8 +344,8 @@ class Daemon:
         )
         hosting.host_all(publisher.image)
         publisher.subscribe(hosting.apply)
-        for removal in self._logs.take_pending_removals():
-            hosting.remove_later(removal)
+        for removal, directory in self._logs.take_pending_removals():
+            hosting.remove_later(removal, directory)
         self._log_upkeep = LogUpkeep(
             clock=self._clock,
             logs=self._logs,
@@ -401,7 +416,7 @@ class Daemon:
         assert self._logs is not None
         try:
             self.connection_limits.update(limit_settings(settings))
-        except CannotStart as error:
+        except UnknownHost as error:
             log.warning("connection limits stay as they were: %s", error)
         self._processor_pool.resize(settings.num_network_threads)
         pool.resize(settings.num_io_threads)
@@ -423,11 +438,12 @@ class Daemon:
             # It writes checkpoints too: not at the same time.
             await self._housekeeper.stop()
             if self._is_ready.is_set() and self.failure is None:
-                is_clean = self._close_logs()
+                await self._close_logs()
+                is_clean = True
         finally:
             for _, thread in self._flushers.values():
                 await thread.stop()
-            self._directories.release(broker_epoch=broker_epoch, is_clean=is_clean)
+            is_clean = self._directories.release(broker_epoch=broker_epoch, is_clean=is_clean)
         if is_clean:
             log.info("stopped cleanly")
 
@@ -435,19 +451,36 @@ class Daemon:
         """Write into the metadata log that this node goes; the broker epoch that it had."""
         assert self._controller is not None
         left = asyncio.Event()
-        self._controller.leave_office(left.set)
-        await first_of(left, self._has_failed)
+        try:
+            self._controller.leave_office(left.set)
+        except StorageError as error:
+            # Whoever starts here next registers anew in any case.
+            log.warning("the metadata log could not be told that this node stops: %s", error)
+        else:
+            await first_of(left, self._has_failed)
         return self._controller.broker_epoch
 
-    def _close_logs(self) -> bool:
-        """Close all logs; False if one of them, or a checkpoint, could not be written to its end."""
+    async def _close_logs(self) -> None:
+        """Close all logs. Where one of them, or a checkpoint, cannot be written to its end, no marker is left."""
         assert self._logs is not None
         assert self._metadata_log is not None
-        self._logs.close(self._clock.now_ms())
-        for error in self._logs.failures:
-            self.fail(error)
-        self._metadata_log.close()
-        return self.failure is None
+        await close_logs(
+            self._logs,
+            loop=self._loop,
+            clock=self._clock,
+            threads_per_directory=self._settings.num_recovery_threads_per_data_dir,
+        )
+        for directory, error in dict(self._logs.failures).items():
+            log.error("%s could not be closed in order: %s", directory.path, error)
+            if directory.has_failed and not self._directories.survives_without(directory):
+                self.fail(error)
+        try:
+            self._metadata_log.close()
+        except StorageError as error:
+            log.error("the metadata log could not be closed in order: %s", error)
+            self._directories.for_metadata.is_in_order = False
+            if isinstance(error, LogDirFailed):
+                self.fail(error)
 
     # Parts
 
@@ -506,15 +539,12 @@ class Daemon:
         port = self._settings.controller_port(self._acceptors[0].port)
         return Listener(name="CONTROLLER", host="127.0.0.1", port=port)
 
-    def _save_log_starts(self, saved: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+    def _save_log_starts(self, done: Callable[[Failures], None]) -> None:
         assert self._log_upkeep is not None, "no request comes before the logs are loaded"
-        self._log_upkeep.save_log_starts(saved, failed)
+        self._log_upkeep.save_log_starts(done)
 
     def _flusher_of(self, partition: Partition) -> Flusher:
-        assert self._logs is not None
-        directory = self._logs.directory_of(partition.topic_partition)
-        assert directory is not None, f"{partition.topic_partition} has no directory"
-        return self._flusher_in(directory)
+        return self._flusher_in(partition.log_dir)
 
     def _flusher_in(self, directory: LogDir) -> Flusher:
         """The one flusher of a directory."""
@@ -526,42 +556,15 @@ class Daemon:
 
     # Failures
 
-    def _disk_failed(self, error: StorageError) -> None:
-        """Something could not be written; whoever tried has said so. A full disk may have room again, but a directory
-        that has failed can't be trusted any more: this node stops, since what it acknowledges must be on a disk."""
-        if isinstance(error, LogDirFailed):
-            self.fail(error)
+    def _disk_failed(self, directory: LogDir, error: StorageError) -> None:
+        assert self._failed_directories is not None, "nobody reads or writes before the logs are loaded"
+        self._failed_directories.disk_failed(directory, error)
 
     def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback of ours has raised: a bug, after which nothing is certain."""
         error = context.get("exception")
         log.critical("%s", context["message"], exc_info=error)
         self.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
-
-
-def limit_settings(settings: BrokerSettings) -> LimitSettings:
-    """What ``settings`` say of connections. Asks the system's resolver where an override names a host; raises
-    `CannotStart` where it has no address."""
-    try:
-        per_ip_overrides = addresses_of(settings.max_connections_by_ip)
-    except UnknownHost as error:
-        raise CannotStart(str(error)) from error
-    listeners = settings.listeners
-    return LimitSettings(
-        max_connections=settings.max_connections,
-        max_connections_per_ip=settings.max_connections_per_ip,
-        per_ip_overrides=per_ip_overrides,
-        per_listener={one.name: one.max_connections for one in listeners if one.max_connections is not None},
-        max_creation_rate=settings.max_connection_creation_rate,
-        creation_rate_per_listener={
-            one.name: one.max_connection_creation_rate
-            for one in listeners
-            if one.max_connection_creation_rate is not None
-        },
-        inter_broker_listener=settings.inter_broker_listener,
-        quota_windows=settings.quota_window_num,
-        quota_window_ms=settings.quota_window_size_seconds * 1_000,
-    )
 
 
 async def first_of(*events: asyncio.Event) -> None:

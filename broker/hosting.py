@@ -2,7 +2,8 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from broker.clock import Clock, Ids
@@ -14,13 +15,15 @@ from broker.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from broker.metadata.placement import is_online
 from broker.offload import WorkerThread
-from broker.replication.partition import Partition
+from broker.replication.disk_room import DiskRoom
+from broker.replication.partition import DiskFailed, Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.upkeep import Upkeep
-from storage.errors import DiskFull, StorageError, TooManyOpenFiles
+from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.log_dir import LogDir
-from storage.log_manager import LogManager
+from storage.log_manager import ForgetDeleted, LogManager
 from storage.removal import PendingRemoval
 from storage.topic_partition import TopicPartition
 
@@ -47,17 +50,21 @@ class Hosting:
         ids: Ids,
         logs: LogManager,
         directories: Mapping[bytes, LogDir],
+        disk_reserve_bytes: int,
         replicas: ReplicaManager,
         configs: ConfigView,
         upkeep: Upkeep,
         worker: WorkerThread,
-        on_disk_failure: Callable[[StorageError], None],
+        on_disk_failure: DiskFailed,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
         self._ids = ids
         self._logs = logs
         self._directories = directories
+        self._rooms = {
+            directory: DiskRoom(directory, reserve_bytes=disk_reserve_bytes) for directory in logs.directories
+        }
         self._replicas = replicas
         self._configs = configs
         self._upkeep = upkeep
@@ -66,24 +73,41 @@ class Hosting:
         self._log_defaults = configs.log_defaults()
         self._to_host: deque[tuple[bytes, int]] = deque()
         """Partitions whose logs are still to be made: topic id and index."""
+        self._too_early: list[tuple[bytes, int]] = []
+        """Those whose deleted namesakes are still in the checkpoints."""
         self._goes_on = False
         self._finds_no_room = False
         """It has been said that logs cannot be made."""
 
     def host_all(self, image: MetadataImage) -> None:
         """Take in every partition that this node has a replica of; called once, when the logs are loaded."""
+        has_failures = any(directory.has_failed for directory in self._logs.directories)
         for topic in image.topics_by_name.values():
             for partition in topic.partitions:
+                topic_partition = TopicPartition(topic.name, partition.index)
+                if (
+                    has_failures
+                    and partition.directory_of(self._node_id) not in self._directories
+                    and self._logs.get(topic_partition) is None
+                ):
+                    # The metadata does not say where its log is, and it is nowhere else.
+                    self._replicas.take_offline([topic_partition])
+                    continue
+                if not self._logs.may_be_made(topic_partition):
+                    self._too_early.append((topic.topic_id, partition.index))
+                    continue
                 try:
                     self._host(topic, partition)
                 except (DiskFull, TooManyOpenFiles) as error:
                     self._host_later(topic, partition, image, error)
+        self._forget_deleted(image)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Do what has changed, deletions first: a name may be both gone and new."""
         for topic in delta.deleted_topics:
             for gone in topic.partitions:
                 self._drop(topic.name, gone.index)
+        self._forget_deleted(image)
         for topic in delta.created_topics.values():
             self._to_host.extend((topic.topic_id, new.index) for new in topic.partitions)
         for topic_partition, changed in delta.changed_partitions.items():
@@ -91,13 +115,7 @@ class Hosting:
             if hosted is None:
                 self._to_host.append((image.topics_by_name[topic_partition.topic].topic_id, changed.index))
             else:
-                hosted.lead(
-                    leader=changed.leader,
-                    leader_epoch=changed.leader_epoch,
-                    replicas=changed.replicas,
-                    in_sync_replicas=frozenset(changed.isr),
-                )
-                self._replicas.changed(hosted)
+                self._lead(hosted, changed)
         if self._to_host and not self._goes_on:
             self._host_some(image)
         if self._configs.log_defaults() != self._log_defaults:
@@ -108,9 +126,47 @@ class Hosting:
             if resource_type == RESOURCE_TOPIC:
                 self._configure(name, image)
 
-    def remove_later(self, removal: PendingRemoval) -> None:
+    def remove_later(self, removal: PendingRemoval, directory: LogDir) -> None:
         """Remove files that are out of use once their delay is over, in the worker thread."""
-        self._upkeep.once(removal.delay_ms, lambda: self._worker.submit(removal.perform, _nothing, self._failed))
+
+        def perform() -> None:
+            if not directory.has_failed:
+                self._worker.submit(removal.perform, _nothing, partial(self._failed, directory))
+
+        self._upkeep.once(removal.delay_ms, perform)
+
+    def _lead(self, hosted: Partition, image: PartitionImage) -> None:
+        try:
+            hosted.lead(
+                leader=image.leader,
+                leader_epoch=image.leader_epoch,
+                replicas=image.replicas,
+                in_sync_replicas=frozenset(image.isr),
+            )
+        except StorageError as error:
+            self._failed(hosted.log_dir, error)
+        else:
+            self._replicas.changed(hosted)
+
+    def _forget_deleted(self, image: MetadataImage) -> None:
+        """Take what is deleted out of the checkpoints; new partitions of the same names wait for it."""
+        for forgetting in self._logs.forget_deleted():
+            self._forget(forgetting, image)
+
+    def _forget(self, forgetting: ForgetDeleted, image: MetadataImage) -> None:
+        def forgotten(_: None) -> None:
+            self._logs.have_forgotten(forgetting)
+            self._to_host.extend(self._too_early)
+            self._too_early.clear()
+            if self._to_host and not self._goes_on:
+                self._host_some(image)
+
+        def failed(error: Exception) -> None:
+            self._failed(forgetting.directory, error)
+            # There may be room later; in a directory that has failed there is nothing to forget.
+            self._upkeep.once(RETRY_MS, lambda: self._forget(forgetting, image))
+
+        self._worker.submit(forgetting.perform, forgotten, failed)
 
     def _host_some(self, image: MetadataImage) -> None:
         """Make the next logs; go on in a later turn with those that are left."""
@@ -122,6 +178,9 @@ class Hosting:
             partition = topic.find(index) if topic is not None else None
             if topic is None or partition is None or self._replicas.find(topic.name, index) is not None:
                 continue  # deleted meanwhile, or it stood here twice
+            if not self._logs.may_be_made(TopicPartition(topic.name, index)):
+                self._too_early.append((topic_id, index))
+                continue
             try:
                 self._host(topic, partition)
             except (DiskFull, TooManyOpenFiles) as error:
@@ -152,20 +211,30 @@ class Hosting:
 
     def _host(self, topic: TopicImage, image: PartitionImage) -> None:
         """Raises DiskFull and TooManyOpenFiles: there may be room later."""
-        if self._node_id not in image.replicas:
+        if self._node_id not in image.replicas or self._replicas.is_offline(topic.name, image.index):
             return
         topic_partition = TopicPartition(topic.name, image.index)
+        directory = self._logs.directory_of(topic_partition)
+        if directory is None:
+            directory_id = image.directory_of(self._node_id)
+            directory = self._directories.get(directory_id)
+            if directory.has_failed if directory is not None else not is_online(directory_id, ()):
+                # Its log is there, only that nobody can get at it: an empty one elsewhere would pass for all there is.
+                self._replicas.take_offline([topic_partition])
+                return
+            directory = directory or self._logs.emptiest()
         try:
             found = self._logs.create(
                 topic_partition,
                 topic.topic_id,
                 self._configs.topic_config(topic.name),
                 self._clock.now_ms(),
-                self._directories.get(image.directory_of(self._node_id)),
+                directory,
             )
             partition = Partition(
                 clock=self._clock,
                 log=found,
+                log_dir=directory,
                 topic_id=topic.topic_id,
                 node_id=self._node_id,
                 leader=image.leader,
@@ -173,26 +242,30 @@ class Hosting:
                 replicas=image.replicas,
                 in_sync_replicas=frozenset(image.isr),
                 is_internal=topic.is_internal,
+                room=None if topic.is_internal else self._rooms[directory],
+                on_disk_failure=self._on_disk_failure,
             )
         except (DiskFull, TooManyOpenFiles):
             raise
         except StorageError as error:
-            self._failed(error)
+            self._failed(directory, error)
+            self._replicas.take_offline([topic_partition])
             return
         self._replicas.host(partition)
 
     def _drop(self, topic: str, index: int) -> None:
-        partition = self._replicas.find(topic, index)
-        if partition is None:
-            return
-        self._replicas.drop(partition)
+        self._replicas.drop(topic, index)
+        topic_partition = TopicPartition(topic, index)
+        directory = self._logs.directory_of(topic_partition)
+        if directory is None:
+            return  # it has no log yet, or it stands in a directory that has failed: the next start finds it as stray
         try:
-            removal = self._logs.delete(partition.topic_partition, self._ids.uuid().hex())
+            removal = self._logs.delete(topic_partition, self._ids.uuid().hex())
         except StorageError as error:
-            self._failed(error)
+            self._failed(directory, error)
             return
         if removal is not None:
-            self.remove_later(removal)
+            self.remove_later(removal, directory)
 
     def _configure(self, topic: str, image: MetadataImage) -> None:
         known = image.topics_by_name.get(topic)
@@ -205,11 +278,12 @@ class Hosting:
                 hosted.log.config = config
                 self._replicas.changed(hosted)
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, directory: LogDir, error: Exception) -> None:
         if not isinstance(error, StorageError):
             raise error
-        log.error("%s", error)
-        self._on_disk_failure(error)
+        if not isinstance(error, LogDirFailed):
+            log.error("%s", error)
+        self._on_disk_failure(directory, error)
 
 
 def _nothing(_: object) -> None:

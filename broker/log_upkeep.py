@@ -2,15 +2,17 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from broker.clock import Clock
 from broker.hosting import Hosting
 from broker.offload import WorkerThread
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.partition import DiskFailed
+from broker.replication.replica_manager import Failures, ReplicaManager
 from broker.upkeep import Upkeep
 from config.broker_settings import BrokerSettings
-from storage.errors import StorageError
-from storage.log_dir import CheckpointWrite
+from storage.errors import LogDirFailed, StorageError
+from storage.log_dir import CheckpointWrite, LogDir
 from storage.log_manager import LogManager
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,7 @@ class LogUpkeep:
         replicas: ReplicaManager,
         hosting: Hosting,
         worker: WorkerThread,
-        on_disk_failure: Callable[[StorageError], None],
+        on_disk_failure: DiskFailed,
     ) -> None:
         self._clock = clock
         self._logs = logs
@@ -41,6 +43,8 @@ class LogUpkeep:
         self._hosting = hosting
         self._worker = worker
         self._on_disk_failure = on_disk_failure
+        self._without_room: set[LogDir] = set()
+        """Where it has been said that something found no room, and nothing has found any since."""
 
     def start(self, upkeep: Upkeep, settings: BrokerSettings) -> None:
         """Schedule everything; the first time after ``log.initial.task.delay.ms``, as Kafka does."""
@@ -60,15 +64,17 @@ class LogUpkeep:
 
     def apply_retention(self) -> None:
         """Take out of use what has had its time, and remove it once its delay is over."""
-        try:
-            for swept, removals in self._logs.apply_retention(self._clock.now_ms()):
-                if removals and (partition := self._replicas.find(*swept.topic_partition)) is not None:
-                    self._replicas.changed(partition)  # it begins later now
-                for removal in removals:
-                    log.info("retention: %s", removal)
-                    self._hosting.remove_later(removal)
-        except StorageError as error:
-            self._failed(error)
+        for swept, outcome in self._logs.apply_retention(self._clock.now_ms()):
+            directory = self._logs.directory_of(swept.topic_partition)
+            assert directory is not None, f"{swept} stands nowhere"
+            if isinstance(outcome, StorageError):
+                self._failed(directory, outcome)
+                continue
+            if outcome and (partition := self._replicas.find(*swept.topic_partition)) is not None:
+                self._replicas.changed(partition)  # it begins later now
+            for removal in outcome:
+                log.info("retention: %s", removal)
+                self._hosting.remove_later(removal, directory)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down up to where consumers may read."""
@@ -82,15 +88,20 @@ class LogUpkeep:
         """Write down where logs begin."""
         self._write(self._logs.log_start_checkpoints())
 
-    def save_log_starts(self, saved: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+    def save_log_starts(self, done: Callable[[Failures], None]) -> None:
         """Write down where logs begin, now, and tell when it is done; what was asked for before is done then too."""
         checkpoints = self._logs.log_start_checkpoints()
 
-        def perform() -> None:
+        def perform() -> Failures:
+            failures: dict[LogDir, StorageError] = {}
             for checkpoint in checkpoints:
-                checkpoint.perform()
+                try:
+                    checkpoint.perform()
+                except StorageError as error:
+                    failures[checkpoint.directory] = error
+            return failures
 
-        self._worker.submit(perform, lambda _: saved(), failed)
+        self._worker.submit(perform, done, _raise)
 
     def forget_silent_producers(self) -> None:
         """Drop the state of producers that have been silent for ``producer.id.expiration.ms``."""
@@ -100,14 +111,24 @@ class LogUpkeep:
 
     def _write(self, checkpoints: Sequence[CheckpointWrite]) -> None:
         for checkpoint in checkpoints:
-            self._worker.submit(checkpoint.perform, _nothing, self._failed)
+            self._worker.submit(
+                checkpoint.perform,
+                partial(self._written, checkpoint.directory),
+                partial(self._failed, checkpoint.directory),
+            )
 
-    def _failed(self, error: Exception) -> None:
+    def _written(self, directory: LogDir, _: None) -> None:
+        self._without_room.discard(directory)
+
+    def _failed(self, directory: LogDir, error: Exception) -> None:
+        """What found no room is tried again the next time."""
         if not isinstance(error, StorageError):
             raise error
-        log.error("%s", error)
-        self._on_disk_failure(error)
+        if not isinstance(error, LogDirFailed) and directory not in self._without_room:
+            self._without_room.add(directory)
+            log.error("%s", error)
+        self._on_disk_failure(directory, error)
 
 
-def _nothing(_: None) -> None:
-    pass
+def _raise(error: Exception) -> None:
+    raise error

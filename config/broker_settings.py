@@ -97,7 +97,9 @@ class BrokerSettings:
     log_index_interval_bytes: int = setting(ConfigType.INT, "4096", "[0,...]")
     log_preallocate: bool = setting(ConfigType.BOOLEAN, "false")
     log_segment_delete_delay_ms: int = setting(ConfigType.LONG, "60000", "[0,...]")
+    ottla_disk_reserve_bytes: int = setting(ConfigType.LONG, "67108864", "[0,...]")
     num_recovery_threads_per_data_dir: int = setting(ConfigType.INT, "2", "[1,...]")
+    ottla_recovery: str = setting(ConfigType.STRING, "unclean", "[unclean, always, never]")
 
     # Retention and compaction
     log_cleanup_policy: tuple[str, ...] = setting(ConfigType.LIST, "delete", "[compact, delete]")

@@ -5,24 +5,27 @@ their own that are called `config` or `broker`; only this process gets them on i
 """
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
 _ROOMS = _HERE if (_HERE / "broker").is_dir() else _HERE.parent
 
 
+_COMMANDS = {"run": "broker.__main__", "dump": "broker.tools.dump", "verify": "broker.tools.verify"}
+"""Each module has a function `main`, which takes the arguments behind the command and returns the exit code."""
+
+
 def main() -> int:
-    """Run `ottla [run] [options]`; the exit code is the process's."""
+    """Run `ottla [run | dump | verify] [options]`; the exit code is the process's."""
     sys.path.insert(0, str(_ROOMS))
     arguments = sys.argv[1:]
-    if arguments and not arguments[0].startswith("-"):
-        command = arguments.pop(0)
-        if command != "run":
-            sys.stderr.write(f"ottla: there is no command {command!r}; there is: run\n")
-            return 2
-    from broker.__main__ import main as run_broker
-
-    return run_broker(arguments)
+    command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "run"
+    if command not in _COMMANDS:
+        sys.stderr.write(f"ottla: there is no command {command!r}; there are: {', '.join(_COMMANDS)}\n")
+        return 2
+    exit_code: int = import_module(_COMMANDS[command]).main(arguments)
+    return exit_code
 
 
 if __name__ == "__main__":

@@ -53,12 +53,10 @@ def read_offset_checkpoint(files: FileSystem, path: str) -> dict[TopicPartition,
     return offsets
 
 
-def write_offset_checkpoint(
-    files: FileSystem, path: str, offsets: Mapping[TopicPartition, int], *, temporary: str | None = None
-) -> None:
-    """Replace a checkpoint file, by way of ``temporary`` or ``<path>.tmp``; it is on disk when this returns."""
+def write_offset_checkpoint(files: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace a checkpoint file; it is on disk when this returns."""
     lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
-    files.replace_atomically(path, _as_text(len(offsets), lines), fsync=True, temporary=temporary)
+    files.replace_atomically(path, _as_text(len(offsets), lines), fsync=True)
 
 
 def read_leader_epochs(files: FileSystem, path: str) -> list[tuple[int, int]]:

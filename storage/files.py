@@ -6,13 +6,14 @@ Every failure leaves here as an error of `storage.errors`, so nobody above looks
     EMFILE, ENFILE     TooManyOpenFiles: likewise
     a failed fsync     LogDirFailed, whatever the errno: the kernel may have dropped the pages it could not write
     everything else    LogDirFailed
-    a missing file     FileNotFoundError, as it is: callers expect it
+    a missing file     FileNotFoundError, as it is: callers expect it; LogDirFailed where a new file's directory is gone
 """
 
 import errno
 import fcntl
 import mmap
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -225,9 +226,9 @@ class FileSystem:
     def _open(self, path: str, flags: int, mode: int = 0o644) -> File:
         try:
             fd = os.open(path, flags | os.O_CLOEXEC, mode)
-        except FileNotFoundError:
-            raise
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
+                raise
             raise storage_error(error, "opening", path) from error
         return self._file(path, fd)
 
@@ -237,6 +238,10 @@ class FileSystem:
     def exists(self, path: str) -> bool:
         """Whether there is anything of this name."""
         return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether it is a directory. Raises FileNotFoundError if there is nothing of this name."""
+        return stat.S_ISDIR(self._stat(path).st_mode)
 
     def size(self, path: str) -> int:
         """Bytes in the file of this name."""
@@ -291,19 +296,20 @@ class FileSystem:
         file = self.open_read(path)
         return file.pread(file.size, 0)
 
-    def replace_atomically(
-        self, path: str, data: bytes, *, fsync: bool, mode: int = 0o644, temporary: str | None = None
-    ) -> None:
-        """Give ``path`` the content ``data``, whole or not at all, by way of ``temporary`` or ``<path>.tmp``.
+    def replace_atomically(self, path: str, data: bytes, *, fsync: bool, mode: int = 0o644) -> None:
+        """Give ``path`` the content ``data``, whole or not at all, by way of ``<path>.tmp``.
 
         Without ``fsync`` the process may die at any point, but after a power cut the file may be the old one,
         the new one or empty.
         """
-        if temporary is None:
-            temporary = path + ".tmp"
+        temporary = path + ".tmp"
         self.remove(temporary)
         file = self._open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-        file.pwrite(data, 0)
+        try:
+            file.pwrite(data, 0)
+        except DiskFull:
+            self.remove(temporary)  # what there is of it would only take more room
+            raise
         if fsync:
             file.fsync()
         self.rename(temporary, path)
@@ -377,12 +383,32 @@ class FileSystem:
                 is_current = os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path))
             except (BlockingIOError, PermissionError) as error:
                 os.close(fd)
-                raise DirectoryLocked(
-                    f"{os.path.dirname(path)} is in use by another broker: the lock on {path} is held"
-                ) from error
+                raise _in_use(path) from error
             except OSError as error:
                 os.close(fd)
                 raise storage_error(error, "locking", path) from error
             if is_current:
                 return Lock(path, fd)
             os.close(fd)
+
+    def lock_for_reading(self, path: str) -> File | None:
+        """Keep brokers away for as long as the answer is held; nothing is written. Raises DirectoryLocked.
+
+        None if there is no such file: then no broker is there, and none is kept away.
+        """
+        try:
+            file = self.open_read(path)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.lockf(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            raise _in_use(path) from error
+        except OSError as error:
+            raise storage_error(error, "locking", path) from error
+        return file
+
+
+def _in_use(path: str) -> DirectoryLocked:
+    return DirectoryLocked(f"{os.path.dirname(path)} is in use by another broker: the lock on {path} is held")

@@ -52,7 +52,7 @@ class EpochsWrite:
 class LeaderEpochs:
     """The epochs of one log, in memory and in its file."""
 
-    __slots__ = ("_epochs", "_files", "_starts", "_writes", "first_unsaved", "is_saved", "latest", "path")
+    __slots__ = ("_epochs", "_files", "_saved", "_starts", "_writes", "latest", "path")
 
     def __init__(self, files: FileSystem, path: str, epochs: list[tuple[int, int]]) -> None:
         self._files = files
@@ -60,10 +60,8 @@ class LeaderEpochs:
         self.path = path
         self._epochs = [epoch for epoch, _ in epochs]
         self._starts = [start for _, start in epochs]
-        self.is_saved = True
-        """Whether the file says the same, or will once the flushes under way are done."""
-        self.first_unsaved = NOWHERE
-        """Where the first epoch begins that it does not know."""
+        self._saved: list[tuple[int, int]] | None = list(epochs)
+        """What the file says, or will say once the flushes under way are done; None if it cannot be read."""
         self.latest = self._epochs[-1] if epochs else UNDEFINED_EPOCH
         """The newest epoch; -1 if there is none."""
 
@@ -84,7 +82,6 @@ class LeaderEpochs:
             self._epochs.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self.first_unsaved = min(self.first_unsaved, start_offset)
         self._changed()
         return True
 
@@ -111,11 +108,33 @@ class LeaderEpochs:
         self._epochs.clear()
         self._starts.clear()
         self._files.remove(self.path)
+        self._saved = []
         self._changed()
 
     def _changed(self) -> None:
         self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
-        self.is_saved = False
+
+    def must_be_saved(self) -> None:
+        """The file says something else, whatever that is."""
+        self._saved = None
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the file says the same, or will once the flushes under way are done."""
+        return self._saved == self.entries
+
+    @property
+    def first_unsaved(self) -> int:
+        """Where the first epoch begins that the file does not know."""
+        saved = {epoch for epoch, _ in self._saved or ()}
+        return next((start for epoch, start in self.entries if epoch not in saved), NOWHERE)
+
+    def save(self) -> None:
+        """Write and sync the file, if it does not say all of it. Raises DiskFull, LogDirFailed, TooManyOpenFiles."""
+        if not self.is_saved:
+            entries = self.entries
+            self._files.replace_atomically(self.path, encode_leader_epochs(entries), fsync=True)
+            self._saved = entries
 
     def begin_save(self) -> EpochsWrite | None:
         """What a flush is to sync; None if the file says all of it, or there is no room: `is_saved` tells.
@@ -133,8 +152,7 @@ class LeaderEpochs:
         except (DiskFull, TooManyOpenFiles):
             self._files.remove(temporary)
             return None
-        self.is_saved = True
-        self.first_unsaved = NOWHERE
+        self._saved = self.entries
         return EpochsWrite(self._files, file, self.path)
 
     def epoch_at(self, offset: int) -> int:

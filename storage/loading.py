@@ -2,16 +2,22 @@
 
 1. What was half done when the process ended is finished or taken back: `.deleted`, `.cleaned`, `.swap`, `.tmp` files.
 2. Segments are made from the directory listing; after a clean stop none of them is read but the end of the last.
-3. A segment without a usable index is rebuilt. After an unclean stop all are from the recovery point on: checked,
-   indexed anew and, at the first bad batch, cut; segments behind that go.
-4. Log end, leader epochs, producers and start offset are brought in line with what is left.
+3. A segment without a usable index is indexed anew. After an unclean stop all are from the recovery point on: checked,
+   and cut at the first bad batch; segments behind that go.
+4. Log end, leader epochs, producers and start offset are brought in line with what is left. The log never ends below
+   its recovery point: offsets that were on disk are not given to other records, even if the disk has lost the first.
+
+An index that is there and wrong is found out when it is used: see `storage.segment`.
 """
 
+import logging
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from config.log_config import LogConfig
+from storage.batch.record_batch import computed_crc
 from storage.batch_reader import read_batches
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from storage.errors import CorruptCheckpoint, CorruptIndex
@@ -21,7 +27,15 @@ from storage.log import Log
 from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import Producers
-from storage.recovery import finish_segment, load_producers, recover_segment
+from storage.recovery import (
+    EVERYTHING,
+    Recovered,
+    epochs_anew,
+    finish_segment,
+    load_producers,
+    recover_segment,
+    transactions_anew,
+)
 from storage.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -33,7 +47,14 @@ from storage.segment import (
 from storage.segments import Segments
 from storage.topic_partition import TopicPartition
 
+log = logging.getLogger(__name__)
+
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
+
+# When a log is checked, batch by batch, as it is opened.
+AFTER_UNCLEAN_STOP: Final = "unclean"
+ALWAYS: Final = "always"
+NEVER: Final = "never"
 
 _CLEANED_SUFFIX: Final = ".cleaned"
 _SWAP_SUFFIX: Final = ".swap"
@@ -47,13 +68,18 @@ def no_chance() -> int:
 
 @dataclass(slots=True, kw_only=True)
 class LoadReport:
-    """What opening a log came across."""
+    """What opening a log came across. Plain numbers and text, to be handed from process to process."""
 
     bytes_recovered: int = 0
     """Bytes read and checked."""
     bytes_cut: int = 0
     """Bytes behind the first bad batch, whole segments included."""
     segments_rebuilt: int = 0
+    recovered_from_offset: int = -1
+    """The base offset of the first segment that was checked; -1 if the log was stopped in order."""
+    log_end_offset: int = 0
+    findings: list[str] = field(default_factory=list)
+    """What was found damaged, where, and what was cut or made anew: a sentence each."""
 
 
 def open_log(
@@ -111,6 +137,7 @@ def load_log(
     log_start_offset: int = 0,
     high_watermark: int = 0,
     was_clean: bool = False,
+    recovery: str = AFTER_UNCLEAN_STOP,
     topic_id: bytes | None = None,
     open_files: OpenFiles | None = None,
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
@@ -123,110 +150,41 @@ def load_log(
     Args:
         recovery_point, log_start_offset, high_watermark: From the checkpoints; 0 where they say nothing.
         was_clean: The directory was closed in order, so recovery is not needed.
+        recovery: When segments are checked: after an unclean stop, always, or never.
         chance: A non-negative number for each new segment, for `segment.jitter.ms`.
         walk_all_records: `ottla.records.validation=full`.
-        report: Filled with what was found.
+        report: Filled with what was found; without one, that goes to the log at once.
 
     Raises:
         DiskFull, LogDirFailed, TooManyOpenFiles.
     """
-    open_files = OpenFiles() if open_files is None else open_files
+    is_reported = report is not None
     report = LoadReport() if report is None else report
-    files.make_directory(directory)
-    listing = _finish_what_was_begun(files, directory)
-    segments = _segments_in(files, open_files, directory, listing, config, chance)
-    snapshots = ProducerSnapshots(files, directory, _offsets_of(listing, SNAPSHOT_SUFFIX))
-    epochs_path = f"{directory}/{LEADER_EPOCHS}"
-    try:
-        leader_epochs = LeaderEpochs(files, epochs_path, read_leader_epochs(files, epochs_path))
-    except CorruptCheckpoint:
-        # The batches know their epochs; reading all of them brings the file back.
-        leader_epochs = LeaderEpochs(files, epochs_path, [])
-        was_clean, recovery_point = False, 0
-
-    producers = Producers()
-    unchecked = Segments(segments).from_offset(recovery_point) if segments and not was_clean else []
-    if unchecked:
-        # The batches know better than a file that may be older than they are.
-        leader_epochs.cut_from(unchecked[0].base_offset)
-    next_offset = None
-    rebuilt: Segment | None = None
-    for segment in tuple(segments):
-        if segment in unchecked[1:] and next_offset != segment.base_offset and not config.is_compacted:
-            # What has been lost between them has left no torn batch: the file before ends where it was last written.
-            _discard_from(files, directory, segments, segment, report)
-            break
-        if segment not in unchecked and _has_usable_indexes(segment):
-            if segment is not segments[-1]:
-                continue
-            next_offset = segment.find_next_offset()
-            if next_offset is not None:
-                continue
-        if segment in unchecked[:1]:
-            # What lies behind may not have been written as the later snapshots say.
-            snapshots.remove_above(segment.base_offset)
-        if rebuilt is None or segments[segments.index(segment) - 1] is not rebuilt:
-            yield from load_producers(
-                producers, snapshots, segments, log_start_offset=log_start_offset, end_offset=segment.base_offset,
-                now_ms=now_ms, expiration_ms=producer_id_expiration_ms,
-            )  # fmt: skip
-        next_offset, cut_bytes = yield from recover_segment(segment, producers, leader_epochs)
-        rebuilt = segment
-        is_end = bool(cut_bytes) and segment in unchecked
-        if is_end and segment is not segments[-1]:
-            # On disk before this one is cut: no hole, whenever the power is cut.
-            _discard_from(files, directory, segments, segments[segments.index(segment) + 1], report)
-        finish_segment(segment, cut_bytes)
-        snapshots.take(next_offset, producers.entries)
-        report.segments_rebuilt += 1
-        report.bytes_recovered += segment.size
-        report.bytes_cut += cut_bytes
-        if is_end:
-            break
-
-    if segments and next_offset is not None and next_offset < log_start_offset:
-        for segment in reversed(segments):
-            segment.discard()
-        segments, next_offset = [], None
-        leader_epochs.clear()
-        snapshots.remove_above(-1)
-        files.fsync_directory(directory)
-    if not segments:
-        first = Segment(
-            files, open_files, directory, log_start_offset, config=config, created_ms=now_ms, jitter=chance()
-        )
-        first.create(preallocated_bytes=config.segment_bytes if config.preallocate else 0)
-        segments = [first]
-        next_offset = log_start_offset
-    assert next_offset is not None
-    log_end_offset = next_offset
-    log_start_offset = max(log_start_offset, segments[0].base_offset)
-    segments[-1].activate()
-
-    leader_epochs.cut_from(log_end_offset + 1)
-    leader_epochs.cut_before(log_start_offset)
-    snapshots.remove_strays({segment.base_offset for segment in segments})
-    if was_clean and not snapshots.offsets:
-        # Nobody with a producer id has ever written here, or there would be one.
-        for offset in (*(segment.base_offset for segment in segments[-2:]), log_end_offset):
-            if offset > log_start_offset:
-                snapshots.take(offset, {})
-    elif rebuilt is not segments[-1]:
-        yield from load_producers(
-            producers, snapshots, segments, log_start_offset=log_start_offset, end_offset=log_end_offset,
-            now_ms=now_ms, expiration_ms=producer_id_expiration_ms,
-        )  # fmt: skip
+    loading = _Loading(
+        files, directory, config=config, now_ms=now_ms, recovery_point=recovery_point, was_clean=was_clean,
+        recovery=recovery, log_start_offset=log_start_offset,
+        open_files=OpenFiles() if open_files is None else open_files,
+        producer_id_expiration_ms=producer_id_expiration_ms, chance=chance, report=report,
+    )  # fmt: skip
+    yield from loading.steps()
+    log_start_offset, log_end_offset = loading.log_start_offset, loading.log_end_offset
+    report.log_end_offset = log_end_offset
+    for segment in loading.segments:
+        segment.on_repair = log.warning
+    if not is_reported:
+        for finding in report.findings:
+            log.warning("%s", finding)
     return Log(
         files=files,
-        open_files=open_files,
+        open_files=loading.open_files,
         directory=directory,
         topic_partition=topic_partition,
         topic_id=topic_id,
         config=config,
-        segments=Segments(segments),
-        producers=producers,
-        snapshots=snapshots,
-        leader_epochs=leader_epochs,
+        segments=Segments(loading.segments),
+        producers=loading.producers,
+        snapshots=loading.snapshots,
+        leader_epochs=loading.leader_epochs,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         recovery_point=log_end_offset if was_clean else min(recovery_point, log_end_offset),
@@ -238,26 +196,270 @@ def load_log(
     )
 
 
-def _discard_from(
-    files: FileSystem, directory: str, segments: list[Segment], first: Segment, report: LoadReport
-) -> None:
-    """Remove ``first`` and all segments behind it, from the end on; they are gone from the disk on return."""
-    while segments[-1].base_offset >= first.base_offset:
-        discarded = segments.pop()
-        report.bytes_cut += discarded.size
-        discarded.discard()
-    files.fsync_directory(directory)
+def offset_to_check_from(recovery: str, recovery_point: int, *, was_clean: bool) -> int | None:
+    """From where on a log's segments are to be checked when it is opened; None if nothing is."""
+    if recovery == ALWAYS:
+        return 0
+    return None if recovery == NEVER or was_clean else recovery_point
 
 
-def _has_usable_indexes(segment: Segment) -> bool:
-    """Whether the indexes are there and whole, so that the segment need not be read."""
-    if not (segment.offset_index.is_whole and segment.time_index.is_whole):
-        return False
-    try:
-        segment.transaction_index.check()
-    except CorruptIndex:
-        return False
-    return True
+def bytes_from(files: FileSystem, directory: str, offset: int) -> int:
+    """Bytes in the segments of the log in ``directory`` from the one on that ``offset`` belongs to."""
+    sizes = {
+        base: entry.size
+        for entry in files.list_directory(directory)
+        if (base := _offset_in(entry.name, LOG_SUFFIX)) is not None
+    }
+    first = max((base for base in sizes if base <= offset), default=0)
+    return sum(size for base, size in sizes.items() if base >= first)
+
+
+class _Loading:
+    """One log on its way from files to a `Log`."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        *,
+        config: LogConfig,
+        now_ms: int,
+        recovery_point: int,
+        log_start_offset: int,
+        was_clean: bool,
+        recovery: str,
+        open_files: OpenFiles,
+        producer_id_expiration_ms: int,
+        chance: Callable[[], int],
+        report: LoadReport,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._config = config
+        self._now_ms = now_ms
+        self._recovery_point = recovery_point
+        # After a clean stop all of it was on disk, whatever the checkpoint says.
+        self._durable_offset = EVERYTHING if was_clean else recovery_point
+        self._was_clean = was_clean
+        self._check_from = offset_to_check_from(recovery, recovery_point, was_clean=was_clean)
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._chance = chance
+        self._report = report
+        self._found = report.findings.append
+        self._producers_are_at = -1
+        """The offset that `producers` is the state at; -1 before anything is known of them."""
+        self._has_lost_epochs = False
+        self.open_files = open_files
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = 0
+        self.segments: list[Segment] = []
+        self.producers = Producers()
+        files.make_directory(directory)
+
+    def steps(self) -> Generator[int, None, None]:
+        """Do it; each step yields how many bytes it has read."""
+        files, directory = self._files, self._directory
+        listing = _finish_what_was_begun(files, directory, self._found)
+        self.segments = _segments_in(
+            files, self.open_files, directory, listing, self._config, self._chance, self._found
+        )
+        self.snapshots = ProducerSnapshots(files, directory, _offsets_of(listing, SNAPSHOT_SUFFIX))
+        unchecked = len(self.segments)
+        if self._check_from is not None and self.segments:
+            unchecked = Segments(self.segments).number_at(self._check_from)
+        yield from self._read_epochs(listing, self.segments[:unchecked])
+        for segment in self.segments[:unchecked]:
+            yield from self._mend_indexes(segment)
+        end_offset = yield from self._recover(unchecked)
+        self._end_at(end_offset)
+        yield from self._know_producers()
+        if self._has_lost_epochs:
+            self.leader_epochs.save()
+        self._report.segments_rebuilt += sum(segment.is_indexed_anew for segment in self.segments)
+
+    def _read_epochs(self, listing: list[DirectoryEntry], unread: list[Segment]) -> Generator[int, None, None]:
+        path = f"{self._directory}/{LEADER_EPOCHS}"
+        problem = ""
+        epochs: list[tuple[int, int]] = []
+        try:
+            epochs = read_leader_epochs(self._files, path)
+            if any(epoch >= next_epoch or at >= next_at for (epoch, at), (next_epoch, next_at) in pairwise(epochs)):
+                problem, epochs = f"{path} has epochs or offsets that do not rise", []
+        except CorruptCheckpoint as error:
+            problem = str(error)
+        if not problem and not epochs and any(segment.size for segment in unread):
+            is_there = any(entry.name == LEADER_EPOCHS for entry in listing)
+            problem = f"{path} {'has no entry' if is_there else 'is missing'}"
+        self.leader_epochs = LeaderEpochs(self._files, path, epochs)
+        if problem:
+            # The batches know their epochs.
+            self.leader_epochs.must_be_saved()
+            self._has_lost_epochs = True
+            yield from epochs_anew(self.leader_epochs, unread)
+            self._found(f"{problem}: the leader epochs have been taken from the batches")
+
+    def _mend_indexes(self, segment: Segment) -> Generator[int, None, None]:
+        """Make indexes anew that are missing or no whole ones; what they say is looked at when they are used."""
+        transactions = segment.transaction_index
+        problems = [
+            f"{index.path} {index.problem}" for index in (segment.offset_index, segment.time_index) if index.problem
+        ]
+        # Where another index is missing, that of transactions may be missing and not just empty.
+        are_transactions_in_doubt = bool(problems) and not transactions.size
+        if problems:
+            yield from segment.index_anew()
+        try:
+            transactions.check()
+        except CorruptIndex as error:
+            problems.append(str(error))
+            are_transactions_in_doubt = True
+            self._report.segments_rebuilt += not segment.is_indexed_anew
+        if are_transactions_in_doubt:
+            yield from transactions_anew(segment, self.segments, self.snapshots, log_start_offset=self.log_start_offset)
+        if problems:
+            self._report.bytes_recovered += segment.size
+            self._found(f"{' and '.join(problems)}: made anew from the {segment.size} bytes of {segment.log_path}")
+
+    def _recover(self, unchecked: int) -> Generator[int, None, int | None]:
+        """Check the segments from number ``unchecked`` on, or the end of the last; the offset they end at, if any."""
+        if not self.segments:
+            return None
+        if unchecked == len(self.segments):
+            last = self.segments[-1]
+            next_offset = last.find_next_offset()
+            if next_offset is not None:
+                return next_offset
+            unchecked -= 1
+        else:
+            self._report.recovered_from_offset = self.segments[unchecked].base_offset
+        if not self._was_clean:
+            # What lies behind may not have been written as the later snapshots and the epochs' file say.
+            self.snapshots.remove_above(self.segments[unchecked].base_offset)
+            self.leader_epochs.cut_from(self.segments[unchecked].base_offset)
+        yield from self._load_producers(self.segments[unchecked].base_offset)
+        number = unchecked
+        while True:
+            segment = self.segments[number]
+            following = self.segments[number + 1] if number + 1 < len(self.segments) else None
+            found = yield from recover_segment(
+                segment, self.producers, self.leader_epochs, durable_offset=self._durable_offset,
+                end_offset=None if following is None else following.base_offset,
+            )  # fmt: skip
+            self._report.bytes_recovered += segment.size
+            self._producers_are_at = found.next_offset
+            if found.cut_reason:
+                self._cut(number, found)
+            elif following is not None:
+                self._mind_the_gap(number, found.next_offset, following)
+            finish_segment(segment, found)
+            self.snapshots.take(found.next_offset, self.producers.entries)
+            number += 1
+            if number >= len(self.segments):
+                if self._was_clean:
+                    # The snapshot of the stop knows of batches, too, that can no longer be read.
+                    self._producers_are_at = -1
+                return found.next_offset
+
+    def _mind_the_gap(self, number: int, next_offset: int, following: Segment) -> None:
+        """Say if a power cut has lost the end of a segment and not the one behind it.
+
+        A file may end at a whole batch and still lack the next ones. Above the recovery point what comes behind goes
+        too, as behind a batch that is torn: what is left is what was appended first. (Apache Kafka keeps it.)
+        """
+        if max(next_offset, self.log_start_offset) < following.base_offset and not self._config.is_compacted:
+            sentence = (
+                f"{self.segments[number].log_path} ends at offset {next_offset}, and the next segment begins at "
+                f"{following.base_offset}: what is between is lost"
+            )
+            if next_offset >= self._durable_offset:
+                sentence += self._drop_behind(number)
+            self._found(sentence)
+
+    def _drop_behind(self, number: int) -> str:
+        """Remove the segments behind number ``number``, as the end of a sentence.
+
+        From the end on, and gone from the disk on return, before anything is cut off the one that stays: so there is no
+        hole, whenever the power is cut.
+        """
+        dropped, self.segments = self.segments[number + 1 :], self.segments[: number + 1]
+        if not dropped:
+            return ""
+        bytes_dropped = sum(later.size for later in dropped)
+        for later in reversed(dropped):
+            later.discard()
+        self._files.fsync_directory(self._directory)
+        self._report.bytes_cut += bytes_dropped
+        return f", and the {len(dropped)} segments behind it with {bytes_dropped} bytes"
+
+    def _cut(self, number: int, found: Recovered) -> None:
+        """Say what was cut off a segment. Above the recovery point, what comes behind it goes too."""
+        segment = self.segments[number]
+        sentence = (
+            f"{segment.log_path}, position {segment.size}, offset {found.next_offset}: {found.cut_reason}; "
+            f"{found.bytes_cut} bytes were cut off"
+        )
+        self._report.bytes_cut += found.bytes_cut
+        if found.next_offset >= self._durable_offset:
+            sentence += self._drop_behind(number)
+        self._found(sentence)
+
+    def _end_at(self, end_offset: int | None) -> None:
+        """Decide where the log begins and ends, and make the segment that is appended to if there is none."""
+        if end_offset is not None and end_offset < self.log_start_offset:
+            self._found(
+                f"{self._directory} ends at offset {end_offset}, and its records were deleted up to "
+                f"{self.log_start_offset}: it begins anew there"
+            )
+            for segment in reversed(self.segments):
+                segment.discard()
+            self.segments, end_offset = [], None
+            self.leader_epochs.clear()
+            self.snapshots.remove_above(-1)
+            self._files.fsync_directory(self._directory)
+        known_end = self.log_start_offset if end_offset is None else end_offset
+        self.log_end_offset = max(known_end, self._recovery_point)
+        if known_end < self.log_end_offset:
+            self._found(
+                f"{self._directory} ends at offset {known_end}, and was on disk up to {self._recovery_point}: "
+                f"what is between is lost, and the log goes on at {self._recovery_point}"
+            )
+            if self.segments and self.segments[-1].size == 0:
+                self.segments.pop().discard()
+            elif self.segments:
+                self.segments[-1].deactivate()
+        if not self.segments or known_end < self.log_end_offset:
+            active = Segment(
+                self._files, self.open_files, self._directory, self.log_end_offset, config=self._config,
+                created_ms=self._now_ms, jitter=self._chance(),
+            )  # fmt: skip
+            active.create(preallocated_bytes=self._config.segment_bytes if self._config.preallocate else 0)
+            self.segments.append(active)
+        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        self.segments[-1].activate()
+        if self._producers_are_at == known_end:
+            self._producers_are_at = self.log_end_offset
+        self.snapshots.remove_above(self.log_end_offset)
+        self.leader_epochs.cut_from(self.log_end_offset + 1)
+        self.leader_epochs.cut_before(self.log_start_offset)
+
+    def _know_producers(self) -> Generator[int, None, None]:
+        self.snapshots.remove_strays({segment.base_offset for segment in self.segments})
+        if self._producers_are_at != self.log_end_offset:
+            yield from self._load_producers(self.log_end_offset)
+            if self._was_clean:
+                # A clean stop leaves one for where it stopped; it was there, or it is needed again.
+                self.snapshots.take(self.log_end_offset, self.producers.entries)
+
+    def _load_producers(self, end_offset: int) -> Generator[int, None, None]:
+        from_offset = yield from load_producers(
+            self.producers, self.snapshots, self.segments, log_start_offset=self.log_start_offset,
+            end_offset=end_offset, now_ms=self._now_ms, expiration_ms=self._producer_id_expiration_ms,
+        )  # fmt: skip
+        self._producers_are_at = end_offset
+        if from_offset < end_offset:
+            problem = "; ".join(self.snapshots.damaged) or f"{self.snapshots.path(end_offset)} is missing"
+            self._found(f"{problem}: the producers have been taken from the batches from offset {from_offset} on")
+        self.snapshots.damaged.clear()
 
 
 def _offset_in(name: str, suffix: str) -> int | None:
@@ -270,7 +472,7 @@ def _offsets_of(listing: list[DirectoryEntry], suffix: str) -> list[int]:
     return [offset for entry in listing if (offset := _offset_in(entry.name, suffix)) is not None]
 
 
-def _finish_what_was_begun(files: FileSystem, directory: str) -> list[DirectoryEntry]:
+def _finish_what_was_begun(files: FileSystem, directory: str, found: Callable[[str], None]) -> list[DirectoryEntry]:
     """Finish or take back what the last process was in the middle of; the listing of what is left.
 
     The cleaner writes `.cleaned` files, renames them to `.swap` from the highest base offset down once all are on disk,
@@ -279,38 +481,69 @@ def _finish_what_was_begun(files: FileSystem, directory: str) -> list[DirectoryE
     listing = files.list_directory(directory)
     cleaned = _offsets_of(listing, LOG_SUFFIX + _CLEANED_SUFFIX)
     unfinished_from = min(cleaned, default=None)
-    swapped: list[str] = []
+    removed: list[str] = []
+    swapped: dict[int, list[str]] = {}
     for entry in listing:
-        path = f"{directory}/{entry.name}"
         if entry.name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, _TEMPORARY_SUFFIX)):
-            files.remove(path)
-        elif entry.name.endswith(_SWAP_SUFFIX):
-            if unfinished_from is not None and int(entry.name[:20]) >= unfinished_from:
-                files.remove(path)
+            removed.append(entry.name)
+        elif entry.name.endswith(_SWAP_SUFFIX) and entry.name[:20].isdigit():
+            base_offset = int(entry.name[:20])
+            if unfinished_from is not None and base_offset >= unfinished_from:
+                removed.append(entry.name)
             else:
-                swapped.append(entry.name)
+                swapped.setdefault(base_offset, []).append(entry.name)
+    for name in removed:
+        files.remove(f"{directory}/{name}")
+    if removed:
+        found(f"{directory} had files that were no longer or not yet in use: {', '.join(removed)} were removed")
     if swapped:
-        _swap_in(files, directory, listing, swapped)
-    return files.list_directory(directory)
+        _swap_in(files, directory, listing, swapped, found)
+    return files.list_directory(directory) if removed or swapped else listing
 
 
-def _swap_in(files: FileSystem, directory: str, listing: list[DirectoryEntry], swapped: list[str]) -> None:
+def _swap_in(
+    files: FileSystem,
+    directory: str,
+    listing: list[DirectoryEntry],
+    swapped: dict[int, list[str]],
+    found: Callable[[str], None],
+) -> None:
     sizes = {entry.name: entry.size for entry in listing}
     spans = []
-    for base_offset in _offsets_of([e for e in listing if e.name in set(swapped)], LOG_SUFFIX + _SWAP_SUFFIX):
-        name = f"{base_offset:020d}{LOG_SUFFIX}{_SWAP_SUFFIX}"
-        end_offset = base_offset
-        for batch in read_batches(files.open_read(f"{directory}/{name}"), 0, sizes[name]):
-            end_offset = batch.header.next_offset
-        spans.append((base_offset, end_offset))
+    for base_offset, names in list(swapped.items()):
+        path = f"{directory}/{base_offset:020d}{LOG_SUFFIX}"
+        size = sizes.get(f"{base_offset:020d}{LOG_SUFFIX}{_SWAP_SUFFIX}")
+        if size is None:
+            # Its file of batches has its name already.
+            continue
+        end_offset, end = base_offset, 0
+        for batch in read_batches(files.open_read(path + _SWAP_SUFFIX), 0, size):
+            if computed_crc(batch.data, 0, len(batch.data)) != batch.header.crc:
+                break
+            end_offset, end = batch.header.next_offset, batch.position + len(batch.data)
+        if end < size and f"{base_offset:020d}{LOG_SUFFIX}" in sizes:
+            for name in swapped.pop(base_offset):
+                files.remove(f"{directory}/{name}")
+            found(
+                f"{path}{_SWAP_SUFFIX} has no batch at position {end} of {size}: {path} stays, {', '.join(names)} went"
+            )
+        else:
+            spans.append((base_offset, end_offset))
+    replaced = []
     if spans:
         lowest, highest = min(spans)[0], max(end for _, end in spans)
         for suffix in SEGMENT_SUFFIXES:
             for base_offset in _offsets_of(listing, suffix):
                 if lowest <= base_offset < highest:
-                    files.remove(f"{directory}/{base_offset:020d}{suffix}")
-    for name in swapped:
+                    replaced.append(f"{base_offset:020d}{suffix}")
+                    files.remove(f"{directory}/{replaced[-1]}")
+    names = [name for group in swapped.values() for name in group]
+    for name in names:
         files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(_SWAP_SUFFIX)}")
+    if names:
+        found(
+            f"{directory} had {', '.join(names)}: put in the place of {', '.join(replaced) or 'what had been removed'}"
+        )
 
 
 def _segments_in(
@@ -320,30 +553,31 @@ def _segments_in(
     listing: list[DirectoryEntry],
     config: LogConfig,
     chance: Callable[[], int],
+    found: Callable[[str], None],
 ) -> list[Segment]:
     """The segments whose files are there, by base offset. Indexes without a log are removed."""
     entries = {entry.name: entry for entry in listing}
     bases = set(_offsets_of(listing, LOG_SUFFIX))
-    for suffix in SEGMENT_SUFFIXES:
-        for base_offset in _offsets_of(listing, suffix):
-            if base_offset not in bases:
-                files.remove(f"{directory}/{base_offset:020d}{suffix}")
+    orphans = [
+        f"{base_offset:020d}{suffix}"
+        for suffix in SEGMENT_SUFFIXES
+        for base_offset in _offsets_of(listing, suffix)
+        if base_offset not in bases
+    ]
+    for name in orphans:
+        files.remove(f"{directory}/{name}")
+    if orphans:
+        found(f"{directory} had indexes without their segment: {', '.join(orphans)} were removed")
     segments = []
     for base_offset in sorted(bases):
         sizes = [
             entry.size if (entry := entries.get(f"{base_offset:020d}{suffix}")) is not None else -1
             for suffix in SEGMENT_SUFFIXES
         ]
-        segments.append(
-            Segment(
-                files,
-                open_files,
-                directory,
-                base_offset,
-                config=config,
-                jitter=chance(),
-                created_ms=entries[f"{base_offset:020d}{LOG_SUFFIX}"].mtime_ms,
-                found=SegmentFiles(*sizes),
-            )
-        )
+        segment = Segment(
+            files, open_files, directory, base_offset, config=config, jitter=chance(),
+            created_ms=entries[f"{base_offset:020d}{LOG_SUFFIX}"].mtime_ms, found=SegmentFiles(*sizes),
+        )  # fmt: skip
+        segment.on_repair = found
+        segments.append(segment)
     return segments

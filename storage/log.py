@@ -10,7 +10,7 @@ An append takes the steps of `storage.appending`. A log belongs to one thread; o
 removal, which touch nothing here, may run elsewhere.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from config.log_config import LogConfig
@@ -18,7 +18,15 @@ from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
 from storage.batch.record_batch import BatchHeader, read_header, stamp
 from storage.batch.validation import AppendRules, ValidatedBatch
 from storage.checkpoints import PARTITION_METADATA, write_topic_id
-from storage.errors import BatchLargerThanSegment, DiskFull, LogDirFailed, OffsetOutOfRange, StorageError
+from storage.errors import (
+    BatchLargerThanSegment,
+    CorruptIndex,
+    DiskFull,
+    LogDirFailed,
+    OffsetOutOfRange,
+    StorageError,
+    TooManyOpenFiles,
+)
 from storage.files import FileSystem
 from storage.flushing import Flushing, FlushTarget
 from storage.index.transaction_index import AbortedTransaction
@@ -28,7 +36,7 @@ from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import ProducerEntry, Producers, after_batch, after_marker, check_sequence, read_marker
 from storage.reading import NOTHING_READ, LogRead, aborted_in, bytes_before, read_region, stored_batches
-from storage.recovery import NEVER_EXPIRES, load_producers
+from storage.recovery import NEVER_EXPIRES, load_producers, transactions_anew
 from storage.removal import PendingRemoval
 from storage.retention import segments_to_remove
 from storage.segment import Segment
@@ -428,7 +436,20 @@ class Log:
         """The aborted transactions that have records in what a read at ``fetch_offset`` gave, or a few more."""
         if read.region is None:
             return []
-        return aborted_in(self.segments, fetch_offset, read.region, self.log_end_offset)
+        return aborted_in(self.segments, fetch_offset, read.region, self.log_end_offset, self._transactions_in)
+
+    def _transactions_in(self, segment: Segment) -> Iterable[AbortedTransaction]:
+        index = segment.transaction_index
+        if not index.is_confirmed:
+            try:
+                segment.confirm_transactions()
+            except CorruptIndex as error:
+                for _ in transactions_anew(
+                    segment, list(self.segments), self._snapshots, log_start_offset=self.log_start_offset
+                ):
+                    pass
+                segment.on_repair(f"{error}: made anew from the {segment.size} bytes of {segment.log_path}")
+        return index
 
     def offset_for_timestamp(self, timestamp_ms: int, upper_bound_offset: int) -> RecordPlace | None:
         """The first record below ``upper_bound_offset`` with this timestamp or a larger one; None if there is none."""
@@ -524,7 +545,13 @@ class Log:
                 # The active segment is about to be written to: it is not so old after all.
                 count -= 1
             else:
-                self.roll(now_ms)
+                try:
+                    self.roll(now_ms)
+                except (DiskFull, TooManyOpenFiles):
+                    # Without room for a new segment the active one stays; what goes may make room for the next pass.
+                    count -= 1
+                    if count == 0:
+                        raise
         if count == 0:
             return []
         first_kept = self.segments[count].base_offset
@@ -543,6 +570,10 @@ class Log:
             removals.append(PendingRemoval(self._files, paths, self._config.file_delete_delay_ms))
             self.stats.segments_removed += 1
         return removals
+
+    def expect_truncation_to(self, offset: int) -> None:
+        """The log will be cut to ``offset``: from here on nothing of the segment that holds it counts as on disk."""
+        self._flushing.truncated_to(min(self.segments.at(offset).base_offset, offset))
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Remove everything at and above ``offset``, and the rest of the batch that holds it.
@@ -614,7 +645,15 @@ class Log:
 
         Raises DiskFull, LogDirFailed; the next start must recover the log then.
         """
-        assert not self._staged, f"{self} is closed below {len(self._staged)} appends"
+        self.settle()
+        self.flush(now_ms)
+        if not self.leader_epochs.is_saved:
+            raise DiskFull(f"{self.directory} has no room for its leader epochs")
+        self.abandon()
+
+    def settle(self) -> None:
+        """Nothing will be appended for now: indexes trimmed, and a producer snapshot at the log's end. Not synced."""
+        assert not self._staged, f"{self} is settled below {len(self._staged)} appends"
         active = self.segments.active
         if (
             active.is_preallocated
@@ -624,10 +663,6 @@ class Log:
             active.deactivate()
             self._snapshots.take(self.log_end_offset, self.producers.entries)
             self._flushing.directory_changed()
-        self.flush(now_ms)
-        if not self.leader_epochs.is_saved:
-            raise DiskFull(f"{self.directory} has no room for its leader epochs")
-        self.abandon()
 
     def abandon(self) -> None:
         """Let all files go as they are: the directory has failed, or goes away."""

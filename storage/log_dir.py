@@ -10,7 +10,7 @@ replication-offset-checkpoint      high watermarks
 __cluster_metadata-0/              the metadata log, in one of a broker's directories; not looked at here
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Final
 
 from storage.checkpoints import (
@@ -28,71 +28,75 @@ from storage.checkpoints import (
     write_offset_checkpoint,
 )
 from storage.errors import CorruptCheckpoint, LogDirFailed
-from storage.files import DiskSpace, FileSystem, Lock
+from storage.files import DiskSpace, File, FileSystem, Lock
 from storage.topic_partition import PartitionDirectory, TopicPartition, parse_dir_name
 
 METADATA_DIR_NAME: Final = "__cluster_metadata-0"
 
 _LOCK: Final = ".lock"
-_NOT_OURS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost+found"})
+NOT_LOGS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost+found"})
+"""Directories that may stand among the logs and are not opened with them."""
 
 
-class _Checkpoint:
-    """One checkpoint file of a data directory."""
-
-    __slots__ = ("asked", "on_disk", "writes")
-
-    def __init__(self, on_disk: dict[TopicPartition, int]) -> None:
-        self.on_disk = on_disk
-        """What it holds on disk."""
-        self.asked = on_disk
-        """What it is to hold, by the last that was asked for."""
-        self.writes = 0
+def lock_for_reading(files: FileSystem, path: str) -> File | None:
+    """Keep brokers away from a data directory that is only read; see `FileSystem.lock_for_reading`."""
+    return files.lock_for_reading(f"{path}/{_LOCK}")
 
 
 class CheckpointWrite:
-    """A checkpoint file to be replaced."""
+    """A checkpoint file to be replaced, with what it is to hold."""
 
-    __slots__ = ("_checkpoint", "_files", "_number", "path")
+    __slots__ = ("_files", "_name", "_offsets", "_written", "directory")
 
-    def __init__(self, files: FileSystem, path: str, checkpoint: _Checkpoint) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: "LogDir",
+        name: str,
+        offsets: dict[TopicPartition, int],
+        written: dict[str, dict[TopicPartition, int]],
+    ) -> None:
         self._files = files
-        self.path = path
-        self._checkpoint = checkpoint
-        checkpoint.writes += 1
-        self._number = checkpoint.writes
+        self._name = name
+        self._offsets = offsets
+        self._written = written
+        self.directory = directory
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return f"{self.directory.path}/{self._name}"
 
     def perform(self) -> None:
-        """Write what it is to hold by now, and sync. Raises DiskFull, LogDirFailed.
+        """Write and sync. Raises DiskFull, TooManyOpenFiles, LogDirFailed; the file is as it was then.
 
-        May run in another thread, and while another one for the same path does: the last that was asked for stays.
+        Does nothing once the directory has failed. May run in another thread, but two for one path not at once.
         """
-        checkpoint = self._checkpoint
-        while True:
-            asked = checkpoint.asked
-            temporary = f"{self.path}.{self._number}.tmp"
-            write_offset_checkpoint(self._files, self.path, asked, temporary=temporary)
-            checkpoint.on_disk = asked
-            if checkpoint.asked is asked:
-                return
+        if self.directory.has_failed:
+            return
+        write_offset_checkpoint(self._files, self.path, self._offsets)
+        self._written[self._name] = self._offsets
 
 
 class LogDir:
-    """A data directory that this process has locked."""
+    """A data directory that this process has locked, or could not use from the start."""
 
     __slots__ = (
         "_broker_epoch",
-        "_checkpoints",
         "_files",
         "_has_begun",
         "_lock",
+        "_written",
+        "findings",
         "has_failed",
+        "is_in_order",
         "is_loaded",
         "path",
         "was_clean",
     )
 
-    def __init__(self, files: FileSystem, path: str, lock: Lock) -> None:
+    def __init__(self, files: FileSystem, path: str, lock: Lock | None) -> None:
+        """Without a lock it has failed already."""
         self._files = files
         self._lock = lock
         self._has_begun = False
@@ -102,16 +106,25 @@ class LogDir:
         """Whether the last broker left in order; known once loading has begun."""
         self.is_loaded = False
         """Whether all of its logs have been opened."""
-        self.has_failed = False
+        self.has_failed = lock is None
         """It cannot be trusted any more: nothing is written to it until the process is started anew."""
-        self._checkpoints: dict[str, _Checkpoint] = {}
-        """By name; those that have been read or written."""
+        self.is_in_order = True
+        """Whether all that was to be written at the end was; otherwise the next start has to look."""
+        self.findings: list[str] = []
+        """Checkpoints that were damaged, and what that means: a sentence each."""
+        self._written: dict[str, dict[TopicPartition, int]] = {}
+        """What each checkpoint holds on disk, by its name."""
 
     @classmethod
     def lock(cls, files: FileSystem, path: str) -> "LogDir":
         """Take a directory, making it if it is missing. Raises DirectoryLocked, LogDirFailed."""
         files.make_directory(path)
         return cls(files, path, files.lock(f"{path}/{_LOCK}"))
+
+    @classmethod
+    def unusable(cls, files: FileSystem, path: str) -> "LogDir":
+        """A directory that could not be made or locked: it has failed before anything could be read in it."""
+        return cls(files, path, None)
 
     def __repr__(self) -> str:
         return f"<LogDir {self.path}>"
@@ -144,10 +157,6 @@ class LogDir:
         if not self._has_begun:
             self._has_begun = True
             self._broker_epoch = take_clean_shutdown(self._files, f"{self.path}/{CLEAN_SHUTDOWN}")
-            for entry in self._files.list_directory(self.path):
-                if entry.name.endswith(".tmp") and not entry.is_directory:
-                    # The last process died over it.
-                    self._files.remove(f"{self.path}/{entry.name}")
             self.was_clean = self._broker_epoch is not None
         return self._broker_epoch
 
@@ -156,49 +165,59 @@ class LogDir:
         return [
             (entry.name, parse_dir_name(entry.name))
             for entry in self._files.list_directory(self.path)
-            if entry.is_directory and entry.name not in _NOT_OURS
+            if entry.is_directory and entry.name not in NOT_LOGS
         ]
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         """Up to where each log is on disk. None if the file is damaged: then everything is recovered."""
-        return self._read(RECOVERY_POINTS)
+        return self._read(RECOVERY_POINTS, "after an unclean stop all of each log is checked")
 
     def log_start_offsets(self) -> dict[TopicPartition, int]:
         """Where logs begin that do not begin with their first segment. None if the file is damaged."""
-        return self._read(LOG_START_OFFSETS)
+        return self._read(LOG_START_OFFSETS, "logs begin with their first segment")
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks. None if the file is damaged: they are found again."""
-        return self._read(HIGH_WATERMARKS)
+        return self._read(HIGH_WATERMARKS, "high watermarks begin at the start of their logs")
 
-    def _read(self, name: str) -> dict[TopicPartition, int]:
+    def _read(self, name: str, without_it: str) -> dict[TopicPartition, int]:
         try:
             offsets = read_offset_checkpoint(self._files, f"{self.path}/{name}")
-        except CorruptCheckpoint:
+        except CorruptCheckpoint as error:
+            self.findings.append(f"{error}: it counts as empty, {without_it}")
             return {}
-        self._checkpoints[name] = _Checkpoint(offsets)
+        self._written[name] = offsets
         return offsets
 
     def checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> CheckpointWrite | None:
         """Replace the checkpoint ``name``; None if it holds just that already."""
-        known = self._checkpoints.get(name)
-        if self.has_failed or (known is not None and known.on_disk == known.asked == offsets):
+        if self.has_failed or self._written.get(name) == offsets:
             return None
-        if known is None:
-            known = self._checkpoints[name] = _Checkpoint({})
-        known.asked = offsets
-        return CheckpointWrite(self._files, f"{self.path}/{name}", known)
+        return CheckpointWrite(self._files, self, name, offsets, self._written)
 
-    def checkpoints_naming(self, topic_partition: TopicPartition) -> Mapping[str, dict[TopicPartition, int]]:
-        """What the checkpoints hold, or are to hold soon, that know this partition, by their names."""
-        return {
-            name: known.asked
-            for name, known in self._checkpoints.items()
-            if topic_partition in known.asked or topic_partition in known.on_disk
-        }
+    @property
+    def named(self) -> set[TopicPartition]:
+        """What the checkpoints hold offsets of."""
+        return set().union(*self._written.values())
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Take the offsets of these partitions out of every checkpoint. Runs where checkpoints are written, and raises
+        what they do."""
+        for name, offsets in tuple(self._written.items()):
+            kept = {one: offset for one, offset in offsets.items() if one not in partitions}
+            if len(kept) < len(offsets) and (write := self.checkpoint(name, kept)) is not None:
+                write.perform()
 
     def leave(self, *, clean: bool, broker_epoch: int) -> None:
-        """Give the directory back; if everything is in order, say so with the very last write."""
-        if clean and not self.has_failed:
-            write_clean_shutdown(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", broker_epoch)
-        self._lock.release()
+        """Give the directory back; if everything is in order, say so with the very last write.
+
+        Raises DiskFull, TooManyOpenFiles, LogDirFailed where it cannot be said, or the lock's file stays.
+        """
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        try:
+            if clean and self.is_in_order and not self.has_failed:
+                write_clean_shutdown(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", broker_epoch)
+        finally:
+            lock.release()

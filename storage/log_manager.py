@@ -4,7 +4,7 @@ Everything happens in the caller's thread; what takes long is handed out to be p
 `CheckpointWrite`, `FlushTarget`) or is a generator that can be left and taken up again.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,22 +14,28 @@ from storage.checkpoints import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
+    format_id,
     read_topic_id,
     write_topic_id,
 )
-from storage.errors import (
-    CorruptCheckpoint,
-    DiskFull,
-    LogDirFailed,
-    StorageError,
-    TooManyOpenFiles,
-    WrongDirectory,
-)
+from storage.errors import CorruptCheckpoint, DiskFull, LogDirFailed, StorageError, TooManyOpenFiles, WrongDirectory
 from storage.files import FileSystem
-from storage.loading import PRODUCER_ID_EXPIRATION_MS, LoadReport, load_log, no_chance, open_log
+from storage.flushing import FlushTarget
+from storage.loading import (
+    AFTER_UNCLEAN_STOP,
+    NEVER,
+    PRODUCER_ID_EXPIRATION_MS,
+    LoadReport,
+    bytes_from,
+    load_log,
+    no_chance,
+    offset_to_check_from,
+    open_log,
+)
 from storage.log import Log
 from storage.log_dir import CheckpointWrite, LogDir
 from storage.open_files import DEFAULT_LIMIT, OpenFiles
+from storage.recovery_order import RecoveredLog, RecoveryOrder
 from storage.removal import PendingRemoval
 from storage.topic_partition import TopicPartition
 
@@ -38,32 +44,86 @@ STRAY: Final = "stray"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadProgress:
-    """How far loading has come."""
+class FoundLog:
+    """A log that stands in a data directory and is to be opened."""
 
-    directory: str
+    directory: LogDir
+    path: str
     topic_partition: TopicPartition
-    """The log being opened."""
-    bytes_read: int
-    """Of this log, so far."""
-    logs_loaded: int
-    logs_total: int
-    """Of this directory."""
+    topic_id: bytes | None
+    config: LogConfig
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+    """From the checkpoints; 0 where they say nothing."""
+    was_clean: bool
+    """It was closed in order."""
+    recovery: str
+    """When logs are checked: see `storage.loading`."""
+    bytes_to_check: int
+
+    def recovery_order(self, now_ms: int, producer_id_expiration_ms: int) -> RecoveryOrder:
+        """What another process must know to recover it."""
+        return RecoveryOrder(
+            directory=self.path,
+            topic_partition=self.topic_partition,
+            config=self.config,
+            now_ms=now_ms,
+            recovery_point=self.recovery_point,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            was_clean=self.was_clean,
+            recovery=self.recovery,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingLog:
+    """A log that is being closed: once ``target`` is performed everything of it is on disk."""
+
+    log: Log
+    directory: LogDir
+    target: FlushTarget | None
+
+    def perform(self) -> None:
+        """Sync what is left. May run in another thread. Raises LogDirFailed."""
+        if self.target is not None:
+            self.target.perform()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """A log that had to be repaired, for the one line about it."""
+    """A log that had to be recovered or repaired, for the lines about it."""
 
     topic_partition: TopicPartition
     report: LoadReport
 
 
+class ForgetDeleted:
+    """Takes deleted partitions out of the checkpoints, lest after a crash their offsets be taken for a namesake's."""
+
+    __slots__ = ("directory", "partitions")
+
+    def __init__(self, directory: LogDir, partitions: frozenset[TopicPartition]) -> None:
+        self.directory = directory
+        self.partitions = partitions
+
+    def perform(self) -> None:
+        """Write and sync what names them. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
+
+        May run in another thread, behind all `CheckpointWrite`s that were made before it.
+        """
+        self.directory.forget(self.partitions)
+
+
 class LogManager:
     """The logs in the data directories of one broker, but for the metadata log."""
 
-    __slots__ = ("_chance", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
-                 "_walk_all_records", "failures", "producer_id_expiration_ms", "repaired")  # fmt: skip
+    __slots__ = (
+        "_chance", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
+        "_to_forget", "_walk_all_records", "failures", "findings", "producer_id_expiration_ms", "repaired",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -84,11 +144,17 @@ class LogManager:
         self._chance = chance
         self._logs: dict[TopicPartition, Log] = {}
         self._log_dirs: dict[TopicPartition, LogDir] = {}
-        self._pending_removals: list[PendingRemoval] = []
-        self.failures: list[StorageError] = []
-        """Why directories went offline while loading."""
+        self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
+        self._deleted: set[TopicPartition] = set()
+        """What checkpoints may still name; there can be no new logs of these names."""
+        self._to_forget: dict[LogDir, set[TopicPartition]] = {}
+        """What of that nobody is about to take out of them."""
+        self.failures: list[tuple[LogDir, StorageError]] = []
+        """Why directories went offline while loading, or could not be closed in order."""
         self.repaired: list[LoadedLog] = []
-        """Logs that were recovered, or had indexes rebuilt."""
+        """Logs that were recovered, or had something damaged."""
+        self.findings: list[str] = []
+        """What was damaged beside the logs themselves, or out of place, and what has been done: a sentence each."""
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The log of a partition; None if there is none."""
@@ -102,6 +168,10 @@ class LogManager:
         """The data directory that a partition's log stands in; None if there is no such log."""
         return self._log_dirs.get(topic_partition)
 
+    def in_directory(self, directory: LogDir) -> list[Log]:
+        """The logs that stand in a data directory."""
+        return [log for topic_partition, log in self._logs.items() if self._log_dirs[topic_partition] is directory]
+
     @property
     def directories(self) -> tuple[LogDir, ...]:
         """The data directories, failed ones included."""
@@ -109,15 +179,15 @@ class LogManager:
 
     # Loading ----------------------------------------------------------------------------------------------------------
 
-    def load(
+    def find(
         self,
         *,
         config_of: Callable[[str], LogConfig],
         is_ours: Callable[[TopicPartition, bytes | None], bool],
         new_id: Callable[[], str],
-        now_ms: int,
-    ) -> Iterator[LoadProgress]:
-        """Open every log in every directory, a step at a time.
+        recovery: str = AFTER_UNCLEAN_STOP,
+    ) -> Iterator[FoundLog]:
+        """The logs in all directories, to be opened with `open`; from here on a crash is unclean.
 
         A partition that the metadata does not know, or knows under another topic id, is set aside as stray. What was
         being deleted when the last process ended goes on being deleted: `take_pending_removals`. A directory that
@@ -127,99 +197,146 @@ class LogManager:
             config_of: A topic's settings.
             is_ours: Whether the metadata knows a partition with this topic id (None: the directory names none).
             new_id: 32 hex digits, new each time.
+            recovery: `ottla.recovery`: whose segments are to be checked.
 
         Raises:
             WrongDirectory: A directory that is no partition's, or a partition in two data directories.
         """
+        places: dict[TopicPartition, LogDir] = {}
         for directory in self._directories:
+            if directory.has_failed:
+                continue
             try:
-                yield from self._load_directory(directory, config_of, is_ours, new_id, now_ms)
-                directory.is_loaded = True
+                for found in self._find_in(directory, config_of, is_ours, new_id, recovery):
+                    other = places.setdefault(found.topic_partition, directory)
+                    if other is not directory:
+                        raise WrongDirectory(f"{found.topic_partition} stands in {other.path} and in {directory.path}")
+                    yield found
             except LogDirFailed as error:
-                self.failures.append(error)
-                self.directory_failed(directory)
+                self.fail(directory, error)
 
-    def _load_directory(
+    def _find_in(
         self,
         directory: LogDir,
         config_of: Callable[[str], LogConfig],
         is_ours: Callable[[TopicPartition, bytes | None], bool],
         new_id: Callable[[], str],
-        now_ms: int,
-    ) -> Generator[LoadProgress, None, None]:
+        recovery: str,
+    ) -> Iterator[FoundLog]:
         directory.begin_loading()
         recovery_points = directory.recovery_points()
         log_starts = directory.log_start_offsets()
         high_watermarks = directory.high_watermarks()
-        found: list[tuple[str, TopicPartition, bytes | None]] = []
+        self.findings += directory.findings
+        hosted: set[TopicPartition] = set()
         for name, (topic_partition, fate) in directory.partition_directories():
             path = f"{directory.path}/{name}"
             if fate == DELETE:
                 delay_ms = config_of(topic_partition.topic).file_delete_delay_ms
-                self._pending_removals.append(PendingRemoval(self._files, (path,), delay_ms))
+                self._pending_removals.append((PendingRemoval(self._files, (path,), delay_ms), directory))
             elif not fate:
-                topic_id = self._topic_id_in(path)
+                topic_id, problem = self._topic_id_in(path)
                 if is_ours(topic_partition, topic_id):
-                    found.append((path, topic_partition, topic_id))
+                    hosted.add(topic_partition)
+                    if problem:
+                        self.findings.append(f"{problem}: the topic id is the one that the metadata has")
+                    recovery_point = recovery_points.get(topic_partition, 0)
+                    check_from = offset_to_check_from(recovery, recovery_point, was_clean=directory.was_clean)
+                    yield FoundLog(
+                        directory=directory,
+                        path=path,
+                        topic_partition=topic_partition,
+                        topic_id=topic_id,
+                        config=config_of(topic_partition.topic),
+                        recovery_point=recovery_point,
+                        log_start_offset=log_starts.get(topic_partition, 0),
+                        high_watermark=high_watermarks.get(topic_partition, 0),
+                        was_clean=directory.was_clean,
+                        recovery=recovery,
+                        bytes_to_check=0 if check_from is None else bytes_from(self._files, path, check_from),
+                    )
                 else:
                     stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
                     self._files.rename(path, f"{directory.path}/{stray_name}")
-        for loaded, (path, topic_partition, topic_id) in enumerate(found):
-            if (other := self._log_dirs.get(topic_partition)) is not None:
-                raise WrongDirectory(f"{topic_partition} stands in {other.path} and in {directory.path}")
-            report = LoadReport()
-            steps = load_log(
+                    named = f"{path} has the topic id {format_id(topic_id)}" if topic_id is not None else problem
+                    self.findings.append(
+                        f"{named}, and the metadata knows no such partition: set aside as {stray_name}"
+                    )
+        # What was deleted shortly before the last process ended may still be named.
+        deleted = directory.named - hosted
+        try:
+            directory.forget(deleted)
+        except (DiskFull, TooManyOpenFiles):
+            self._must_forget(directory, deleted)
+
+    def open(
+        self, found: FoundLog, now_ms: int, recovered: RecoveredLog | None = None
+    ) -> Generator[int, None, Log | None]:
+        """Open a log, step by step; each step yields the bytes it has read.
+
+        ``recovered`` is what another process says that has just recovered it; without that it is checked here, if it
+        is to be. None if its directory has failed: `failures` says why. Raises DiskFull, TooManyOpenFiles.
+        """
+        if found.directory.has_failed:
+            return None
+        report = LoadReport() if recovered is None else recovered.report
+        try:
+            log = yield from load_log(
                 self._files,
-                path,
-                topic_partition=topic_partition,
-                config=config_of(topic_partition.topic),
+                found.path,
+                topic_partition=found.topic_partition,
+                config=found.config,
                 now_ms=now_ms,
-                recovery_point=recovery_points.get(topic_partition, 0),
-                log_start_offset=log_starts.get(topic_partition, 0),
-                high_watermark=high_watermarks.get(topic_partition, 0),
-                was_clean=directory.was_clean,
-                topic_id=topic_id,
+                recovery_point=found.recovery_point,
+                log_start_offset=found.log_start_offset,
+                high_watermark=found.high_watermark,
+                was_clean=found.was_clean,
+                recovery=found.recovery if recovered is None else NEVER,
+                topic_id=found.topic_id,
                 open_files=self._open_files,
                 producer_id_expiration_ms=self.producer_id_expiration_ms,
                 chance=self._chance,
                 walk_all_records=self._walk_all_records,
                 report=report,
             )
-            bytes_read = 0
-            while True:
-                try:
-                    bytes_read += next(steps)
-                except StopIteration as stop:
-                    self._add(stop.value, directory)
-                    break
-                yield self._progress(directory, topic_partition, bytes_read, loaded, len(found))
-            if report.segments_rebuilt:
-                self.repaired.append(LoadedLog(topic_partition=topic_partition, report=report))
-            yield self._progress(directory, topic_partition, bytes_read, loaded + 1, len(found))
-
-    def _progress(
-        self, directory: LogDir, topic_partition: TopicPartition, bytes_read: int, loaded: int, total: int
-    ) -> LoadProgress:
-        return LoadProgress(
-            directory=directory.path,
-            topic_partition=topic_partition,
-            bytes_read=bytes_read,
-            logs_loaded=loaded,
-            logs_total=total,
-        )
-
-    def _topic_id_in(self, path: str) -> bytes | None:
-        try:
-            return read_topic_id(self._files, f"{path}/{PARTITION_METADATA}")
-        except CorruptCheckpoint:
-            # It is not synced when it is written: the metadata log has the id, and `create` writes it again.
+        except LogDirFailed as error:
+            self.fail(found.directory, error)
             return None
+        if recovered is not None:
+            log.producers.replace(recovered.producers)
+        self._add(log, found.directory)
+        if report.segments_rebuilt or report.findings:
+            self.repaired.append(LoadedLog(topic_partition=found.topic_partition, report=report))
+        return log
+
+    def fail(self, directory: LogDir, error: StorageError) -> None:
+        """Something in a directory could not be read or written, and nobody tries again: `failures` says why. Unless
+        it was for want of room, the directory goes offline."""
+        directory.is_in_order = False
+        self.failures.append((directory, error))
+        if isinstance(error, LogDirFailed):
+            self.directory_failed(directory)
+
+    def loaded(self) -> None:
+        """Everything that `find` has found is open."""
+        for directory in self._directories:
+            directory.is_loaded = not directory.has_failed
+
+    def _topic_id_in(self, path: str) -> tuple[bytes | None, str]:
+        """The topic id that a partition's directory names, or why it names none."""
+        metadata_path = f"{path}/{PARTITION_METADATA}"
+        try:
+            topic_id = read_topic_id(self._files, metadata_path)
+        except CorruptCheckpoint as error:
+            # It is not synced when it is written: the metadata log has the id, and `create` writes it again.
+            return None, str(error)
+        return topic_id, "" if topic_id is not None else f"{metadata_path} is missing"
 
     def _add(self, log: Log, directory: LogDir) -> None:
         self._logs[log.topic_partition] = log
         self._log_dirs[log.topic_partition] = directory
 
-    def take_pending_removals(self) -> list[PendingRemoval]:
+    def take_pending_removals(self) -> list[tuple[PendingRemoval, LogDir]]:
         """What loading has found half deleted, once."""
         removals, self._pending_removals = self._pending_removals, []
         return removals
@@ -244,8 +361,8 @@ class LogManager:
                 log.assign_topic_id(topic_id)
             return log
         if directory is None or directory.has_failed:
-            directory = self._emptiest()
-        self._forget_checkpoints_of(topic_partition, directory)
+            directory = self.emptiest()
+        assert topic_partition not in self._deleted, f"checkpoints may still name the deleted {topic_partition}"
         path = f"{directory.path}/{topic_partition.dir_name}"
         self._files.make_directory(path)
         write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id)
@@ -264,7 +381,8 @@ class LogManager:
         self._add(log, directory)
         return log
 
-    def _emptiest(self) -> LogDir:
+    def emptiest(self) -> LogDir:
+        """The directory with the fewest logs of those that can be used. Raises LogDirFailed."""
         alive = [directory for directory in self._directories if not directory.has_failed]
         if not alive:
             raise LogDirFailed("no data directory is left that can be written to")
@@ -273,12 +391,22 @@ class LogManager:
         in_use = list(self._log_dirs.values())
         return min(alive, key=in_use.count)
 
-    def _forget_checkpoints_of(self, topic_partition: TopicPartition, directory: LogDir) -> None:
-        """A deleted namesake's offsets must not be taken for the new log's after a crash."""
-        for name, offsets in directory.checkpoints_naming(topic_partition).items():
-            write = directory.checkpoint(name, {tp: at for tp, at in offsets.items() if tp != topic_partition})
-            if write is not None:
-                write.perform()
+    def may_be_made(self, topic_partition: TopicPartition) -> bool:
+        """Whether a new log may have this name: not before its deleted namesake is forgotten."""
+        return topic_partition not in self._deleted
+
+    def forget_deleted(self) -> list[ForgetDeleted]:
+        """What is to be performed after deletions, once, and then handed to `have_forgotten`."""
+        to_forget, self._to_forget = self._to_forget, {}
+        return [ForgetDeleted(directory, frozenset(partitions)) for directory, partitions in to_forget.items()]
+
+    def _must_forget(self, directory: LogDir, partitions: Set[TopicPartition]) -> None:
+        self._deleted |= partitions
+        self._to_forget.setdefault(directory, set()).update(partitions)
+
+    def have_forgotten(self, forgotten: ForgetDeleted) -> None:
+        """No checkpoint names any more what ``forgotten`` names."""
+        self._deleted -= forgotten.partitions
 
     def delete(self, topic_partition: TopicPartition, unique_id: str) -> PendingRemoval | None:
         """Take a partition's log out of use; its directory, renamed, is to be removed later. None if there is no log.
@@ -289,52 +417,52 @@ class LogManager:
         if log is None:
             return None
         directory = self._log_dirs.pop(topic_partition)
+        self._must_forget(directory, {topic_partition})
         log.abandon()
         path = f"{directory.path}/{topic_partition.suffixed_dir_name(unique_id, DELETE)}"
-        self._files.rename(log.directory, path)
+        try:
+            self._files.rename(log.directory, path)
+        except FileNotFoundError as error:
+            raise LogDirFailed(f"{log.directory} is gone: somebody else has removed it") from error
         return PendingRemoval(self._files, (path,), log.config.file_delete_delay_ms)
 
-    # Truncating -------------------------------------------------------------------------------------------------------
+    # Truncating: what a follower does ---------------------------------------------------------------------------------
 
-    def truncate_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
-        """Cut a log as `Log.truncate_to` does, and its checkpoints with it. Raises DiskFull, LogDirFailed.
+    def begin_truncation(self, topic_partition: TopicPartition, offset: int) -> CheckpointWrite | None:
+        """A log is about to be cut to ``offset``: its recovery point goes down first. What is to be performed, behind
+        all `CheckpointWrite`s that were made before it, and only then `truncate_to` or `truncate_fully_to`.
 
-        The recovery point comes first: it must not stand above anything that is appended from now on.
+        Otherwise after a crash the checkpoint might vouch for what has been appended since.
+        """
+        self._logs[topic_partition].expect_truncation_to(offset)
+        return next(
+            (w for w in self.recovery_point_checkpoints() if w.directory is self._log_dirs[topic_partition]), None
+        )
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> list[CheckpointWrite]:
+        """Cut a log, see `Log.truncate_to`. What is to be performed before anything is appended: where logs begin.
+
+        Raises DiskFull, LogDirFailed.
         """
         log = self._logs[topic_partition]
-        if offset < log.log_start_offset:
-            self.truncate_fully_to(topic_partition, offset, now_ms)
-        elif offset < log.log_end_offset:
-            self._lower_checkpoint(RECOVERY_POINTS, topic_partition, log.segments.at(offset).base_offset)
-            log.truncate_to(offset, now_ms)
+        log.truncate_to(offset, now_ms)
+        return self.log_start_checkpoints()
 
-    def truncate_fully_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
-        """Let a log begin anew as `Log.truncate_fully_to` does, its checkpoints with it. Raises DiskFull, LogDirFailed.
+    def truncate_fully_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> list[CheckpointWrite]:
+        """Let a log begin anew, see `Log.truncate_fully_to`. What is to be performed before anything is appended: the
+        next start would drop what lies below the old start.
 
-        The start comes last: until the old log is gone it must not begin earlier. A start that stayed behind on disk
-        would drop what is appended from now on, so without room for it the directory has failed.
+        Raises DiskFull, LogDirFailed.
         """
-        self._lower_checkpoint(RECOVERY_POINTS, topic_partition, offset)
         self._logs[topic_partition].truncate_fully_to(offset, now_ms)
-        try:
-            self._lower_checkpoint(LOG_START_OFFSETS, topic_partition, offset)
-        except (DiskFull, TooManyOpenFiles) as error:
-            raise LogDirFailed(f"{topic_partition} begins at {offset}, which could not be written: {error}") from error
-
-    def _lower_checkpoint(self, name: str, topic_partition: TopicPartition, most: int) -> None:
-        directory = self._log_dirs[topic_partition]
-        offsets = directory.checkpoints_naming(topic_partition).get(name)
-        if offsets is not None and offsets.get(topic_partition, most + 1) > most:
-            write = directory.checkpoint(name, {**offsets, topic_partition: most})
-            if write is not None:
-                write.perform()
+        return self.log_start_checkpoints()
 
     # Failing ----------------------------------------------------------------------------------------------------------
 
     def directory_failed(self, directory: LogDir) -> list[Log]:
         """A directory cannot be trusted any more: its logs are let go as they are. The logs that are gone."""
         directory.has_failed = True
-        gone = [log for tp, log in self._logs.items() if self._log_dirs[tp] is directory]
+        gone = self.in_directory(directory)
         for log in gone:
             del self._logs[log.topic_partition], self._log_dirs[log.topic_partition]
             log.abandon()
@@ -342,11 +470,19 @@ class LogManager:
 
     # In passing -------------------------------------------------------------------------------------------------------
 
-    def apply_retention(self, now_ms: int) -> Iterator[tuple[Log, list[PendingRemoval]]]:
-        """Sweep log by log; each step gives what one log has put out of use."""
+    def apply_retention(self, now_ms: int) -> Iterator[tuple[Log, list[PendingRemoval] | StorageError]]:
+        """Sweep log by log; each step gives what one log has put out of use, or why it could not."""
         for log in self.all():
-            if log.topic_partition in self._logs:
-                yield log, log.apply_retention(now_ms)
+            if self._logs.get(log.topic_partition) is not log:
+                continue  # gone since the sweep began
+            try:
+                removals = log.apply_retention(now_ms)
+            except StorageError as error:
+                yield log, error
+            except FileNotFoundError as error:
+                yield log, LogDirFailed(f"{error.filename} is gone: somebody else has removed it")
+            else:
+                yield log, removals
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for `producer.id.expiration.ms`; how many."""
@@ -380,25 +516,48 @@ class LogManager:
 
     # The end ----------------------------------------------------------------------------------------------------------
 
-    def close(self, now_ms: int) -> None:
-        """Close all logs and write the checkpoints. A directory that fails over it counts as failed."""
+    def begin_close(self, now_ms: int) -> Iterator[ClosingLog]:
+        """Bring all logs to their end, one by one. What each gives is to be performed, in any thread, then
+        `complete_close`. It goes on where one can't be closed: `failures` says why.
+
+        A directory in which something found no room has no marker afterwards; one that fails has failed.
+        """
         for log in self.all():
             directory = self._log_dirs.get(log.topic_partition)
             if directory is None or directory.has_failed:
                 continue
             try:
-                log.close(now_ms)
+                log.settle()
             except StorageError as error:
-                self.failures.append(error)
-                self.directory_failed(directory)
+                self.fail(directory, error)
+                if isinstance(error, LogDirFailed):
+                    continue
+            try:
+                # Where the end found no room too: what is synced need not be recovered at the next start.
+                target = log.begin_flush(now_ms, everything=True)
+                if not log.leader_epochs.is_saved:
+                    self.fail(directory, DiskFull(f"{log.directory} has no room for its leader epochs"))
+            except StorageError as error:
+                self.fail(directory, error)
+                log.abandon()
+            else:
+                yield ClosingLog(log=log, directory=directory, target=target)
+
+    def complete_close(self, closing: ClosingLog) -> None:
+        """Everything of a log is on disk."""
+        if closing.target is not None:
+            closing.log.complete_flush(closing.target)
+        closing.log.abandon()
+
+    def write_checkpoints(self) -> None:
+        """Write down where logs begin and end, when all of them are closed."""
         for write in (
             *self.recovery_point_checkpoints(), *self.log_start_checkpoints(), *self.high_watermark_checkpoints(),
         ):  # fmt: skip
             try:
                 write.perform()
             except StorageError as error:
-                self.failures.append(error)
-                next(d for d in self._directories if write.path.startswith(d.path + "/")).has_failed = True
+                self.fail(write.directory, error)
         self._logs.clear()
         self._log_dirs.clear()
 

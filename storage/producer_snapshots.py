@@ -16,13 +16,15 @@ from storage.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name
 class ProducerSnapshots:
     """The `.snapshot` files in a log's directory, by offset."""
 
-    __slots__ = ("_directory", "_files", "_offsets", "_unflushed")
+    __slots__ = ("_directory", "_files", "_offsets", "_unflushed", "damaged")
 
     def __init__(self, files: FileSystem, directory: str, offsets: Iterable[int] = ()) -> None:
         self._files = files
         self._directory = directory
         self._offsets = sorted(offsets)
         self._unflushed: list[int] = []
+        self.damaged: list[str] = []
+        """What `load_latest` has removed, and why."""
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -65,7 +67,8 @@ class ProducerSnapshots:
                 path = self.path(offset)
                 try:
                     return offset, decode_snapshot(self._files.read_file(path), path)
-                except (CorruptSnapshot, FileNotFoundError):
+                except (CorruptSnapshot, FileNotFoundError) as error:
+                    self.damaged.append(str(error))
                     self.remove(offset)
         return None
 

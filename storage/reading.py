@@ -1,6 +1,6 @@
 """Finding what a fetch gets: a stretch of one segment's file, and the aborted transactions in it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from storage.batch.record_batch import BatchHeader
@@ -54,9 +54,11 @@ def read_region(
 def bytes_before(segments: Segments, log_end_offset: int, fetch_offset: int, upper_bound_offset: int, most: int) -> int:
     """What `storage.log.Log.readable_bytes` says, for an offset that is in the log."""
     segment = segments.at(fetch_offset)
-    place = segment.locate(fetch_offset)
-    if place is None:
-        return most if segments.after(segment) is not None else 0
+    while (place := segment.locate(fetch_offset)) is None:
+        following = segments.after(segment)
+        if following is None:
+            return 0
+        segment = following
     if segment is not segments.active and upper_bound_offset > segments.active.base_offset:
         # The read would end with its segment; whoever waits there has more than that before him.
         return most
@@ -84,7 +86,11 @@ def stored_batches(segments: Segments, from_offset: int, end_offset: int) -> Ite
 
 
 def aborted_in(
-    segments: Segments, fetch_offset: int, region: FileRegion, log_end_offset: int
+    segments: Segments,
+    fetch_offset: int,
+    region: FileRegion,
+    log_end_offset: int,
+    transactions_in: Callable[[Segment], Iterable[AbortedTransaction]],
 ) -> list[AbortedTransaction]:
     """The aborted transactions that have records in ``region``, which a read at ``fetch_offset`` gave, or a few more.
 
@@ -94,11 +100,11 @@ def aborted_in(
     segment = segments.at(fetch_offset)
     while (following := segments.after(segment)) is not None and segment.locate(fetch_offset) is None:
         segment = following
-    beyond = segment.offset_index.first_entry_from_position(region.position + region.size)
+    beyond = segment.first_entry_behind(region.position + region.size)
     end_offset = segments.end_of(segment, log_end_offset) if beyond is None else beyond.offset
     found: list[AbortedTransaction] = []
     for walked in segments.from_offset(segment.base_offset):
-        for transaction in walked.transaction_index:
+        for transaction in transactions_in(walked):
             if transaction.last_offset >= fetch_offset and transaction.first_offset < end_offset:
                 found.append(transaction)
             if transaction.last_stable_offset >= end_offset:

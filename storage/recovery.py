@@ -1,76 +1,117 @@
 """What is done to the segments of a log that was not closed: read, checked, cut at the first bad batch, indexed anew.
 
-A torn tail and a damaged batch in the middle look alike, so everything behind the first bad batch is lost. That
-concerns only what had not been flushed: segments below the recovery point are not looked at.
+Above the recovery point everything behind the first bad batch is lost. Below it nothing is: see `storage.segment_walk`.
 """
 
-from collections.abc import Generator
-from typing import Final
+from collections.abc import Generator, Sequence
+from typing import Final, NamedTuple
 
-from storage.batch.checksum import crc32c
-from storage.batch.record_batch import ATTRIBUTES_POSITION, BatchHeader
+from storage.batch.record_batch import BatchHeader
 from storage.errors import UndecodableRecords
 from storage.index.transaction_index import AbortedTransaction
 from storage.leader_epochs import LeaderEpochs
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import Producers, is_expired
-from storage.segment import MOST_RELATIVE_OFFSET, Segment
+from storage.segment import Segment
+from storage.segment_walk import EVERYTHING as EVERYTHING
 
 NEVER_EXPIRES: Final = 2**63 - 1
 
 _BYTES_A_STEP: Final = 4 << 20
 
 
+class Recovered(NamedTuple):
+    """What recovering a segment has come to."""
+
+    next_offset: int
+    """Behind its last good batch."""
+    bytes_cut: int
+    cut_reason: str
+    """Why, as the end of a sentence; empty if nothing was cut."""
+
+
 def recover_segment(
-    segment: Segment, producers: Producers, leader_epochs: LeaderEpochs
-) -> Generator[int, None, tuple[int, int]]:
-    """Check a segment's batches and rebuild its indexes; yields, every few MB, how many bytes have been read.
+    segment: Segment,
+    producers: Producers,
+    leader_epochs: LeaderEpochs,
+    *,
+    durable_offset: int,
+    end_offset: int | None = None,
+) -> Generator[int, None, Recovered]:
+    """Check a segment's batches and make its indexes anew; yields, every few MB, how many bytes have been read.
 
-    ``producers`` is the state at its base offset, and is that at its end afterwards. Returns (the offset behind its
-    last good batch, how many bytes behind that are to be cut off by `finish_segment`).
+    ``producers`` is the state at its base offset, and is that at its end afterwards. Everything below
+    ``durable_offset`` had been on disk; ``end_offset`` is where the next segment begins. What is to be cut off is still
+    there afterwards, and the segment is not closed: see `finish_segment`.
+
+    Raises DiskFull, LogDirFailed, TooManyOpenFiles.
     """
-    file = segment.file()
-    found_bytes = file.size
-    segment.begin_rebuild()
-    next_offset = segment.base_offset
-    position = reported = 0
-    for header, _, data in segment.batches_from(0, end=found_bytes):
-        # Taken apart at once: properties of the header would double what a small batch costs here.
-        base_offset, _, leader_epoch, _, crc, _, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
-        last_offset = base_offset + last_offset_delta
-        if (
-            crc != crc32c(data[ATTRIBUTES_POSITION:])
-            or base_offset < next_offset
-            or last_offset < base_offset
-            or last_offset - segment.base_offset > MOST_RELATIVE_OFFSET
-        ):
-            break
-        if base_offset != next_offset:
-            segment.forget_recent_batches()
-        next_offset = last_offset + 1
-        size = len(data)
-        segment.appended(position, size, base_offset, last_offset, max_timestamp)
-        position += size
-        if leader_epoch > leader_epochs.latest:
-            leader_epochs.assign(leader_epoch, base_offset)
-        if producer_id >= 0 and (aborted := _replay(producers, header, data)) is not None:
-            segment.transaction_index.append(aborted)
-        if position - reported >= _BYTES_A_STEP:
-            yield position - reported
-            reported = position
-    yield position - reported
-    return next_offset, found_bytes - position
+    found_bytes = segment.file().size
+    segment.transaction_index.reset()
+    walk = segment.begin_walk(found_bytes, end_offset=end_offset, durable_offset=durable_offset)
+    reported = 0
+    while walk.step():
+        segment.take_entries(walk)
+        for epoch, first_offset in walk.epochs:
+            leader_epochs.assign(epoch, first_offset)
+        if walk.produced:
+            for aborted in producers.replay(walk.chunk, walk.produced):
+                segment.transaction_index.append(aborted)
+        if walk.position - reported >= _BYTES_A_STEP:
+            yield walk.position - reported
+            reported = walk.position
+    segment.size = walk.position
+    segment.end_walk(walk)
+    yield walk.position - reported
+    return Recovered(walk.next_offset, found_bytes - walk.position, walk.cut_reason)
 
 
-def finish_segment(segment: Segment, cut_bytes: int) -> None:
+def finish_segment(segment: Segment, found: Recovered) -> None:
     """Cut a recovered segment behind its last good batch and close its indexes.
 
     What is cut off is gone from the disk when this returns: what is appended next must not be found with the old
     behind it.
     """
     segment.deactivate()
-    if cut_bytes:
+    if found.bytes_cut:
         segment.file().fsync()
+
+
+def transactions_anew(
+    segment: Segment, segments: Sequence[Segment], snapshots: ProducerSnapshots, *, log_start_offset: int
+) -> Generator[int, None, None]:
+    """Make a segment's index of aborted transactions anew; yields how many bytes have been read."""
+    producers = Producers()
+    yield from load_producers(
+        producers, snapshots, segments, log_start_offset=log_start_offset, end_offset=segment.base_offset,
+        now_ms=0, expiration_ms=NEVER_EXPIRES,
+    )  # fmt: skip
+    segment.transaction_index.reset()
+    read_bytes = 0
+    for batch in segment.batches_from(0):
+        aborted = _replay(producers, batch.header, batch.data)
+        if aborted is not None:
+            segment.transaction_index.append(aborted)
+        read_bytes += len(batch.data)
+        if read_bytes >= _BYTES_A_STEP:
+            yield read_bytes
+            read_bytes = 0
+    segment.transaction_index.write_out()
+    yield read_bytes
+
+
+def epochs_anew(leader_epochs: LeaderEpochs, segments: Sequence[Segment]) -> Generator[int, None, None]:
+    """Find the leader epochs of segments in the headers of their batches; yields how many bytes have been read."""
+    read_bytes = 0
+    for segment in segments:
+        for batch in segment.batches_from(0):
+            if batch.header.partition_leader_epoch > leader_epochs.latest:
+                leader_epochs.assign(batch.header.partition_leader_epoch, batch.header.base_offset)
+            read_bytes += len(batch.data)
+            if read_bytes >= _BYTES_A_STEP:
+                yield read_bytes
+                read_bytes = 0
+    yield read_bytes
 
 
 def _replay(producers: Producers, header: BatchHeader, data: memoryview) -> AbortedTransaction | None:
@@ -84,16 +125,16 @@ def _replay(producers: Producers, header: BatchHeader, data: memoryview) -> Abor
 def load_producers(
     producers: Producers,
     snapshots: ProducerSnapshots,
-    segments: list[Segment],
+    segments: Sequence[Segment],
     *,
     log_start_offset: int,
     end_offset: int,
     now_ms: int,
     expiration_ms: int,
-) -> Generator[int, None, None]:
+) -> Generator[int, None, int]:
     """Bring ``producers`` to what it was at ``end_offset``: the newest whole snapshot, and the batches behind it.
 
-    Yields how many bytes have been read.
+    Yields how many bytes have been read. Returns the offset from which on batches were.
     """
     loaded = snapshots.load_latest(log_start_offset, end_offset)
     from_offset = log_start_offset
@@ -102,7 +143,7 @@ def load_producers(
         from_offset, entries = loaded
         producers.replace(entry for entry in entries if not is_expired(entry, now_ms, expiration_ms))
     if from_offset >= end_offset:
-        return
+        return from_offset
     for number, segment in enumerate(segments):
         is_below = number + 1 < len(segments) and segments[number + 1].base_offset <= from_offset
         if is_below or segment.base_offset >= end_offset:
@@ -118,3 +159,4 @@ def load_producers(
                 yield read_bytes
                 read_bytes = 0
         yield read_bytes
+    return from_offset

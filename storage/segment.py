@@ -7,23 +7,34 @@
 
 Only a log's last segment, the active one, is appended to. Files open when they are used, and are let go when so many
 others have been used since that the process would have too many open.
+
+After a clean stop nobody reads a segment to see whether its indexes are right. They are believed entry by entry: each
+names a batch, and the header of that batch, which a search reads in any case, must agree. Where it does not, both
+indexes are made anew from the file of batches, once, and the search is repeated.
 """
 
+import logging
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from config.log_config import LogConfig
-from storage.batch.record_batch import HEADER_SIZE, LOG_OVERHEAD, read_header
+from storage.batch.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header
 from storage.batch_reader import CHUNK_BYTES, StoredBatch, read_batches
 from storage.errors import CorruptIndex, DiskFull, LogDirFailed, TooManyOpenFiles
 from storage.files import File, FileSystem
-from storage.index.offset_index import OffsetIndex
+from storage.index.offset_index import MOST_RELATIVE_OFFSET, OffsetIndex, OffsetPosition
 from storage.index.time_index import TimeIndex, TimestampOffset
 from storage.index.transaction_index import TransactionIndex
 from storage.open_files import OpenFiles
+from storage.segment_walk import EVERYTHING, SegmentWalk, find_batch
+
+log = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -33,13 +44,14 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
-MOST_RELATIVE_OFFSET: Final = 2**31 - 1
-
 _RECENT_BATCHES: Final = 128
 _MOST_SCAN_BYTES: Final = 1 << 16
+# A search that has to look at more than this has an index with entries missing.
+_MOST_UNINDEXED_BYTES: Final = 4 << 20
+_LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 
-# Base offset, batch length and last offset delta: what a search for an offset needs of a header.
-_SPAN: Final = Struct(">qi11xi")
+# Base offset, batch length, magic and last offset delta: what a search for an offset needs of a header.
+_SPAN: Final = Struct(">qi4xb6xi")
 _unpack_span = _SPAN.unpack_from
 
 
@@ -72,9 +84,9 @@ class Segment:
 
     __slots__ = (
         "__weakref__", "_bytes_since_index_entry", "_file", "_files", "_first_timestamp", "_index_interval_bytes",
-        "_largest", "_open_files", "_recent_offsets", "_recent_positions", "base_offset", "created_ms", "directory",
-        "index_entries_skipped", "is_active", "jitter", "log_path", "offset_index", "size", "time_index",
-        "transaction_index",
+        "_is_damage_told", "_largest", "_open_files", "_recent_offsets", "_recent_positions", "base_offset",
+        "created_ms", "directory", "index_entries_skipped", "is_active", "is_indexed_anew", "jitter", "log_path",
+        "offset_index", "on_repair", "size", "time_index", "transaction_index",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +132,11 @@ class Segment:
         self._file: File | None = None
         self._largest: TimestampOffset | None = None
         self._first_timestamp: int | None = None
+        self._is_damage_told = False
+        self.is_indexed_anew = False
+        """Whether this process has made its indexes from the batches."""
+        self.on_repair: Callable[[str], None] = log.warning
+        """Told, in a sentence, what was found damaged and what has been done."""
         # The last batches appended: where each begins. All that comes behind the first of them is here, so whoever
         # follows the log's end finds his place without index and file.
         self._recent_offsets = array("q")
@@ -262,17 +279,6 @@ class Segment:
             return
         self._bytes_since_index_entry = 0
 
-    def begin_rebuild(self) -> None:
-        """Forget indexes and size: all batches will be announced by `appended` again."""
-        self.size = 0
-        self.offset_index.reset()
-        self.time_index.reset()
-        self.transaction_index.reset()
-        self.forget_recent_batches()
-        self._bytes_since_index_entry = 0
-        self._largest = TimestampOffset(-1, self.base_offset)
-        self._first_timestamp = None
-
     def cut_to(self, position: int, next_offset: int) -> None:
         """Remove the batches from ``position`` on, where the first one at or above ``next_offset`` begins."""
         self.offset_index.cut_from(next_offset)
@@ -306,11 +312,25 @@ class Segment:
 
     @property
     def largest(self) -> TimestampOffset:
-        """The largest timestamp, with the last offset of the first batch having it; (-1, base offset) if empty."""
+        """The largest timestamp, with the last offset of the first batch having it; (-1, base offset) if empty.
+
+        Retention removes segments by it, so an index that was found must prove it.
+        """
         largest = self._largest
         if largest is None:
-            self._largest = largest = self.time_index.last
+            self._largest = largest = self._healed(self._confirmed_largest)
         return largest
+
+    def _confirmed_largest(self) -> TimestampOffset:
+        last = self.time_index.last
+        if self.time_index.entries:
+            self._confirm(last)
+        tail = self._tail()
+        if tail is not None and tail.max_timestamp > last.timestamp:
+            raise CorruptIndex(
+                f"{self.time_index.path} ends with timestamp {last.timestamp}, its segment with {tail.max_timestamp}"
+            )
+        return last
 
     @property
     def first_timestamp(self) -> int:
@@ -333,33 +353,72 @@ class Segment:
             positions = self._recent_positions
             position = positions[number - 1]
             return BatchPlace(position, (positions[number] if number < len(positions) else self.size) - position)
-        position = self.offset_index.lookup(offset).position
-        if position >= self.size:
-            if position:
-                raise CorruptIndex(
-                    f"{self.offset_index.path} points to {position}, and the segment ends at {self.size}"
-                )
-            return None
-        return self._scan(offset, position)
+        try:
+            return self._find(offset)
+        except CorruptIndex as error:
+            self._index_anew_after(error)
+            return self._find(offset)
 
-    def _scan(self, offset: int, position: int) -> BatchPlace | None:
-        """Go on by headers from ``position``: an index interval at most, and one batch."""
+    def _find(self, offset: int) -> BatchPlace | None:
+        """Go on by headers from the last index entry: an index interval at most, and one batch."""
         file, end = self.file(), self.size
+        entry_offset, position = self.offset_index.lookup(offset)
         chunk_bytes = min(self._index_interval_bytes, _MOST_SCAN_BYTES) + HEADER_SIZE
+        chunk = file.pread(min(chunk_bytes, max(end - position, 0)), position)
+        base_offset, length, _, delta = _unpack_span(chunk) if len(chunk) >= _SPAN.size else (-1, 0, 0, 0)
+        if position and base_offset + delta != entry_offset:
+            raise self._contradiction(entry_offset, position)
+        limit = end if self.is_indexed_anew else position + length + _MOST_UNINDEXED_BYTES
+        at = before = 0
         while position < end:
-            chunk = file.pread(min(chunk_bytes, end - position), position)
-            at, last = 0, len(chunk) - _SPAN.size
+            last = len(chunk) - _SPAN.size
             while at <= last:
-                base_offset, length, last_offset_delta = _unpack_span(chunk, at)
-                if base_offset + last_offset_delta >= offset:
-                    return BatchPlace(position + at, length + LOG_OVERHEAD)
-                if length < HEADER_SIZE - LOG_OVERHEAD:
-                    raise CorruptIndex(f"{self.log_path} has no batch at {position + at}, where its index points to")
+                base_offset, length, magic, delta = _unpack_span(chunk, at)
+                if magic != MAGIC or length < _LEAST_LENGTH:
+                    break
+                if base_offset + delta >= offset:
+                    size = length + LOG_OVERHEAD
+                    if size <= end - position - at and base_offset + delta - self.base_offset <= MOST_RELATIVE_OFFSET:
+                        return BatchPlace(position + at, size)
+                    break
+                before = at
                 at += length + LOG_OVERHEAD
-            if at == 0:
+            if at <= last or position + at > end:
+                at = self._behind_damage(min(position + at, end), position + before) - position
+            elif at == 0:
                 return None
+            if position > limit:
+                raise CorruptIndex(f"{self.offset_index.path} has no entry for offset {offset} or one near it")
+            before -= at
             position += at
+            at = 0
+            chunk = file.pread(min(chunk_bytes, max(end - position, 0)), position)
         return None
+
+    def _contradiction(self, offset: int, position: int) -> CorruptIndex:
+        return CorruptIndex(
+            f"{self.offset_index.path} says that a batch ending with offset {offset} begins at position {position} "
+            f"of {self.size}, and none does"
+        )
+
+    def _behind_damage(self, position: int, previous: int) -> int:
+        """Where reading goes on behind ``position``, where a batch should begin and none does; the end if nowhere.
+
+        It may be the length of the batch before, at ``previous``, that is wrong.
+        """
+        entry = self.offset_index.first_entry_from_position(previous + 1)
+        stop = self.size if entry is None else min(entry.position, self.size)
+        found = find_batch(
+            self.file(), previous + 1, stop, self.size,
+            next_offset=self.base_offset, most_offset=self.base_offset + MOST_RELATIVE_OFFSET,
+        )  # fmt: skip
+        behind = stop if found is None else found[0]
+        if not self._is_damage_told:
+            self._is_damage_told = True
+            self.on_repair(
+                f"{self.log_path} has no batch at position {position}, where one should be: reading goes on at {behind}"
+            )
+        return behind
 
     def position_of(self, offset: int) -> int:
         """Where the batch begins that holds ``offset``; the end if all of them lie before it."""
@@ -370,23 +429,157 @@ class Segment:
         self, position: int, *, end: int | None = None, chunk_bytes: int = CHUNK_BYTES
     ) -> Iterator[StoredBatch]:
         """Its batches from ``position``, where one must begin, to ``end``, or its own; read by ``chunk_bytes``."""
-        return read_batches(self.file(), position, self.size if end is None else end, chunk_bytes)
+        end = self.size if end is None else end
+        while position < end:
+            previous = position
+            for batch in read_batches(self.file(), position, end, chunk_bytes):
+                yield batch
+                previous, position = batch.position, batch.position + len(batch.data)
+            if position < end:
+                position = self._healed(partial(self._behind_damage, position, previous))
+
+    def last_below(self, timestamp: int) -> TimestampOffset:
+        """Up to which offset all timestamps are below ``timestamp``, as far as the time index knows."""
+        return self._healed(lambda: self._confirm(self.time_index.lookup(timestamp - 1)))
+
+    def _confirm(self, entry: TimestampOffset) -> TimestampOffset:
+        """An entry of the time index, if the batch that it names has its timestamp. Raises CorruptIndex."""
+        if entry.timestamp >= 0:
+            place = self._find(entry.offset)
+            header = None if place is None else read_header(self.file().pread(HEADER_SIZE, place.position))
+            if header is None or header.base_offset > entry.offset or header.max_timestamp != entry.timestamp:
+                raise CorruptIndex(
+                    f"{self.time_index.path} says that the batch with offset {entry.offset} has timestamp "
+                    f"{entry.timestamp}, and it has not"
+                )
+        return entry
+
+    def first_entry_behind(self, position: int) -> OffsetPosition | None:
+        """The first entry of the offset index whose batch begins at or behind ``position``."""
+        return self._healed(partial(self._confirmed_entry, position))
+
+    def _confirmed_entry(self, position: int) -> OffsetPosition | None:
+        entry = self.offset_index.first_entry_from_position(position)
+        if entry is not None:
+            chunk = self.file().pread(HEADER_SIZE, entry.position)
+            if len(chunk) < HEADER_SIZE or read_header(chunk).last_offset != entry.offset:
+                raise self._contradiction(*entry)
+        return entry
+
+    def confirm_transactions(self) -> None:
+        """Compare each entry of the transaction index with the marker it names. Raises CorruptIndex."""
+        index = self.transaction_index
+        index.check()
+        for transaction in index:
+            place = self.locate(transaction.last_offset)
+            header = None if place is None else read_header(self.file().pread(HEADER_SIZE, place.position))
+            # Compaction may have taken the marker away, and has then left something behind it.
+            if header is None or (
+                header.base_offset <= transaction.last_offset
+                and not (header.is_control and header.producer_id == transaction.producer_id)
+            ):
+                raise CorruptIndex(
+                    f"{index.path} says that producer {transaction.producer_id} aborted a transaction "
+                    f"at offset {transaction.last_offset}, and no marker of it stands there"
+                )
+        index.is_confirmed = True
 
     def find_next_offset(self) -> int | None:
         """The offset behind its last batch, by headers from the last index entry on; None if that ends in rubbish."""
-        position = 0
-        next_offset = self.base_offset
+        tail = self._healed(self._tail)
+        return None if tail is None else tail.next_offset
+
+    def _tail(self) -> "_Tail | None":
+        position, entry_offset = 0, None
         if self.offset_index.entries:
-            offset, position = self.offset_index.last_entry()
-            if position >= self.size or offset < self.base_offset:
-                return None
+            entry_offset, position = self.offset_index.last_entry()
+        next_offset, max_timestamp = self.base_offset, -1
+        limit = self.size if self.is_indexed_anew else position + _MOST_UNINDEXED_BYTES
+        if position >= self.size and entry_offset is not None:
+            raise self._contradiction(entry_offset, position)
         while position < self.size:
             chunk = self.file().pread(HEADER_SIZE, position)
-            if len(chunk) < HEADER_SIZE:
+            header = read_header(chunk) if len(chunk) == HEADER_SIZE else None
+            if entry_offset is not None:
+                if header is None or header.last_offset != entry_offset:
+                    raise self._contradiction(entry_offset, position)
+                entry_offset = None
+                limit += header.size
+            if header is None or header.magic != MAGIC or header.base_offset < next_offset or header.size < HEADER_SIZE:
                 return None
-            header = read_header(chunk)
-            if header.base_offset < next_offset or header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
-                return None
+            if position > limit:
+                raise CorruptIndex(f"{self.offset_index.path} has no entry for the last {self.size - position} bytes")
             position += header.size
             next_offset = header.next_offset
-        return next_offset if position == self.size else None
+            max_timestamp = max(max_timestamp, header.max_timestamp)
+        return _Tail(next_offset, max_timestamp) if position == self.size else None
+
+    # Indexing anew ----------------------------------------------------------------------------------------------------
+
+    def begin_walk(self, end: int, *, end_offset: int | None = None, durable_offset: int = EVERYTHING) -> SegmentWalk:
+        """Forget the indexes of offsets and times, to make them anew from the first ``end`` bytes.
+
+        After each step of the walk comes `take_entries`, at its end `end_walk`. ``end_offset`` is where the next
+        segment begins, ``durable_offset`` the recovery point.
+        """
+        self.offset_index.reset()
+        self.time_index.reset()
+        return SegmentWalk(
+            self.file(), end, base_offset=self.base_offset, end_offset=end_offset, durable_offset=durable_offset,
+            index_interval_bytes=self._index_interval_bytes,
+        )  # fmt: skip
+
+    def take_entries(self, walk: SegmentWalk) -> None:
+        """Add the index entries of the walk's last step. A full disk costs entries, nothing else."""
+        try:
+            self.offset_index.append_all(walk.offset_entries, self.offset_index.max_entries)
+            self.time_index.append_all(walk.time_entries, self.time_index.max_entries - 1)
+        except (DiskFull, TooManyOpenFiles):
+            self.index_entries_skipped += 1
+
+    def end_walk(self, walk: SegmentWalk) -> None:
+        """The walk is over: what it has found out counts from now on."""
+        self._largest = largest = TimestampOffset(walk.largest_timestamp, walk.largest_offset)
+        self._first_timestamp = walk.first_timestamp
+        self._bytes_since_index_entry = walk.unindexed_bytes
+        self.is_indexed_anew = True
+        try:
+            self.time_index.append(largest.timestamp, largest.offset, is_last=True)
+            self.time_index.trim()
+        except (DiskFull, TooManyOpenFiles):
+            self.index_entries_skipped += 1
+        for damage in walk.damage:
+            self.on_repair(f"{self.log_path}, {damage}")
+
+    def index_anew(self) -> Generator[int, None, None]:
+        """Make the indexes of offsets and times anew from the batches, which stay as they are.
+
+        Yields, step by step, how many bytes have been read.
+        """
+        walk = self.begin_walk(self.size)
+        while walk.step():
+            self.take_entries(walk)
+            yield len(walk.chunk)
+        self.end_walk(walk)
+        if walk.cut_reason:
+            self.on_repair(f"{self.log_path}, from position {walk.position} on: {walk.cut_reason}; it is left as it is")
+
+    def _index_anew_after(self, error: CorruptIndex) -> None:
+        for _ in self.index_anew():
+            pass
+        self.on_repair(f"{error}: the indexes have been made anew from the {self.size} bytes of {self.log_path}")
+
+    def _healed(self, search: Callable[[], Found]) -> Found:
+        """What ``search`` finds, in indexes made anew if it came across a damaged one."""
+        try:
+            return search()
+        except CorruptIndex as error:
+            self._index_anew_after(error)
+            return search()
+
+
+class _Tail(NamedTuple):
+    """What the batches from the last index entry on say, by their headers."""
+
+    next_offset: int
+    max_timestamp: int

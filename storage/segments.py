@@ -13,7 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from config.log_config import LogConfig
-from storage.segment import MOST_RELATIVE_OFFSET, Segment
+from storage.index.offset_index import MOST_RELATIVE_OFFSET
+from storage.segment import Segment
 
 
 def roll_after_ms(config: LogConfig, jitter: int) -> int:

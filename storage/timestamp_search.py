@@ -25,8 +25,7 @@ def first_record_at(segments: Segments, timestamp_ms: int, from_offset: int) -> 
         if segment.largest.timestamp < timestamp_ms:
             continue
         # Every record up to this entry has a smaller timestamp, or an equal one: then the entry's batch counts.
-        known = segment.time_index.lookup(timestamp_ms - 1)
-        start = max(known.offset, from_offset)
+        start = max(segment.last_below(timestamp_ms).offset, from_offset)
         for batch in segment.batches_from(segment.position_of(start), chunk_bytes=_CHUNK_BYTES):
             if batch.header.max_timestamp >= timestamp_ms:
                 found = _first_in(batch, timestamp_ms, from_offset)

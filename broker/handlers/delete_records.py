@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from broker.replication.delayed import RecordDeletion
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replica_manager import Failures, ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault, RequestTimedOut, TopicAuthorizationFailed, error_code_of
 from protocol.errors import ErrorCode
@@ -41,8 +41,9 @@ class DeleteRecordsHandler:
                     under_way.append((deletion, of_partition))
             answer.topics.append(of_topic)
 
-        def finished(late: Collection[RecordDeletion], failure: StorageError | None) -> None:
+        def finished(late: Collection[RecordDeletion], failures: Failures) -> None:
             for deletion, of_partition in under_way:
+                failure = failures.get(deletion.partition.log_dir)
                 _conclude(deletion, of_partition, is_late=deletion in late, failure=failure)
             context.respond(answer)
 

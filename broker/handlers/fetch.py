@@ -26,6 +26,7 @@ from broker.request.node import Node
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import NO_UUID
+from storage.errors import StorageError
 
 TopicAnswer = FetchResponse.Response
 Answer = FetchResponse.Response.Partition
@@ -128,7 +129,7 @@ class FetchHandler:
                 raise InconsistentTopicId(f"{fetch.topic} had the id {fetch.topic_id.hex()} when it was found first")
             if terms.is_follower:
                 raise NotLeaderOrFollower(f"no node is a follower of {partition.topic_partition}")
-        except Fault as fault:
+        except (Fault, StorageError) as fault:
             fetch.fault = fault
 
     def _name_of(self, topic_id: bytes) -> str:

@@ -4,6 +4,7 @@ import logging
 
 from broker.metadata.producer_ids import ProducerIds
 from broker.request.context import Operation, RequestContext, ResourceType
+from broker.request.faults import error_code_of
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -41,7 +42,8 @@ class InitProducerIdHandler:
         self._producer_ids.assign(
             lambda producer_id: context.respond(
                 InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
-            )
+            ),
+            lambda error: context.respond(self.refuse(request, error_code_of(error), None)),
         )
         return None
 

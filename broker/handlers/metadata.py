@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from broker.metadata.controller import Controller
 from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from broker.metadata.placement import offline_replicas
 from broker.metadata.topic_rules import CLUSTER_METADATA, INTERNAL_TOPICS, fault_of_name
 from broker.request.context import (
     CLUSTER_OPERATIONS,
@@ -87,7 +88,9 @@ class MetadataHandler:
         return answer
 
     def _all_topics(self, context: RequestContext) -> list[TopicAnswer]:
-        return [_found(topic) for topic in self._image.topics_by_name.values() if _may_describe(context, topic.name)]
+        return [
+            self._found(topic) for topic in self._image.topics_by_name.values() if _may_describe(context, topic.name)
+        ]
 
     def _by_id(self, topic_id: bytes, context: RequestContext) -> TopicAnswer:
         topic = self._image.topics_by_id.get(topic_id)
@@ -97,7 +100,7 @@ class MetadataHandler:
             return TopicAnswer(
                 error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id, partitions=[]
             )
-        return _found(topic)
+        return self._found(topic)
 
     def _by_name(self, names: Iterable[str], request: MetadataRequest, context: RequestContext) -> list[TopicAnswer]:
         """Topics that there are in the order of the request, and behind them those that there are not."""
@@ -109,7 +112,7 @@ class MetadataHandler:
             if not _may_describe(context, name):
                 failed.append(_without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             elif (topic := self._image.topics_by_name.get(name)) is not None:
-                found.append(_found(topic))
+                found.append(self._found(topic))
             elif fault_of_name(name) is not None:
                 failed.append(_without_topic(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
                 impossible.append(name)
@@ -126,6 +129,27 @@ class MetadataHandler:
         if missing and request.allow_auto_topic_creation and self._auto_create_topics_enable:
             self._create(missing, context)
         return found + failed
+
+    def _found(self, topic: TopicImage) -> TopicAnswer:
+        return TopicAnswer(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=[self._partition_answer(partition) for partition in topic.partitions],
+        )
+
+    def _partition_answer(self, partition: PartitionImage) -> Answer:
+        answer = Answer(
+            partition_index=partition.index,
+            leader_id=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+        )
+        if partition.leader == NO_LEADER:
+            answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+            answer.offline_replicas = offline_replicas(self._image, partition)
+        return answer
 
     def _create(self, missing: Sequence[str], context: RequestContext) -> None:
         """Begin to create topics: this answer says that they are unknown, the client's next question finds them."""
@@ -153,26 +177,6 @@ def _fault_of_request(asked: Sequence[AskedTopic], version: int) -> ErrorCode | 
 
 def _may_describe(context: RequestContext, name: str) -> bool:
     return context.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
-
-
-def _found(topic: TopicImage) -> TopicAnswer:
-    return TopicAnswer(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[_partition_answer(partition) for partition in topic.partitions],
-    )
-
-
-def _partition_answer(partition: PartitionImage) -> Answer:
-    return Answer(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
-        partition_index=partition.index,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-    )
 
 
 def _without_topic(name: str, code: ErrorCode) -> TopicAnswer:

@@ -34,6 +34,7 @@ from storage.errors import (
     InvalidRecord,
     InvalidTimestamp,
     InvalidTransactionState,
+    LogDirFailed,
     NotOneBatch,
     OutOfOrderSequence,
     StorageError,
@@ -102,7 +103,7 @@ class ProduceHandler:
                     pending.unsettled += 1
                 except Exception as error:  # noqa: BLE001 - the faults table logs what it does not know
                     pending.has_errors = True
-                    if isinstance(error, _MISTAKES):
+                    if isinstance(error, _MISTAKES) and not isinstance(error, LogDirFailed):
                         # Not the error itself: its traceback would keep whatever was opened for it.
                         refused.append((topic, batch, str(error)))
                     _refuse(answer, error, partition, context.api_version)

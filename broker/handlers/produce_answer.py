@@ -75,7 +75,12 @@ class PendingAnswer:
     def _acknowledged(self, late: Collection[Publication]) -> None:
         for answer, publication in self._late:
             if publication in late:
-                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+                gone = publication.partition.is_gone
+                answer.error_code = (
+                    code_of(publication.partition.why_gone(), self._context.api_version)
+                    if gone
+                    else ErrorCode.REQUEST_TIMED_OUT
+                )
         self._context.respond(self.response)
 
 

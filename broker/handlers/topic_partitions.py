@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from broker.metadata.placement import offline_replicas
 from broker.metadata.topic_rules import INTERNAL_TOPICS, fault_of_name
 from broker.request.context import TOPIC_OPERATIONS, Operation, RequestContext, ResourceType
 from broker.request.faults import InvalidRequest
@@ -76,39 +77,37 @@ class TopicPartitionsHandler:
             return _without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0
         topic = self._image.topics_by_name.get(name)
         if topic is not None:
-            return _found(topic, first, most), len(topic.partitions)
+            return self._found(topic, first, most), len(topic.partitions)
         code = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if fault_of_name(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
         )
         return _without_topic(name, code), 0
 
+    def _found(self, topic: TopicImage, first: int, most: int) -> TopicAnswer:
+        return TopicAnswer(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=[self._partition_answer(partition) for partition in topic.partitions[first : first + most]],
+            topic_authorized_operations=TOPIC_OPERATIONS,
+        )
+
+    def _partition_answer(self, partition: PartitionImage) -> Answer:
+        # No error, unlike in Metadata: whoever asks here reads the leader's -1.
+        return Answer(
+            partition_index=partition.index,
+            leader_id=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            eligible_leader_replicas=list(partition.eligible_leader_replicas),
+            last_known_elr=list(partition.last_known_elr),
+            offline_replicas=offline_replicas(self._image, partition) if partition.leader == NO_LEADER else [],
+        )
+
 
 def _may_describe(context: RequestContext, name: str) -> bool:
     return context.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
-
-
-def _found(topic: TopicImage, first: int, most: int) -> TopicAnswer:
-    return TopicAnswer(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[_partition_answer(partition) for partition in topic.partitions[first : first + most]],
-        topic_authorized_operations=TOPIC_OPERATIONS,
-    )
-
-
-def _partition_answer(partition: PartitionImage) -> Answer:
-    return Answer(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
-        partition_index=partition.index,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-        eligible_leader_replicas=list(partition.eligible_leader_replicas),
-        last_known_elr=list(partition.last_known_elr),
-        offline_replicas=[],
-    )
 
 
 def _without_topic(name: str, code: ErrorCode) -> TopicAnswer:

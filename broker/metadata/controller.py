@@ -1,19 +1,27 @@
 """The controller: checks what clients want of the cluster, turns it into records, answers once they are durable."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
 
 from broker.clock import Ids
 from broker.metadata.config_alteration import Alteration, AlterationResult, ConfigPlanner, Replacement
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import MetadataImage, PartitionImage, Record, TopicImage
+from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, Record, TopicImage
 from broker.metadata.log import MetadataLog
 from broker.metadata.partition_creation import GrowthPlanner, GrowthResult, MorePartitions
-from broker.metadata.placement import Placement, Refused
+from broker.metadata.placement import Placement, Refused, is_online
 from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.reassignment import ReassignmentPlanner
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
-from broker.metadata.topic_creation import CreationDefaults, NewTopic, TopicPlanner, TopicResult
+from broker.metadata.topic_creation import (
+    ELIGIBLE_LEADERS_FEATURE,
+    CreationDefaults,
+    NewTopic,
+    TopicPlanner,
+    TopicResult,
+)
 from broker.metadata.topic_deletion import DeletionResult, UnwantedTopic, plan_deletion
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from config.broker_settings import BrokerSettings
@@ -27,8 +35,13 @@ from protocol.records.cluster_metadata import (
     ProducerIdsRecord,
     RemoveTopicRecord,
 )
+from storage.errors import DiskFull, TooManyOpenFiles
+from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
+
+DIRECTORIES_REGISTER_SINCE: Final = 17
+"""The metadata.version (3.7-IV2) from which on brokers register their log directories (KIP-858)."""
 
 
 class Controller:
@@ -39,14 +52,12 @@ class Controller:
     be waited for.
     """
 
-    def __init__(
-        self, metadata_log: MetadataLog, *, ids: Ids, settings: BrokerSettings, directories: Sequence[bytes]
-    ) -> None:
-        """``directories``: the ids of the log directories that are online, in the order of ``log.dirs``."""
+    def __init__(self, metadata_log: MetadataLog, *, ids: Ids, settings: BrokerSettings) -> None:
         self._log = metadata_log
         self._ids = ids
         self._settings = settings
-        self._directories = directories
+        self._directories: list[bytes] = []
+        """The ids of the log directories that are online, in the order of ``log.dirs``."""
         self._image: MetadataImage = metadata_log.publisher.image.copy()
         self._configs = ConfigView(self._image, settings)
 
@@ -59,19 +70,31 @@ class Controller:
     # Taking and leaving office
 
     def take_office(
-        self, registration: Registration, *, bootstrap: Sequence[Record], was_clean: bool, then: Callable[[], None]
+        self,
+        registration: Registration,
+        *,
+        bootstrap: Sequence[Record],
+        was_clean: bool,
+        found: Mapping[TopicPartition, bytes] | None = None,
+        then: Callable[[], None],
     ) -> None:
         """Register this run of the node, and make it lead what it has replicas of.
 
         A partition without its leader, as Kafka leaves them all at a clean stop, gets this node. After an unclean stop
-        every partition gets a new leader epoch, so that a consumer that has read records now lost can see it.
+        every partition gets a new leader epoch, so that a consumer that has read records now lost can see it. Nobody
+        leads a partition whose log directory is not online.
 
         Args:
             registration: who we are in this run.
             bootstrap: the features and configs of a new cluster, used if the log has none yet.
             was_clean: the node had stopped cleanly, in all its log directories.
+            found: the log directory in which each log was found, which counts where the metadata names another one.
             then: called once all of it is durable and published.
+
+        Raises:
+            StorageError: the metadata log can't be written.
         """
+        self._directories = list(registration.directories)
         if self._image.is_in_transaction:
             self._append([AbortTransactionRecord(reason="the node that began it is gone")])
         if self._image.metadata_version == 0:
@@ -80,15 +103,53 @@ class Controller:
             self._append([registration.controller_record()])
         self._append([registration.broker_record(self._log.end_offset)])
         changes: list[Record] = []
+        offline = 0
         for topic in self._image.topics_by_name.values():
             for partition in topic.partitions:
-                change = self._lead(topic, partition, is_new_epoch=not was_clean)
+                where = (found or {}).get(TopicPartition(topic.name, partition.index))
+                if where is not None or self._is_online(partition):
+                    change = self._lead(topic, partition, is_new_epoch=not was_clean, where=where)
+                else:
+                    change = self._leave_leaderless(topic, partition)
+                    offline += 1
                 if change is not None:
                     changes.append(change)
+        if offline:
+            log.error("%d partitions are offline: they stand in log directories that are not there", offline)
         if changes:
             log.info("leading %d partitions in a new leader epoch", len(changes))
             self._append(changes)
         self._log.when_durable(then)
+
+    def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
+        """A log directory has failed: nobody leads the partitions in it from now on, and no new one gets there.
+
+        Args:
+            directory: its id; None if it has none.
+            partitions: those whose logs stood in it.
+
+        Raises:
+            StorageError: the metadata log can't be written; it may be called again.
+        """
+        if directory in self._directories:
+            self._directories.remove(directory)
+        changes: list[Record] = []
+        for topic in self._image.topics_by_name.values():
+            for partition in topic.partitions:
+                if (
+                    directory is not None and partition.directory_of(self._settings.node_id) == directory
+                ) or TopicPartition(topic.name, partition.index) in partitions:
+                    change = self._leave_leaderless(topic, partition)
+                    if change is not None:
+                        changes.append(change)
+        if directory is not None and self._image.metadata_version >= DIRECTORIES_REGISTER_SINCE:
+            changes.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, log_dirs=list(self._directories)
+                )
+            )
+        if changes:
+            self._append(changes)
 
     def leave_office(self, then: Callable[[], None]) -> None:
         """Say that the node is going down cleanly; nothing may be asked of the controller afterwards."""
@@ -97,21 +158,54 @@ class Controller:
         )
         self._append([change], then)
 
-    def _lead(self, topic: TopicImage, partition: PartitionImage, *, is_new_epoch: bool) -> Record | None:
-        """What makes this node lead ``partition`` alone; None if it does, or has no replica of it."""
+    def _is_online(self, partition: PartitionImage) -> bool:
+        node_id = self._settings.node_id
+        return node_id not in partition.replicas or is_online(partition.directory_of(node_id), self._directories)
+
+    def _lead(
+        self, topic: TopicImage, partition: PartitionImage, *, is_new_epoch: bool, where: bytes | None
+    ) -> Record | None:
+        """What makes this node lead ``partition`` alone; None if it does, or has no replica of it.
+
+        ``where`` is the log directory in which it was found, if that is known.
+        """
         node_id = self._settings.node_id
         if node_id not in partition.replicas:
             return None
-        if partition.leader == node_id and partition.isr == (node_id,) and not is_new_epoch:
+        has_moved = not self._is_online(partition)
+        if partition.leader == node_id and partition.isr == (node_id,) and not is_new_epoch and not has_moved:
             return None
         return PartitionChangeRecord(
             partition_id=partition.index,
             topic_id=topic.topic_id,
             leader=node_id,
             isr=None if partition.isr == (node_id,) else [node_id],
+            directories=[
+                where if replica == node_id else partition.directory_of(replica) for replica in partition.replicas
+            ]
+            if has_moved and where is not None
+            else None,
             leader_recovery_state=-1 if partition.leader_recovery_state == 0 else 0,
             eligible_leader_replicas=[] if partition.eligible_leader_replicas else None,
             last_known_elr=[] if partition.last_known_elr else None,
+        )
+
+    def _leave_leaderless(self, topic: TopicImage, partition: PartitionImage) -> Record | None:
+        """What takes its leader from ``partition``, as Kafka's controller does it; None if it has none.
+
+        Without eligible leader replicas (KIP-966) the last one in sync stays so.
+        """
+        if partition.leader == NO_LEADER:
+            return None
+        node_id = self._settings.node_id
+        has_elr = ELIGIBLE_LEADERS_FEATURE in self._image.features
+        return PartitionChangeRecord(
+            partition_id=partition.index,
+            topic_id=topic.topic_id,
+            leader=NO_LEADER,
+            isr=[] if has_elr else None,
+            eligible_leader_replicas=[node_id] if has_elr else None,
+            last_known_elr=[node_id] if has_elr else None,
         )
 
     # Topics
@@ -148,10 +242,10 @@ class Controller:
         )
         results = planner.plan(topics)
         if planner.records and not validate_only:
+            self._append(planner.records, lambda: then(results))
             for result in results:
                 if result.error is ErrorCode.NONE:
                     log.info("creating topic %s with %d partitions", result.name, result.partitions)
-            self._append(planner.records, lambda: then(results))
         else:
             self._log.when_durable(lambda: then(results))
 
@@ -172,11 +266,11 @@ class Controller:
         planner = GrowthPlanner(self._image, self._placement())
         results = planner.plan(wishes)
         if planner.records and not validate_only:
+            self._append(planner.records, lambda: then(results))
             grown = {result.topic for result in results if result.error is ErrorCode.NONE}
             for wish in wishes:
                 if wish.topic in grown:
                     log.info("topic %s gets %d partitions in all", wish.topic, wish.count)
-            self._append(planner.records, lambda: then(results))
         else:
             self._log.when_durable(lambda: then(results))
 
@@ -214,7 +308,9 @@ class Controller:
         """
         wanted = [self._auto_created(name) for name in dict.fromkeys(names) if name not in self._image.topics_by_name]
         if wanted:
-            self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals)
+            # Where the metadata log has no room, it has said so itself.
+            with suppress(DiskFull, TooManyOpenFiles):
+                self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals)
 
     def _auto_created(self, name: str) -> NewTopic:
         settings = self._settings
@@ -267,8 +363,8 @@ class Controller:
             return
         doomed, results = plan_deletion(self._image, unwanted)
         if doomed:
-            log.info("deleting topics %s", ", ".join(topic.name for topic in doomed))
             self._append([RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed], lambda: then(results))
+            log.info("deleting topics %s", ", ".join(topic.name for topic in doomed))
         else:
             self._log.when_durable(lambda: then(results))
 
@@ -291,11 +387,11 @@ class Controller:
         planner = ConfigPlanner(self._image, self._configs)
         results = [planner.plan(one) for one in wanted]
         if planner.records and not validate_only:
+            self._append(planner.records, lambda: then(results))
             for one, result in zip(wanted, results, strict=True):
                 if result.changed:
                     # No values: among names that nobody knows there may be secrets.
                     log.info("altering configs of %s: %s", one.resource, ", ".join(result.changed))
-            self._append(planner.records, lambda: then(results))
         else:
             self._log.when_durable(lambda: then(results))
 
@@ -310,7 +406,7 @@ class Controller:
         self._append([record], lambda: then(range(first, first + BLOCK_SIZE)))
 
     def _append(self, records: Sequence[Record], then: Callable[[], None] | None = None) -> None:
-        """Append ``records`` as one change; if that fails the image stays as it was."""
+        """Append ``records`` as one change. Raises StorageError; the image is as it was then."""
         version_of = self._image.version_of
         self._log.append([(record, version_of(record)) for record in records], then or _nothing)
         for record in records:

@@ -33,7 +33,7 @@ from config.broker_settings import BrokerSettings
 from config.log_config import LogConfig
 from protocol.records.control_records import ControlRecord
 from storage.checkpoints import PARTITION_METADATA, write_topic_id
-from storage.errors import DiskFull, StorageError, TooManyOpenFiles
+from storage.errors import DiskFull, LogDirFailed, TooManyOpenFiles
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
 from storage.loading import open_log
@@ -44,6 +44,9 @@ log = logging.getLogger(__name__)
 
 METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA, 0)
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
+
+RETRY_MS: Final = 1_000
+"""How long a flush waits that found no descriptor."""
 
 _KEPT_SNAPSHOTS: Final = 2
 """The newest, and the one before it: a disk that loses a new file still has a way back."""
@@ -93,7 +96,10 @@ class MetadataLog:
         self._last_append_ms = self._last_snapshot_ms
         self._is_writing_snapshot = False
         self._under_way: deque[_Append] = deque()
+        self._flush_owed: FlushTarget | None = None
         self._failure: Exception | None = None
+        self._finds_no_room = False
+        """It has been said that nothing can be written."""
 
     @property
     def end_offset(self) -> int:
@@ -118,6 +124,7 @@ class MetadataLog:
         Returns: the offset of the first one.
 
         Raises:
+            DiskFull, TooManyOpenFiles: they could not be written now, and nothing has changed; later they may.
             StorageError: they could not be written. Nothing will be from now on: `on_fatal` has been told.
         """
         first_offset = self._log.log_end_offset
@@ -128,7 +135,10 @@ class MetadataLog:
         return first_offset
 
     def append_control(self, records: Sequence[ControlRecord]) -> None:
-        """Write control records as one batch. It becomes durable with the next append, if not before."""
+        """Write control records as one batch. It becomes durable with the next append, if not before.
+
+        Raises StorageError, like `append`.
+        """
         first_offset = self._log.log_end_offset
         batch = encode_control_records(
             records, base_offset=first_offset, leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms()
@@ -161,32 +171,59 @@ class MetadataLog:
         try:
             self._log.stage_trusted(batch, leader_epoch=self.leader_epoch)
             self._log.append_all(now_ms)
-        except StorageError as error:
+        except LogDirFailed as error:
             self._fail(error)
             raise
-        end_offset = self._log.log_end_offset
+        except (DiskFull, TooManyOpenFiles) as error:
+            # The log has taken the batch back, in memory and in its file.
+            if not self._finds_no_room:
+                self._finds_no_room = True
+                log.error("the metadata log has no room, changes are refused until it has: %s", error)
+            raise
+        if self._finds_no_room:
+            self._finds_no_room = False
+            log.info("the metadata log has room again")
         self._bytes_behind_snapshot += len(batch)
         self._last_append_ms = now_ms
-        self._under_way.append(_Append(end_offset, records, then))
-        self._flusher.flush(self, lambda: self._flushed(end_offset), self._fail)
+        self._under_way.append(_Append(self._log.log_end_offset, records, then))
+        self._flush()
+
+    def _flush(self) -> None:
+        self._flusher.flush(self, self._flushed, self._flush_failed)
+
+    def _flush_failed(self, error: Exception) -> None:
+        if isinstance(error, TooManyOpenFiles):
+            # No sync has failed, only a file could not be opened for it.
+            log.warning("the metadata log is flushed again in %d ms: %s", RETRY_MS, error)
+            self._clock.call_at(self._clock.monotonic_ms() + RETRY_MS, self._flush)
+        else:
+            self._fail(error)
 
     # The flusher's two questions (`broker.offload.Flushable`).
 
     def begin_flush(self) -> FlushTarget | None:
-        """Everything written so far."""
-        return self._log.begin_flush(self._clock.now_ms(), everything=True)
+        """Everything written so far; or what is still owed, where that could not be opened. Raises StorageError."""
+        if self._failure is not None:
+            raise self._failure
+        if self._flush_owed is None:
+            self._flush_owed = self._log.begin_flush(self._clock.now_ms(), everything=True)
+        return self._flush_owed
 
     def complete_flush(self, target: FlushTarget) -> None:
         """``target`` is on disk."""
+        self._flush_owed = None
         self._log.complete_flush(target)
 
-    def _flushed(self, end_offset: int) -> None:
+    def _flushed(self) -> None:
+        end_offset = self._log.recovery_point
         self._log.advance_high_watermark(end_offset)
         while self._under_way and self._under_way[0].end_offset <= end_offset and self._failure is None:
             change = self._under_way.popleft()
             if change.end_offset > self.publisher.offset:
                 self.publisher.publish(change.records, change.end_offset)
             change.then()
+        if self._under_way and self._failure is None:
+            self._flush()  # what was owed was less than all there is
         self._snapshot_if_due()
 
     def _fail(self, error: Exception) -> None:

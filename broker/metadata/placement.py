@@ -1,13 +1,25 @@
 """Which brokers and log directories new partitions get, and why a client's own choice of brokers is refused."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from broker.metadata.image import MetadataImage, PartitionImage
 from protocol.errors import ErrorCode
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+
+
+RESERVED_IDS: Final = 100
+"""Ids below that stand for no directory (KIP-858)."""
+
+LOST: Final = (2).to_bytes(16, "big")
+"""Instead of a directory's id: it failed before the metadata knew which one it was."""
+
+
+def is_online(directory: bytes, online: Collection[bytes]) -> bool:
+    """Whether a replica in this log directory can be used. One that has no directory yet can."""
+    return directory in online or (int.from_bytes(directory, "big") < RESERVED_IDS and directory != LOST)
 
 
 class Refused(Exception):
@@ -17,6 +29,17 @@ class Refused(Exception):
         super().__init__(message)
         self.error = error
         self.message = message
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:
+    """The brokers whose log directory with a replica of the partition is not online."""
+    offline = []
+    for broker_id in partition.replicas:
+        broker = image.brokers.get(broker_id)
+        # Brokers older than 3.7 do not say which directories they have.
+        if broker is None or (broker.log_dirs and not is_online(partition.directory_of(broker_id), broker.log_dirs)):
+            offline.append(broker_id)
+    return offline
 
 
 class Placement:

@@ -4,12 +4,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from storage.errors import StorageError
+
 BLOCK_SIZE: Final = 1000
 _PREFETCH_AT: Final = BLOCK_SIZE // 10
 """The next block is asked for when so many ids are left."""
 
 AllocateBlock = Callable[[Callable[[range], None]], None]
-"""Asks for a block; calls back with it once the metadata log has it on disk, perhaps before it returns."""
+"""Asks for a block; calls back with it once the metadata log has it on disk, perhaps before it returns. Raises
+StorageError where it cannot be written."""
 
 
 class ProducerIds:
@@ -21,16 +24,16 @@ class ProducerIds:
         self._allocate = allocate
         self._blocks: deque[range] = deque()
         self._is_allocating = False
-        self._waiting: deque[Callable[[int], None]] = deque()
+        self._waiting: deque[tuple[Callable[[int], None], Callable[[StorageError], None]]] = deque()
 
-    def assign(self, then: Callable[[int], None]) -> None:
-        """Call ``then`` with a new id: at once, or when the next block has come."""
+    def assign(self, then: Callable[[int], None], failed: Callable[[StorageError], None]) -> None:
+        """Call ``then`` with a new id: at once, or when the next block has come; or ``failed`` if none can be had."""
         if not self._waiting and self._blocks:
             producer_id = self._take()
             self._prefetch()
             then(producer_id)
         else:
-            self._waiting.append(then)
+            self._waiting.append((then, failed))
             self._prefetch()
 
     def _take(self) -> int:
@@ -44,11 +47,17 @@ class ProducerIds:
     def _prefetch(self) -> None:
         if not self._is_allocating and sum(map(len, self._blocks)) <= _PREFETCH_AT + len(self._waiting):
             self._is_allocating = True
-            self._allocate(self._received)
+            try:
+                self._allocate(self._received)
+            except StorageError as error:
+                # Where ids are left, nobody waits, and the next one who takes an id asks again.
+                self._is_allocating = False
+                while self._waiting:
+                    self._waiting.popleft()[1](error)
 
     def _received(self, block: range) -> None:
         self._is_allocating = False
         self._blocks.append(block)
         while self._waiting and self._blocks:
-            self._waiting.popleft()(self._take())
+            self._waiting.popleft()[0](self._take())
         self._prefetch()

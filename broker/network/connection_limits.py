@@ -8,6 +8,7 @@ from typing import Final
 
 from broker.network.socket_options import plain_address
 from broker.rate import Rate
+from config.broker_settings import BrokerSettings
 
 UNLIMITED: Final = 2**31 - 1
 """Kafka's default for every limit here."""
@@ -161,3 +162,24 @@ def _address_of(host: str) -> str:
         ) from error
     first = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return plain_address(str(first[4][0]))
+
+
+def limit_settings(settings: BrokerSettings) -> LimitSettings:
+    """What ``settings`` say of connections. Asks the system's resolver where an override names a host; raises
+    `UnknownHost` where it has no address."""
+    listeners = settings.listeners
+    return LimitSettings(
+        max_connections=settings.max_connections,
+        max_connections_per_ip=settings.max_connections_per_ip,
+        per_ip_overrides=addresses_of(settings.max_connections_by_ip),
+        per_listener={one.name: one.max_connections for one in listeners if one.max_connections is not None},
+        max_creation_rate=settings.max_connection_creation_rate,
+        creation_rate_per_listener={
+            one.name: one.max_connection_creation_rate
+            for one in listeners
+            if one.max_connection_creation_rate is not None
+        },
+        inter_broker_listener=settings.inter_broker_listener,
+        quota_windows=settings.quota_window_num,
+        quota_window_ms=settings.quota_window_size_seconds * 1_000,
+    )

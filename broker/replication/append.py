@@ -11,7 +11,7 @@ from broker.offload import WorkerThread
 from broker.replication.partition import Partition
 from storage.appending import LogWrite, StagedAppend
 from storage.batch.validation import validate_produced
-from storage.errors import LogDirFailed, LogRemoved, StorageError
+from storage.errors import LogDirFailed, StorageError
 
 LARGE_WRITE_BYTES = 4 << 20
 """From here on a write would hold the loop for a millisecond. Below, the two hops to the thread and back cost more than
@@ -105,12 +105,17 @@ class Appender:
 
     def _write_once(self, partition: Partition) -> LogWrite | None:
         """Write what goes into one segment; to be published. None where nothing is: nothing was staged, the write has
-        failed, or one is under way in the thread, which goes on with what is left when it is done."""
+        failed or found no room, or one is under way in the thread, which goes on with what is left when it is done."""
         write: LogWrite | None = None
         try:
-            write = partition.log.begin_write(self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            write = partition.log.begin_write(now_ms)
             if write is None:
                 return None
+            if partition.is_gone:  # since it was staged
+                raise partition.why_gone()
+            if partition.room is not None:
+                partition.room.take(write.size, now_ms)
             if write.size >= LARGE_WRITE_BYTES:
                 self._write_in_thread(partition, write)
                 return None
@@ -122,9 +127,6 @@ class Appender:
 
     def _write_in_thread(self, partition: Partition, write: LogWrite) -> None:
         def written(_: None) -> None:
-            if partition.is_removed:
-                self._fail(partition, write, LogRemoved(f"{partition.topic_partition} was deleted during a write"))
-                return
             self._publish(partition, write)
             self._write(partition)
 
@@ -138,6 +140,9 @@ class Appender:
 
     def _publish(self, partition: Partition, write: LogWrite) -> None:
         log = partition.log
+        if partition.is_gone:  # since the write began
+            self._fail(partition, write, partition.why_gone())
+            return
         self.stats.writes += 1
         self.stats.batches += len(write.staged)
         try:

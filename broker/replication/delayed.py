@@ -8,6 +8,7 @@ from broker.purgatory import DelayedOperation
 from broker.replication.append import Publication
 from broker.replication.fetch import Fetch, FetchRequirements, FetchRound, PartitionRead, Told, visible_end
 from broker.replication.partition import Partition
+from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -15,7 +16,8 @@ log = logging.getLogger(__name__)
 class DelayedProduce(DelayedOperation):
     """A produce that is written but not acknowledged yet.
 
-    It waits for the high watermark (acks=all) and for the flushes that its topics' ``flush.messages`` demand.
+    It waits for the high watermark (acks=all) and for the flushes that its topics' ``flush.messages`` demand. For a
+    partition that is gone nobody waits.
     """
 
     __slots__ = ("_by_all", "_pending", "_then")
@@ -31,10 +33,10 @@ class DelayedProduce(DelayedOperation):
     def try_complete(self) -> bool:
         """Complete once every partition has what was asked."""
         self._pending = [one for one in self._pending if not one.is_acknowledged(by_all=self._by_all)]
-        return not self._pending and self.complete()
+        return all(one.partition.is_gone for one in self._pending) and self.complete()
 
     def on_complete(self) -> None:
-        """Answer; partitions still pending are late."""
+        """Answer; partitions still pending are late, or gone."""
         self._then(self._pending)
 
     def on_failure(self, error: Exception) -> None:
@@ -52,7 +54,7 @@ class RecordDeletion(NamedTuple):
     @property
     def is_everywhere(self) -> bool:
         """Whether there is nothing left to wait for."""
-        return self.partition.is_removed or self.partition.low_watermark >= self.to_offset
+        return self.partition.is_gone or self.partition.low_watermark >= self.to_offset
 
 
 class DelayedDeleteRecords(DelayedOperation):
@@ -99,9 +101,12 @@ class DelayedFetch(DelayedOperation):
                 continue
             if not partition.is_readable_at(one.fetch_offset, one.current_leader_epoch):
                 return self.complete()
-            available += partition.log.readable_bytes(
-                one.fetch_offset, visible_end(partition, self._requirements.isolation), one.max_bytes
-            )
+            try:
+                available += partition.log.readable_bytes(
+                    one.fetch_offset, visible_end(partition, self._requirements.isolation), one.max_bytes
+                )
+            except StorageError:
+                return self.complete()  # reading it again tells what is wrong with this partition alone
             if available >= self._requirements.min_bytes:
                 return self.complete()
         return False

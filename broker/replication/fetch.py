@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.request.faults import Fault, NegativeFetchSize
-from storage.errors import OffsetOutOfRange, StorageError
+from storage.errors import LogDirFailed, OffsetOutOfRange, StorageError
 from storage.files import FileRegion
 from storage.index.transaction_index import AbortedTransaction
 from storage.leader_epochs import EpochEndOffset
@@ -127,6 +127,9 @@ def read_partition(
     try:
         partition.check_leadership(max(fetch.current_leader_epoch, NO_EPOCH))  # to Kafka every negative one is none
         return _read(partition, fetch, isolation, max_bytes, at_least_one_batch)
+    except LogDirFailed as error:
+        partition.disk_failed(error)
+        return PartitionRead(error)
     except (Fault, StorageError) as error:
         return PartitionRead(error)
 
@@ -228,8 +231,8 @@ class FetchRound:
         self.reads: list[PartitionRead] = []
         self.size = 0
         self.has_news = False
-        """Whether something other than records is to be told at once: an error of reading, a diverging epoch. That a
-        partition does not exist can wait for the others, as Kafka has it."""
+        """Whether something other than records is to be told at once: an error of reading, a diverging epoch, a
+        partition that is offline. That one does not exist can wait for the others, as Kafka has it."""
         left = requirements.max_bytes
         for fetch in fetches:
             read = read_partition(
@@ -243,5 +246,7 @@ class FetchRound:
                 size = read.region.size
                 self.size += size
                 left = max(0, left - size)
-            elif read.diverging_epoch is not None or (read.error is not None and fetch.partition is not None):
+            elif read.diverging_epoch is not None or (
+                read.error is not None and (fetch.partition is not None or isinstance(read.error, StorageError))
+            ):
                 self.has_news = True

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from broker.replication.fetch import Isolation, visible_end
 from broker.replication.partition import NO_EPOCH, Partition
+from storage.errors import LogDirFailed
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -33,7 +34,18 @@ NOT_FOUND = FoundOffset()
 
 
 def find_offset(partition: Partition, timestamp_ms: int, isolation: Isolation) -> FoundOffset:
-    """The first offset whose record is not older than ``timestamp_ms``, or what a `Named` value asks for."""
+    """The first offset whose record is not older than ``timestamp_ms``, or what a `Named` value asks for.
+
+    Raises StorageError where the log cannot be read.
+    """
+    try:
+        return _find_offset(partition, timestamp_ms, isolation)
+    except LogDirFailed as error:
+        partition.disk_failed(error)
+        raise
+
+
+def _find_offset(partition: Partition, timestamp_ms: int, isolation: Isolation) -> FoundOffset:
     log = partition.log
     end = visible_end(partition, isolation)
     match timestamp_ms:

@@ -1,8 +1,10 @@
 """One partition as its leader has it: the log, the replicas in sync, the high watermark."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from broker.clock import Clock
+from broker.replication.disk_room import DiskRoom
 from broker.request.faults import (
     FencedLeaderEpoch,
     InvalidTopic,
@@ -12,15 +14,26 @@ from broker.request.faults import (
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
-from storage.errors import OffsetOutOfRange
+from storage.errors import LogDirFailed, LogRemoved, OffsetOutOfRange, StorageError
 from storage.flushing import FlushTarget
 from storage.log import Log
+from storage.log_dir import LogDir
 from storage.topic_partition import TopicPartition
 
 NO_EPOCH = -1
+NO_LEADER = -1
+
+DiskFailed = Callable[[LogDir, StorageError], None]
+"""Something could not be written to, or read from, a data directory."""
 
 HIGH_WATERMARK = -1
 """Instead of an offset: everything that consumers can see."""
+
+
+def offline(topic_partition: TopicPartition, log_dir: LogDir | None = None) -> LogDirFailed:
+    """Why nothing can be done with a partition whose data directory cannot be used."""
+    where = "a data directory that is not there" if log_dir is None else f"{log_dir.path}, which has failed"
+    return LogDirFailed(f"{topic_partition} is offline: it stands in {where}")
 
 
 class PartitionWatcher(Protocol):
@@ -38,14 +51,19 @@ class Partition:
 
     __slots__ = (
         "_clock",
+        "_flush_owed",
+        "_on_disk_failure",
         "in_sync_replicas",
+        "is_flush_late",
+        "is_gone",
         "is_internal",
-        "is_removed",
         "leader",
         "leader_epoch",
         "log",
+        "log_dir",
         "node_id",
         "replicas",
+        "room",
         "topic_id",
         "watchers",
     )
@@ -55,6 +73,7 @@ class Partition:
         *,
         clock: Clock,
         log: Log,
+        log_dir: LogDir,
         topic_id: bytes,
         node_id: int,
         leader: int,
@@ -62,9 +81,16 @@ class Partition:
         replicas: tuple[int, ...],
         in_sync_replicas: frozenset[int],
         is_internal: bool = False,
+        room: DiskRoom | None = None,
+        on_disk_failure: DiskFailed,
     ) -> None:
         self._clock = clock
+        self._on_disk_failure = on_disk_failure
         self.log = log
+        self.log_dir = log_dir
+        """The data directory that the log stands in."""
+        self.room = room
+        """What of its disk appends may fill; None where they may fill it to the last byte."""
         self.topic_id = topic_id
         self.node_id = node_id
         self.leader = leader
@@ -72,8 +98,11 @@ class Partition:
         self.replicas = replicas
         self.in_sync_replicas = in_sync_replicas
         self.is_internal = is_internal
-        self.is_removed = False
-        """Its topic was deleted; who still holds it finds out here."""
+        self._flush_owed: FlushTarget | None = None
+        self.is_flush_late = False
+        """A flush could not begin, or not go on, for want of descriptors: it is owed."""
+        self.is_gone = False
+        """Its topic was deleted, or its directory has failed; who still holds it finds out here."""
         self.watchers: dict[PartitionWatcher, None] | None = None
         """Who is told of every change, a set that keeps its order; where nobody is, an append pays one look."""
         if self.is_leader:
@@ -101,13 +130,31 @@ class Partition:
         if began and self.is_leader:
             self._take_office()
 
+    def disk_failed(self, error: StorageError) -> None:
+        """Its log could not be read or written: where the directory is to blame, it goes offline."""
+        if not self.is_gone:
+            self._on_disk_failure(self.log_dir, error)
+
+    def go(self) -> None:
+        """This node has no use of it any more: its topic was deleted, or its directory has failed."""
+        self.is_gone = True
+        self.leader = NO_LEADER
+
+    def why_gone(self) -> StorageError:
+        """What to tell whoever still holds it."""
+        if self.log_dir.has_failed:
+            return offline(self.topic_partition, self.log_dir)
+        return LogRemoved(f"{self.topic_partition} was deleted")
+
     def _take_office(self) -> None:
         self.log.assign_epoch_start(self.leader_epoch)
         self.advance_high_watermark()
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise unless this node leads in the epoch that the client knows (KIP-320); -1: the client does not say."""
-        if self.is_removed:
+        if self.is_gone:
+            if self.log_dir.has_failed:
+                raise self.why_gone()
             raise UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
         if self.leader != self.node_id:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by node {self.leader}")
@@ -121,7 +168,6 @@ class Partition:
         """Whether a waiting fetch at ``offset`` still has something to wait for here."""
         return (
             self.leader == self.node_id
-            and not self.is_removed
             and current_leader_epoch in (NO_EPOCH, self.leader_epoch)
             and self.log.log_start_offset <= offset <= self.log.log_end_offset
         )
@@ -132,7 +178,7 @@ class Partition:
         The demand is capped by the number of replicas, as Kafka 4.3.1 does it: a topic of one replica takes acks=all
         whatever the setting.
         """
-        if self.is_removed or self.leader != self.node_id:
+        if self.leader != self.node_id:
             self.check_leadership()
         if not by_all:
             return
@@ -172,7 +218,11 @@ class Partition:
         target = self.log.high_watermark if offset == HIGH_WATERMARK else offset
         if target < 0:
             raise OffsetOutOfRange(f"{self.topic_partition}: records cannot be deleted before offset {offset}")
-        self.log.start_offset_to(target)
+        try:
+            self.log.start_offset_to(target)
+        except LogDirFailed as error:
+            self.disk_failed(error)
+            raise
         return target
 
     def watch(self, watcher: PartitionWatcher) -> None:
@@ -196,9 +246,18 @@ class Partition:
     # The flusher's two questions (`broker.offload.Flushable`).
 
     def begin_flush(self) -> FlushTarget | None:
-        """What is due to be synced now."""
-        return self.log.begin_flush(self._clock.now_ms())
+        """What is due to be synced now, or what is still owed.
+
+        Raises LogRemoved, TooManyOpenFiles, LogDirFailed: a directory that has failed is left alone.
+        """
+        if self.is_gone:
+            raise self.why_gone()
+        if self._flush_owed is None:
+            self._flush_owed = self.log.begin_flush(self._clock.now_ms())
+        return self._flush_owed
 
     def complete_flush(self, target: FlushTarget) -> None:
         """``target`` is on the disk."""
+        self._flush_owed = None
+        self.is_flush_late = False
         self.log.complete_flush(target)

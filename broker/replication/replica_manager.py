@@ -1,7 +1,7 @@
 """All partitions of this node: who appends to them, who reads them, who waits for them."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from broker.clock import Clock
 from broker.offload import Flusher, WorkerThread
@@ -9,14 +9,20 @@ from broker.purgatory import Purgatory
 from broker.replication.append import Appender, Publication
 from broker.replication.delayed import DelayedDeleteRecords, DelayedFetch, DelayedProduce, RecordDeletion
 from broker.replication.fetch import Fetch, FetchRequirements, FetchRound, Told
-from broker.replication.partition import Partition
+from broker.replication.partition import DiskFailed, Partition, offline
 from broker.request.faults import UnknownTopicOrPartition
-from storage.errors import LogDirFailed, StorageError
+from storage.errors import DiskFull, LogDirFailed, StorageError
+from storage.log_dir import LogDir
+from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-SaveLogStarts = Callable[[Callable[[], None], Callable[[Exception], None]], None]
-"""Write down where logs begin, in another thread, and call the first when it is done, the second with an error."""
+Failures = Mapping[LogDir, StorageError]
+"""What could not be done, and where: in no directory, if it is empty."""
+
+SaveLogStarts = Callable[[Callable[[Failures], None]], None]
+"""Write down where logs begin, in another thread, and call when it is done, with the directories where it could not
+be."""
 
 
 class ReplicaManager:
@@ -32,13 +38,15 @@ class ReplicaManager:
         fetch_purgatory: Purgatory,
         delete_records_purgatory: Purgatory,
         save_log_starts: SaveLogStarts,
-        on_disk_failure: Callable[[StorageError], None],
+        on_disk_failure: DiskFailed,
     ) -> None:
         self._clock = clock
         self._save_log_starts = save_log_starts
         self._flusher_of = flusher_of
         self._on_disk_failure = on_disk_failure
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._offline: set[tuple[str, int]] = set()
+        """Partitions of this node whose data directory cannot be used, in this run of the process."""
         self.appender = Appender(clock, writer, on_published=self._published, on_failed=self._write_failed)
         self.produce_purgatory = produce_purgatory
         self.fetch_purgatory = fetch_purgatory
@@ -46,22 +54,48 @@ class ReplicaManager:
 
     def host(self, partition: Partition) -> None:
         """Take a partition in."""
+        self._offline.discard(partition.topic_partition)
         self._partitions[partition.topic_partition] = partition
 
-    def drop(self, partition: Partition) -> None:
+    def drop(self, topic: str, index: int) -> None:
         """Let go of a partition whose topic is deleted; whoever waits for it is told at once."""
-        del self._partitions[partition.topic_partition]
-        partition.is_removed = True
+        self._offline.discard((topic, index))
+        partition = self._partitions.pop((topic, index), None)
+        if partition is not None:
+            self._tell_gone(partition)
+
+    def take_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Their data directory cannot be used: from now on they answer so, and whoever waits for them is told at once.
+
+        Partitions that were never hosted may be among them.
+        """
+        gone: list[Partition] = []
+        for topic_partition in topic_partitions:
+            self._offline.add(topic_partition)
+            partition = self._partitions.pop(topic_partition, None)
+            if partition is not None:
+                gone.append(partition)
+        for partition in gone:
+            self._tell_gone(partition)
+
+    def _tell_gone(self, partition: Partition) -> None:
+        partition.go()
         self.changed(partition)
         self.produce_purgatory.check(partition)
         self.delete_records_purgatory.check(partition)
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition, or `UnknownTopicOrPartition`."""
+        """The partition. Raises `UnknownTopicOrPartition`, and LogDirFailed for one that is offline."""
         try:
             return self._partitions[topic, index]
         except KeyError:
+            if (topic, index) in self._offline:
+                raise offline(TopicPartition(topic, index)) from None
             raise UnknownTopicOrPartition(f"this node has no partition {index} of topic {topic!r}") from None
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether the data directory of a partition of this node cannot be used."""
+        return (topic, index) in self._offline
 
     def find(self, topic: str, index: int) -> Partition | None:
         """The partition, or None."""
@@ -107,34 +141,31 @@ class ReplicaManager:
         deletions: Collection[RecordDeletion],
         *,
         timeout_ms: int,
-        then: Callable[[Collection[RecordDeletion], StorageError | None], None],
+        then: Callable[[Collection[RecordDeletion], Failures], None],
     ) -> None:
         """Call ``then`` once the deletions are written down and have reached all replicas: with those that have not
-        after ``timeout_ms``, or with the error that keeps them from being written down.
+        after ``timeout_ms``, and with what keeps them from being written down, directory by directory.
 
         They are made already (`Partition.delete_records_before`). Kafka writes down once a minute where logs begin, so
         that there, what was deleted may be back after a crash; here it stays away, as an answer lets one think.
         """
 
-        def saved() -> None:
-            waiting = DelayedDeleteRecords(deletions, lambda late: then(late, None))
-            self.delete_records_purgatory.watch(waiting, {one.partition for one in deletions}, timeout_ms)
-
-        def failed(error: Exception) -> None:
-            if not isinstance(error, StorageError):
-                raise error
-            then((), error)
-            self._on_disk_failure(error)
+        def saved(failures: Failures) -> None:
+            for directory, error in failures.items():
+                self._on_disk_failure(directory, error)
+            written = [one for one in deletions if one.partition.log_dir not in failures]
+            waiting = DelayedDeleteRecords(written, lambda late: then(late, failures))
+            self.delete_records_purgatory.watch(waiting, {one.partition for one in written}, timeout_ms)
 
         for one in deletions:
             self.changed(one.partition)
-        self._save_log_starts(saved, failed)
+        self._save_log_starts(saved)
 
     def flush_what_is_due(self) -> None:
-        """Flush the logs whose ``flush.ms`` has passed, and segments rolled since; called by the upkeep."""
+        """Flush the logs whose ``flush.ms`` has passed, rolled segments, and what is late; called by the upkeep."""
         now_ms = self._clock.now_ms()
-        for partition in self._partitions.values():
-            if partition.log.needs_flush(now_ms):
+        for partition in list(self._partitions.values()):  # one may go offline over it, and others with it
+            if not partition.is_gone and (partition.is_flush_late or partition.log.needs_flush(now_ms)):
                 self._flush(partition)
 
     def _published(self, partition: Partition) -> None:
@@ -151,13 +182,23 @@ class ReplicaManager:
             self.produce_purgatory.check(partition)
 
         def failed(error: Exception) -> None:
+            if partition.is_gone:
+                return  # its files have other names by now, or none
             if not isinstance(error, StorageError):
                 raise error
-            self._on_disk_failure(error)
+            if not partition.is_flush_late and not isinstance(error, LogDirFailed):
+                log.error("flushing %s failed: %s", partition.topic_partition, error)
+            partition.is_flush_late = True
+            partition.disk_failed(error)
 
         self._flusher_of(partition).flush(partition, flushed, failed)
 
     def _write_failed(self, partition: Partition, error: StorageError) -> None:
-        log.error("writing to %s failed: %s", partition.topic_partition, error)
-        if isinstance(error, LogDirFailed):
-            self._on_disk_failure(error)
+        if partition.is_gone:
+            return
+        if isinstance(error, DiskFull) and partition.room is not None:
+            partition.room.found_none(error)  # says so once
+            return
+        if not isinstance(error, LogDirFailed):
+            log.error("writing to %s failed: %s", partition.topic_partition, error)
+        partition.disk_failed(error)

@@ -30,9 +30,9 @@ class IndexFile:
         "base_offset",
         "entries",
         "is_allocated",
-        "is_whole",
         "max_entries",
         "path",
+        "problem",
     )  # fmt: skip
 
     ENTRY_SIZE: ClassVar[int]
@@ -46,8 +46,12 @@ class IndexFile:
         self.base_offset = base_offset
         """What the entries' offsets are relative to."""
         self.max_entries = max_bytes // self.ENTRY_SIZE
-        self.is_whole = file_bytes >= 0 and file_bytes % self.ENTRY_SIZE == 0
-        """Whether the file, as it was found, was there and held whole entries."""
+        self.problem = ""
+        """What is wrong with the file as it was found, as the end of a sentence; empty if nothing is."""
+        if file_bytes < 0:
+            self.problem = "is missing"
+        elif file_bytes % self.ENTRY_SIZE:
+            self.problem = f"has {file_bytes} bytes, no multiple of {self.ENTRY_SIZE}"
         self.entries = max(file_bytes, 0) // self.ENTRY_SIZE
         """How many entries are valid."""
         self.is_allocated = False
@@ -108,6 +112,16 @@ class IndexFile:
             self._allocate(file)
         file.pwrite(entry, self.entries * self.ENTRY_SIZE)
         self.entries += 1
+
+    def append_all(self, entries: bytes | bytearray, most_entries: int) -> None:
+        """Add the bytes of many entries, up to ``most_entries`` in all, to a file that is not preallocated.
+
+        Raises DiskFull, LogDirFailed; then none of them is there.
+        """
+        count = min(len(entries) // self.ENTRY_SIZE, most_entries - self.entries)
+        if count > 0:
+            self.file().pwrite(entries[: count * self.ENTRY_SIZE], self.entries * self.ENTRY_SIZE)
+            self.entries += count
 
     def cut(self, entries: int) -> None:
         """Keep the first ``entries`` entries. The file keeps its length."""

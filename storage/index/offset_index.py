@@ -11,9 +11,11 @@ from bisect import bisect_right
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
+from storage.errors import CorruptIndex
 from storage.index.index_file import WARM_BYTES, IndexFile
 
 ENTRY: Final = Struct(">ii")
+MOST_RELATIVE_OFFSET: Final = 2**31 - 1
 _OFFSET: Final = Struct(">i")
 _WARM_ENTRIES: Final = WARM_BYTES // ENTRY.size
 
@@ -45,7 +47,7 @@ class OffsetIndex(IndexFile):
         self.append_entry(ENTRY.pack(offset - self.base_offset, position))
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or below ``offset``; the segment's beginning if there is none."""
+        """The last entry at or below ``offset``; the segment's beginning if there is none. Raises CorruptIndex."""
         entry = self._search(offset - self.base_offset)
         if entry < 0:
             return OffsetPosition(self.base_offset, 0)
@@ -70,17 +72,23 @@ class OffsetIndex(IndexFile):
         return bisect_right(range(entries), relative_offset, first_warm, key=offset_at) - 1
 
     def entry(self, number: int) -> OffsetPosition:
-        """Entry ``number``, counted from 0."""
+        """Entry ``number``, counted from 0. Raises CorruptIndex for one that nobody can have written."""
         offset, position = _unpack_entry(self.mapped(), number << 3)
-        return OffsetPosition(self.base_offset + offset, position)
+        return self._sound(offset, position)
 
     def last_entry(self) -> OffsetPosition:
-        """The last entry, read from the file and not by way of the map; there must be one."""
+        """The last entry, read from the file and not by way of the map; there must be one. Raises CorruptIndex."""
         offset, position = ENTRY.unpack(self.last_entry_bytes())
+        return self._sound(offset, position)
+
+    def _sound(self, offset: int, position: int) -> OffsetPosition:
+        if offset < 0 or position <= 0:
+            # The first batch of a segment never gets an entry, so zeros are none.
+            raise CorruptIndex(f"{self.path} has an entry for relative offset {offset} at position {position}")
         return OffsetPosition(self.base_offset + offset, position)
 
     def first_entry_from_position(self, position: int) -> OffsetPosition | None:
-        """The first entry whose batch begins at or behind ``position``."""
+        """The first entry whose batch begins at or behind ``position``. Raises CorruptIndex."""
         if self.entries == 0:
             return None
         mapped = self.mapped()

@@ -72,6 +72,11 @@ class TimeIndex(IndexFile):
         self.append_entry(ENTRY.pack(timestamp, offset - self.base_offset))
         self._last = TimestampOffset(timestamp, offset)
 
+    def append_all(self, entries: bytes | bytearray, most_entries: int) -> None:
+        """See `IndexFile.append_all`."""
+        super().append_all(entries, most_entries)
+        self._last = None
+
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry with a timestamp at or below ``timestamp``; (-1, base offset) if there is none."""
         entries = self.entries

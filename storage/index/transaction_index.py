@@ -34,7 +34,8 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of one segment. The file comes with the first of them."""
 
-    __slots__ = ("__weakref__", "_file", "_files", "_open_files", "_unwritten", "base_offset", "path", "size")
+    __slots__ = ("__weakref__", "_file", "_files", "_open_files", "_unwritten", "base_offset", "is_confirmed",
+                 "path", "size")  # fmt: skip
 
     def __init__(
         self, files: FileSystem, open_files: OpenFiles, path: str, *, base_offset: int, file_bytes: int
@@ -45,6 +46,8 @@ class TransactionIndex:
         self.base_offset = base_offset
         self.size = max(file_bytes, 0)
         """Bytes of valid entries; 0 where there is no file."""
+        self.is_confirmed = not self.size
+        """Whether each entry has been compared with the marker it names, or was written by this process."""
         self._file: File | None = None
         self._unwritten: list[AbortedTransaction] = []
 
@@ -91,16 +94,20 @@ class TransactionIndex:
         yield from self._unwritten
 
     def check(self) -> None:
-        """Raises CorruptIndex unless entries are whole, of this segment and in order."""
+        """Raises CorruptIndex unless entries are whole, of this segment, in order and possible."""
         if self.size % ENTRY.size:
             raise CorruptIndex(f"{self.path} has {self.size} bytes, expected a multiple of {ENTRY.size}")
         previous = self.base_offset - 1
         for transaction in self:
-            if transaction.last_offset <= previous:
+            _, first_offset, last_offset, last_stable_offset = transaction
+            if last_offset <= previous:
+                raise CorruptIndex(f"{self.path} has an entry for the marker at offset {last_offset} behind {previous}")
+            if not (0 <= first_offset < last_offset and 0 <= last_stable_offset <= last_offset + 1):
                 raise CorruptIndex(
-                    f"{self.path} has an entry for the marker at offset {transaction.last_offset} behind {previous}"
+                    f"{self.path} has a transaction from offset {first_offset} to {last_offset} that left the last "
+                    f"stable offset at {last_stable_offset}"
                 )
-            previous = transaction.last_offset
+            previous = last_offset
 
     def cut_from(self, offset: int) -> None:
         """Forget the transactions whose marker is at or above ``offset``."""
@@ -114,4 +121,5 @@ class TransactionIndex:
         if (file := self.file()) is not None:
             file.truncate(0)
         self.size = 0
+        self.is_confirmed = True
         self._unwritten.clear()

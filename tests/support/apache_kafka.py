@@ -18,6 +18,8 @@ class ApacheKafka(BrokerProcess):
     heap = "1G"
     """As Java counts memory; small jobs need less."""
 
+    log_level = "WARN"
+
     def __init__(self, directory: Path, *, settings: Mapping[str, str] | None, port: int, libraries: str) -> None:
         super().__init__(directory, settings=settings, port=port or port_below_client_ports())
         self.libraries = libraries
@@ -28,7 +30,7 @@ class ApacheKafka(BrokerProcess):
             "-Xms256M",
             f"-Xmx{self.heap}",
             "-XX:+UseG1GC",
-            "-Dlog4j2.level=WARN",
+            f"-Dlog4j2.level={self.log_level}",
             "-cp",
             f"{self.libraries}/*",
             *words,

@@ -20,6 +20,7 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.schema import describe
+from storage.files import FileSystem
 from tests.support.batches import produced, record
 from tests.support.clock import ManualClock
 from tests.support.requests import produce_request
@@ -116,9 +117,12 @@ class Client:
 class InProcessBroker:
     """Starts at once, asks and answers while a test waits, and remembers which answers it has seen."""
 
-    def __init__(self, directory: Path, ids: Ids | None = None, **settings: object) -> None:
+    def __init__(
+        self, directory: Path, ids: Ids | None = None, *, files: FileSystem | None = None, **settings: object
+    ) -> None:
         self.directory = directory
         self._ids = ids
+        self._files = files
         self._settings = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(directory),
@@ -136,7 +140,7 @@ class InProcessBroker:
         settings = load_settings(None, list(self._settings.items())).settings
 
         async def start() -> Daemon:
-            daemon = Daemon(settings, clock=self.clock, ids=self._ids)
+            daemon = Daemon(settings, clock=self.clock, files=self._files, ids=self._ids)
             await daemon.start()
             return daemon
 
@@ -291,9 +295,11 @@ def error_codes(answer: object) -> Iterator[int]:
 
 
 @contextmanager
-def running_broker(directory: Path, **settings: object) -> Iterator[InProcessBroker]:
+def running_broker(
+    directory: Path, *, files: FileSystem | None = None, **settings: object
+) -> Iterator[InProcessBroker]:
     """A broker for the length of a block."""
-    broker = InProcessBroker(directory, **settings)
+    broker = InProcessBroker(directory, files=files, **settings)
     try:
         yield broker
     finally:

@@ -1,5 +1,6 @@
 """A partition's log in a directory of the test's, with batches made as a test names them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,8 +9,10 @@ from storage.appending import StagedAppend
 from storage.batch.record_batch import BatchHeader, read_header
 from storage.batch.records import Record, encode_batch, iterate_records
 from storage.batch.validation import ValidatedBatch
-from storage.loading import LoadReport, open_log
+from storage.errors import LogDirFailed
+from storage.loading import AFTER_UNCLEAN_STOP, LoadReport, open_log
 from storage.log import Log
+from storage.log_manager import LogManager
 from storage.open_files import OpenFiles
 from storage.topic_partition import TopicPartition
 from tests.support.files import FaultyFileSystem
@@ -103,6 +106,35 @@ class LogHome:
         """Append a batch for each value."""
         for value in values:
             self.append(log, batch_of(value))
+
+
+def load_all(
+    manager: LogManager,
+    *,
+    config_of: Callable[[str], LogConfig],
+    is_ours: Callable[[TopicPartition, bytes | None], bool],
+    new_id: Callable[[], str] = lambda: "ab" * 16,
+    now_ms: int = T,
+    recovery: str = AFTER_UNCLEAN_STOP,
+) -> None:
+    """Open everything in a manager's directories, as a start does, here and now."""
+    found = list(manager.find(config_of=config_of, is_ours=is_ours, new_id=new_id, recovery=recovery))
+    for one in found:
+        for _ in manager.open(one, now_ms):
+            pass
+    manager.loaded()
+
+
+def close_all(manager: LogManager, now_ms: int = T) -> None:
+    """Close everything, as a clean stop does, here and now."""
+    for closing in manager.begin_close(now_ms):
+        try:
+            closing.perform()
+        except LogDirFailed as error:
+            manager.fail(closing.directory, error)
+        else:
+            manager.complete_close(closing)
+    manager.write_checkpoints()
 
 
 def headers_in(data: bytes) -> list[BatchHeader]:

@@ -106,6 +106,9 @@ class PoweredStorage:
     def _number(self) -> int:
         return next(self._ids)
 
+    def _unique_id(self) -> str:
+        return f"{self._number():032x}"
+
     # Lives ------------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -125,18 +128,16 @@ class PoweredStorage:
             properties = MetaProperties(cluster_id="c" * 22, node_id=1, directory_id=b"d" * 16)
             self.directory.write_properties(properties, "today")
         self._manager = manager = LogManager(self.files, [self.directory], most_open_files=6)
-        for _ in manager.load(
-            config_of=lambda topic: CONFIG,
-            is_ours=self._is_ours,
-            new_id=lambda: f"{self._number():032x}",
-            now_ms=T,
-        ):
-            pass
+        for found in manager.find(config_of=lambda topic: CONFIG, is_ours=self._is_ours, new_id=self._unique_id):
+            for _ in manager.open(found, T):
+                pass
+        manager.loaded()
         assert manager.failures == []
         is_clean = self.directory.was_clean
         if is_clean:
             assert self.remembered is not None, "the marker of a clean stop that was never begun"
             assert manager.repaired == []
+            assert manager.findings == []
         for topic, expected in self.topics.items():
             log = self.log(topic)
             if log is not None:
@@ -148,7 +149,7 @@ class PoweredStorage:
             for topic in self.topics:
                 if (log := self.log(topic)) is not None:
                     log.assign_epoch_start(self.epoch)
-        self.removals += manager.take_pending_removals()
+        self.removals += [removal for removal, _ in manager.take_pending_removals()]
         self.remembered = None
         self.check()
 
@@ -158,6 +159,10 @@ class PoweredStorage:
 
     def _host(self, topic: str, expected: Expected, is_clean: bool = False) -> None:
         known = self.log(topic)
+        for forget in self.manager.forget_deleted():
+            self.finish_writes()
+            forget.perform()
+            self.manager.have_forgotten(forget)
         log = self.manager.create(TopicPartition(topic, 0), expected.topic_id, CONFIG, T)
         if known is None:
             assert expected.flushed_to == 0, f"{topic} is gone"
@@ -183,9 +188,12 @@ class PoweredStorage:
             for topic in self.topics
             if (log := self.log(topic)) is not None
         }
-        self.manager.close(T)
+        for closing in self.manager.begin_close(T):
+            closing.perform()
+            self.manager.complete_close(closing)
+        self.manager.write_checkpoints()
         if self.manager.failures:
-            raise self.manager.failures[0]
+            raise LogDirFailed("it could not be closed in order") from self.manager.failures[0][1]
         for topic, then in self.remembered.items():
             self.topics[topic].flushed_to = then.end
             self.topics[topic].durable_start = then.start
@@ -239,8 +247,9 @@ class PoweredStorage:
             for log in self._manager.all():
                 log.abandon()
             self._manager = None
-        if self.directory._lock._fd >= 0:
-            self.directory._lock.release()
+        lock, self.directory._lock = self.directory._lock, None
+        if lock is not None:
+            lock.release()
 
     def _tries(self, operation: Callable[[], None]) -> bool:
         """Whether it has come to its end. A full disk refuses it; a broken one is opened anew by another process."""
@@ -269,7 +278,7 @@ class PoweredStorage:
             return
 
         def delete() -> None:
-            removal = self.manager.delete(TopicPartition(topic, 0), f"{self._number():032x}")
+            removal = self.manager.delete(TopicPartition(topic, 0), self._unique_id())
             if removal is not None:
                 self.removals.append(removal)
 
@@ -389,16 +398,16 @@ class PoweredStorage:
 
     def finish_checkpoints(self) -> None:
         """The checkpoints that have been gathered are written."""
+        self._tries(self.finish_writes)
 
-        def finish() -> None:
-            while self.checkpoints:
-                write, starts = self.checkpoints.pop(0)
-                write.perform()
-                for topic, start in starts.items():
-                    if topic in self.topics:
-                        self.topics[topic].durable_start = max(self.topics[topic].durable_start, start)
-
-        self._tries(finish)
+    def finish_writes(self) -> None:
+        """What the worker thread does: everything that was gathered before, in its order."""
+        while self.checkpoints:
+            write, starts = self.checkpoints.pop(0)
+            write.perform()
+            for topic, start in starts.items():
+                if topic in self.topics:
+                    self.topics[topic].durable_start = max(self.topics[topic].durable_start, start)
 
     def delete_records(self, topic: str, fraction: float) -> None:
         """The log begins later from now on, and that is on disk before anybody is told."""
@@ -417,6 +426,8 @@ class PoweredStorage:
         def sweep() -> None:
             try:
                 for _, removals in self.manager.apply_retention(T):
+                    if isinstance(removals, StorageError):
+                        raise removals
                     self.removals += removals
             finally:
                 for topic, expected in self.topics.items():
@@ -443,7 +454,14 @@ class PoweredStorage:
         offset = log.log_start_offset + int((log.log_end_offset - log.log_start_offset) * fraction)
         whole = [h.next_offset for h in map(read_header, expected.batches) if h.last_offset < offset]
         expected.flushed_to = min(expected.flushed_to, max(whole, default=0))
-        if self._tries(lambda: self.manager.truncate_to(log.topic_partition, offset, T)):
+
+        def truncate() -> None:
+            self._write_before_truncation(log, offset)
+            for write in self.manager.truncate_to(log.topic_partition, offset, T):
+                self.checkpoints.append((write, {}))
+            self.finish_writes()
+
+        if self._tries(truncate):
             expected.cut(offset)
             expected.refused.clear()
             assert log.log_end_offset == max(expected.end, log.log_start_offset)
@@ -457,11 +475,27 @@ class PoweredStorage:
         expected = self.topics[topic]
         expected.flushed_to = expected.durable_start = 0
         expected.begins.add(offset)
-        if self._tries(lambda: self.manager.truncate_fully_to(log.topic_partition, offset, T)):
+
+        def truncate() -> None:
+            self._write_before_truncation(log, offset)
+            for write in self.manager.truncate_fully_to(log.topic_partition, offset, T):
+                self.checkpoints.append((write, {}))
+            try:
+                self.finish_writes()
+            except DiskFull as error:
+                raise LogDirFailed("a follower that cannot say where its log begins must not go on") from error
+
+        if self._tries(truncate):
             expected.batches, expected.start, expected.begins = [], offset, {offset}
             expected.durable_start = offset
             expected.refused.clear()
             log.advance_high_watermark(offset)
+
+    def _write_before_truncation(self, log: Log, offset: int) -> None:
+        write = self.manager.begin_truncation(log.topic_partition, offset)
+        if write is not None:
+            self.checkpoints.append((write, {}))
+        self.finish_writes()
 
     # What must hold ---------------------------------------------------------------------------------------------------
 

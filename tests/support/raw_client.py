@@ -27,7 +27,7 @@ class RawClient:
         self._socket.close()
 
     def ask(self, request: Any, version: int) -> Any:
-        """Send a request and return its answer."""
+        """Send a request and return its answer. Raises OSError if the connection ends before it is there."""
         self._correlation_id += 1
         self._socket.sendall(encode_request(self._correlation_id, "raw", request, version))
         size = int.from_bytes(self._receive(4), "big")
@@ -40,7 +40,8 @@ class RawClient:
     def _receive(self, size: int) -> bytes:
         received = bytearray()
         while len(received) < size:
-            piece = self._socket.recv(size - len(received))
-            assert piece, f"the broker closed the connection after {len(received)} of {size} bytes"
+            piece = self._socket.recv(min(size - len(received), 1 << 20))
+            if not piece:
+                raise ConnectionError(f"the broker closed the connection after {len(received)} of {size} bytes")
             received += piece
         return bytes(received)

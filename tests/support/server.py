@@ -66,11 +66,7 @@ class BrokerProcess:
 
     def start(self, *, timeout_s: float = 60.0) -> BrokerProcess:
         """Start the broker and wait for its one line on stdout."""
-        assert not self.is_running, f"the broker on port {self.port} runs already"
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(), cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
-            )
+        self.launch()
         line = self._first_line(timeout_s)
         found = READY.match(line)
         if found is None:
@@ -83,6 +79,14 @@ class BrokerProcess:
         assert address is not None, f"no address in {line!r}"
         self.port = int(address["port"])
         return self
+
+    def launch(self) -> None:
+        """Start the process and wait for nothing."""
+        assert not self.is_running, f"the broker on port {self.port} runs already"
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
 
     def kill(self) -> None:
         """SIGKILL: what the operating system has is kept, what only the process knew is gone."""

@@ -1,10 +1,11 @@
 """Which API, versions and error codes a test reaches: marked on the test, and held against what the broker answered."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema import describe
 
@@ -48,3 +49,13 @@ def claims(item: pytest.Item) -> Iterator[Served]:
         for version in versions:
             for error in mark.kwargs["errors"]:
                 yield Served(mark.kwargs["api"], version, error, test)
+
+
+def assert_served(item: pytest.Item, answered: Collection[tuple[int, int, int]]) -> None:
+    """Fail unless a marked test reached what it claims; ``answered`` has API key, version and error of every answer."""
+    missed = [
+        f"{ApiKey(claim.api_key).name} v{claim.version} {claim.error.name}"
+        for claim in claims(item)
+        if (claim.api_key, claim.version, claim.error) not in answered
+    ]
+    assert not missed, f"the test is marked with answers that the broker never gave: {', '.join(missed)}"

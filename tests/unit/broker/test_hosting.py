@@ -16,7 +16,7 @@ from protocol.messages.topics import DeleteTopicsRequest
 from protocol.records.cluster_metadata import PartitionChangeRecord
 from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.log import Log
-from storage.log_manager import LogManager
+from storage.log_manager import ForgetDeleted, LogManager
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.requests import produce_request
@@ -108,3 +108,25 @@ def test_a_partition_whose_log_finds_no_room_gets_it_later(
     assert [produce_to(broker, index) for index in range(3)] == [E.NONE] * 3
     told = [line for line in caplog.messages if "has no log yet" in line]
     assert len(told) == 1, "one line, not one for each partition and second"
+
+
+def test_a_topic_waits_until_the_checkpoints_have_forgotten_its_deleted_namesake(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or after a crash it would begin where the other one did, and lose what it has."""
+
+    def refuse(_: ForgetDeleted) -> None:
+        raise DiskFull("no space left")
+
+    broker.begin_topic("orders", partitions=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(ForgetDeleted, "perform", refuse)
+        assert broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5).responses[0].error_code == 0
+        broker.begin_topic("orders", partitions=2)
+        broker.wait_until(lambda: "no space left" in caplog.text)
+        assert produce_to(broker, 0) == E.UNKNOWN_TOPIC_OR_PARTITION
+
+    broker.advance(RETRY_MS)
+    broker.wait_until(lambda: hosted(broker) == 2)
+
+    assert [produce_to(broker, index) for index in range(2)] == [E.NONE] * 2

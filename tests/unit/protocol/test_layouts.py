@@ -45,7 +45,7 @@ class Definition:
     def fields(self, fields: list[dict[str, Any]], version: int) -> Iterator[tuple[Any, ...]]:
         """What `ours` gives for the same version: name, type, null allowed, tag, default; fields of a struct."""
         for field in fields:
-            if not _within(version, field.get("versions", "0+")):
+            if not _within(version, field.get("versions", field.get("taggedVersions", "0+"))):
                 continue
             name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", field["name"]).lower()
             nullable = _within(version, field.get("nullableVersions", "none"))

@@ -411,9 +411,6 @@ def test_timestamps_behind_the_last_index_entry_are_found_after_a_truncation(hom
     assert log.offset_of_max_timestamp() == (T + 2, 2, 0)
 
 
-# Checkpoints of more than one thread ----------------------------------------------------------------------------------
-
-
 def test_a_checkpoint_that_waited_does_not_undo_a_later_one(storage: PoweredStorage) -> None:
     for _ in range(10):
         storage.append("orders", size=60)
@@ -426,28 +423,6 @@ def test_a_checkpoint_that_waited_does_not_undo_a_later_one(storage: PoweredStor
     assert log is not None
     for offsets in (storage.directory.recovery_points(), storage.directory.high_watermarks()):
         assert log.topic_partition not in offsets
-
-
-def test_a_checkpoint_overtaken_while_it_is_written_is_written_again(storage: PoweredStorage) -> None:
-    storage.append("orders")
-    storage.flush("orders")
-    manager, rename = storage.manager, storage.files.rename
-    (first,) = manager.recovery_point_checkpoints()
-    storage.append("orders")
-    storage.flush("orders")
-    overtaking = [True]
-
-    def another_thread_is_faster(path: str, new_path: str) -> None:
-        if overtaking and overtaking.pop():
-            (second,) = manager.recovery_point_checkpoints()
-            second.perform()
-        rename(path, new_path)
-
-    storage.files.rename = another_thread_is_faster  # type: ignore[method-assign]
-    first.perform()
-    log = storage.log("orders")
-    assert log is not None
-    assert storage.directory.recovery_points() == {log.topic_partition: 2}
 
 
 # Topics ---------------------------------------------------------------------------------------------------------------

@@ -81,6 +81,23 @@ def test_a_lock_excludes_others_in_this_process(tmp_path: Path) -> None:
     FILES.lock(path).release()
 
 
+def test_a_directory_that_is_only_read_is_kept_free_of_brokers(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    assert FILES.lock_for_reading(path) is None
+    assert not FILES.exists(path)
+    lock = FILES.lock(path)
+    with pytest.raises(DirectoryLocked, match="is in use by another broker"):
+        FILES.lock_for_reading(path)
+    lock.release()
+    (tmp_path / ".lock").touch()
+    readers = [FILES.lock_for_reading(path), FILES.lock_for_reading(path)]
+    assert all(readers)
+    with pytest.raises(DirectoryLocked):
+        FILES.lock(path)
+    readers.clear()
+    FILES.lock(path).release()
+
+
 def test_a_lock_excludes_other_processes_that_take_posix_locks_as_kafka_does(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     lock = FILES.lock(str(path))

@@ -199,6 +199,23 @@ def test_retention_leaves_the_active_segment_alone_while_it_is_being_written(hom
     assert values_in(log) == [b"8", b"x"]
 
 
+def test_a_full_disk_without_room_for_a_new_active_segment_is_freed_of_all_others(home: LogHome) -> None:
+    log = segmented(home, retention_ms=1000)
+    home.files.fail("open", errno.ENOSPC, suffix=f"{10:020d}.log")
+    assert removed(log, T + DAY_MS) == 4
+    assert (log.segments.bases, values_in(log)) == ((8,), [b"8", b"9"])
+    assert removed(log, T + DAY_MS) == 1
+    assert log.segments.bases == (10,)
+
+
+def test_where_nothing_can_go_without_room_retention_says_so(home: LogHome) -> None:
+    log = segmented(home, 1, retention_ms=1000)
+    home.files.fail("open", errno.ENOSPC, suffix=f"{1:020d}.log")
+    with pytest.raises(DiskFull):
+        log.apply_retention(T + DAY_MS)
+    assert values_in(log) == [b"0"]
+
+
 def test_snapshots_go_with_their_segments(home: LogHome) -> None:
     log = segmented(home, retention_ms=600_000)
     assert f"{2:020d}.snapshot" in home.names()

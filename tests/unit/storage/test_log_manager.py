@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from config.log_config import LogConfig
-from storage.errors import DirectoryLocked, LogDirFailed, WrongDirectory
+from storage.errors import DirectoryLocked, DiskFull, LogDirFailed, WrongDirectory
 from storage.log import Log
 from storage.log_dir import LogDir
-from storage.log_manager import LoadProgress, LogManager
+from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition, parse_dir_name
 from tests.support.files import FaultyFileSystem
-from tests.support.logs import SMALL, T, batch_of, values_in
+from tests.support.logs import SMALL, T, batch_of, close_all, load_all, values_in
 
 CONFIG = LogConfig(**SMALL)
 ORDERS = TopicPartition("orders", 0)
@@ -29,23 +29,20 @@ class Broker:
         self.paths = paths
         self.files = FaultyFileSystem()
         self.ids = dict(IDS)
-        self.progress: list[LoadProgress] = []
 
     def start(self) -> LogManager:
         self.manager = LogManager(self.files, [LogDir.lock(self.files, str(path)) for path in self.paths])
         numbers = iter(range(1000))
-        self.progress = list(
-            self.manager.load(
-                config_of=lambda topic: CONFIG,
-                is_ours=lambda tp, topic_id: self.ids.get(tp.topic) == topic_id,
-                new_id=lambda: f"{next(numbers):032x}",
-                now_ms=T,
-            )
+        load_all(
+            self.manager,
+            config_of=lambda topic: CONFIG,
+            is_ours=lambda tp, topic_id: self.ids.get(tp.topic) == topic_id,
+            new_id=lambda: f"{next(numbers):032x}",
         )
         return self.manager
 
     def stop(self) -> None:
-        self.manager.close(T)
+        close_all(self.manager)
         self.manager.leave(broker_epoch=7)
 
     def crash(self) -> None:
@@ -53,6 +50,11 @@ class Broker:
             log.abandon()
         for directory in self.manager.directories:
             directory._lock.release()
+
+    def forget_deleted(self) -> None:
+        for forgetting in self.manager.forget_deleted():
+            forgetting.perform()
+            self.manager.have_forgotten(forgetting)
 
     def create(self, topic_partition: TopicPartition) -> Log:
         return self.manager.create(topic_partition, self.ids[topic_partition.topic], CONFIG, T)
@@ -89,7 +91,6 @@ def test_logs_are_there_again_after_a_clean_stop(broker: Broker) -> None:
     assert values_in(log) == [b"a", b"b"]
     assert (log.topic_id, log.high_watermark) == (b"o" * 16, 2)
     assert manager.repaired == []
-    assert [(p.logs_loaded, p.logs_total) for p in broker.progress] == [(1, 2), (2, 2)]
 
 
 def test_logs_are_recovered_after_a_crash(broker: Broker) -> None:
@@ -124,9 +125,8 @@ def test_a_stop_before_all_logs_are_loaded_keeps_what_was_known(broker: Broker) 
     broker.create(ORDERS).start_offset_to(1)
     broker.stop()
     manager = LogManager(broker.files, [LogDir.lock(broker.files, str(broker.paths[0]))])
-    steps = manager.load(config_of=lambda t: CONFIG, is_ours=lambda tp, i: True, new_id=lambda: "", now_ms=T)
-    next(steps)
-    manager.close(T)
+    next(manager.find(config_of=lambda t: CONFIG, is_ours=lambda tp, i: True, new_id=lambda: ""))
+    close_all(manager)
     manager.leave()
     log = broker.start().get(ORDERS)
     assert log is not None
@@ -196,6 +196,7 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(broker: Broker) -> N
     assert renamed.is_dir()
     assert manager.get(ORDERS) is None
     assert manager.delete(ORDERS, "ab" * 16) is None
+    broker.forget_deleted()
     append(broker.create(ORDERS), b"new")
 
     removal.perform()
@@ -209,7 +210,7 @@ def test_a_deletion_cut_off_by_a_crash_is_taken_up_again(broker: Broker) -> None
     broker.create(ORDERS)
     manager.delete(ORDERS, "ab" * 16)
     broker.crash()
-    (removal,) = broker.start().take_pending_removals()
+    ((removal, _),) = broker.start().take_pending_removals()
     assert removal.delay_ms == 60_000
     removal.perform()
     assert not list(broker.paths[0].glob("orders*"))
@@ -224,11 +225,59 @@ def test_a_new_log_does_not_inherit_the_offsets_of_its_deleted_namesake(broker: 
     for write in (*manager.log_start_checkpoints(), *manager.recovery_point_checkpoints()):
         write.perform()
     manager.delete(ORDERS, "ab" * 16)
+    assert not manager.may_be_made(ORDERS)
+    broker.forget_deleted()
+    assert manager.may_be_made(ORDERS)
     append(broker.create(ORDERS), b"a", b"b")
     broker.crash()
     found = broker.start().get(ORDERS)
     assert found is not None
     assert (found.log_start_offset, values_in(found)) == (0, [b"a", b"b"])
+
+
+def test_a_checkpoint_that_was_on_its_way_brings_no_deleted_namesake_back(broker: Broker) -> None:
+    manager = broker.start()
+    log = broker.create(ORDERS)
+    append(log, *[b"old"] * 50)
+    log.start_offset_to(40)
+    on_its_way = [*manager.log_start_checkpoints(), *manager.high_watermark_checkpoints()]
+    manager.delete(ORDERS, "ab" * 16)
+    for write in on_its_way:
+        write.perform()
+    broker.forget_deleted()
+    append(broker.create(ORDERS), b"a", b"b")
+    broker.crash()
+    found = broker.start().get(ORDERS)
+    assert found is not None
+    assert (found.log_start_offset, values_in(found)) == (0, [b"a", b"b"])
+
+
+def test_loading_forgets_what_was_deleted_just_before_a_crash(broker: Broker) -> None:
+    manager = broker.start()
+    append(broker.create(ORDERS), b"a")
+    for write in manager.high_watermark_checkpoints():
+        write.perform()
+    manager.delete(ORDERS, "ab" * 16)
+    broker.crash()
+    assert broker.start().may_be_made(ORDERS)
+    assert (broker.paths[0] / "replication-offset-checkpoint").read_text() == "0\n0\n"
+
+
+def test_on_a_full_disk_loading_leaves_for_later_what_is_to_be_forgotten(broker: Broker) -> None:
+    manager = broker.start()
+    append(broker.create(ORDERS), b"a")
+    for write in manager.high_watermark_checkpoints():
+        write.perform()
+    manager.delete(ORDERS, "ab" * 16)
+    broker.crash()
+    broker.files.fill_up()
+    manager = broker.start()
+    assert not manager.may_be_made(ORDERS)
+    assert not manager.may_be_made(ORDERS)
+    broker.files.make_room()
+    broker.forget_deleted()
+    assert manager.may_be_made(ORDERS)
+    assert (broker.paths[0] / "replication-offset-checkpoint").read_text() == "0\n0\n"
 
 
 @pytest.mark.parametrize("topic", ["orders", "a-b.c_d", "x" * 249])
@@ -266,7 +315,7 @@ def test_checkpoints_are_written_only_when_they_change(broker: Broker) -> None:
 def test_a_checkpoint_that_found_no_room_is_written_next_time(broker: Broker) -> None:
     manager = broker.start()
     append(broker.create(ORDERS), b"a")
-    broker.files.fail("write", errno.ENOSPC, suffix="checkpoint.1.tmp")
+    broker.files.fail("write", errno.ENOSPC, suffix="checkpoint.tmp")
     (write,) = manager.high_watermark_checkpoints()
     with pytest.raises(Exception, match="No space"):
         write.perform()
@@ -299,7 +348,7 @@ def test_a_directory_that_cannot_be_read_goes_offline_and_the_others_serve(tmp_p
     broker.files.fail("read", suffix=f"{0:020d}.log")
     manager = broker.start()
     assert [str(d.path) for d in manager.directories if d.has_failed] == [str(broken)]
-    assert isinstance(manager.failures[0], LogDirFailed)
+    assert isinstance(manager.failures[0][1], LogDirFailed)
     assert [log.topic_partition for log in manager.all()] == [ORDERS_1]
     broker.stop()
     assert not (broken / ".kafka_cleanshutdown").exists()
@@ -326,11 +375,74 @@ def test_a_stop_that_cannot_flush_leaves_no_marker(broker: Broker) -> None:
     assert values_in(log) == [b"a"]
 
 
+def test_a_stop_on_a_full_disk_closes_what_it_can_and_leaves_no_marker(broker: Broker) -> None:
+    manager = broker.start()
+    for partition in (ORDERS, ORDERS_1):
+        append(broker.create(partition), b"a")
+    broker.files.fail("write", errno.ENOSPC, suffix="orders-0/00000000000000000001.snapshot.tmp")
+    broker.stop()
+
+    assert not (broker.paths[0] / ".kafka_cleanshutdown").exists()
+    assert [str(error) for _, error in manager.failures if "orders-0" in str(error)] != []
+    recovered = (broker.paths[0] / "recovery-point-offset-checkpoint").read_text()
+    assert recovered == "0\n2\norders 0 1\norders 1 1\n", "the records are on disk all the same"
+    manager = broker.start()
+    assert [values_in(log) for log in manager.all()] == [[b"a"], [b"a"]]
+
+
+def test_the_other_directories_are_left_in_order(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "a", tmp_path / "b")
+    broker.start()
+    for partition in (ORDERS, ORDERS_1):
+        append(broker.create(partition), b"a")
+    full = next(path for path in broker.paths if (path / "orders-0").exists())
+    broker.files.fail("write", errno.ENOSPC, suffix="orders-0/00000000000000000001.snapshot.tmp")
+    broker.stop()
+    assert [path for path in broker.paths if not (path / ".kafka_cleanshutdown").exists()] == [full]
+
+
+def test_retention_that_fails_for_one_log_goes_on_with_the_others(broker: Broker) -> None:
+    manager = broker.start()
+    for partition in (ORDERS, ORDERS_1):
+        log = broker.create(partition)
+        append(log, b"a")
+        log.config = dataclasses.replace(CONFIG, retention_ms=1)
+    broker.files.fail("rename", suffix="orders-0/00000000000000000000.log")
+    swept = {log.topic_partition: outcome for log, outcome in manager.apply_retention(T + 1000)}
+    assert isinstance(swept[ORDERS], LogDirFailed)
+    assert isinstance(swept[ORDERS_1], list)
+
+
+def test_a_directory_that_has_failed_keeps_its_checkpoints_as_they_are(broker: Broker) -> None:
+    manager = broker.start()
+    append(broker.create(ORDERS), b"a")
+    (write,) = manager.high_watermark_checkpoints()
+    manager.directory_failed(manager.directories[0])
+    write.perform()
+    assert manager.high_watermark_checkpoints() == []
+    assert not (broker.paths[0] / "replication-offset-checkpoint").exists()
+
+
+def test_a_checkpoint_that_finds_no_room_leaves_the_one_before(broker: Broker) -> None:
+    manager = broker.start()
+    log = broker.create(ORDERS)
+    append(log, b"a")
+    for write in manager.high_watermark_checkpoints():
+        write.perform()
+    append(log, b"b")
+    broker.files.fail("write", errno.ENOSPC, suffix="checkpoint.tmp", bytes_done=5)
+    (write,) = manager.high_watermark_checkpoints()
+    with pytest.raises(DiskFull):
+        write.perform()
+    assert (broker.paths[0] / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
+    assert not list(broker.paths[0].glob("*.tmp")), "what there was of it would only take more room"
+
+
 def test_retention_sweeps_every_log(broker: Broker) -> None:
     manager = broker.start()
     for partition in (ORDERS, ORDERS_1):
         log = broker.create(partition)
         append(log, b"a")
         log.config = dataclasses.replace(CONFIG, retention_ms=1)
-    removals = [removal for _, step in manager.apply_retention(T + 1000) for removal in step]
-    assert len(removals) == 2
+    swept = list(manager.apply_retention(T + 1000))
+    assert [len(step) for _, step in swept if isinstance(step, list)] == [1, 1]

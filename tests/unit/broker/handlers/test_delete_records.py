@@ -164,7 +164,7 @@ def test_a_deletion_that_waits_is_told_that_its_topic_is_gone(
     client.send(request(3), 2)
     broker.wait_until(lambda: broker.daemon.replicas.delete_records_purgatory.stats.pending == 1)
 
-    broker.daemon.replicas.drop(partition)
+    broker.daemon.replicas.drop("orders", 0)
 
     assert client.receive().topics[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
 

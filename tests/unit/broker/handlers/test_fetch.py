@@ -8,7 +8,6 @@ from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.topics import DeleteTopicsRequest
 from storage.batch.record_batch import read_header
-from storage.errors import LogDirFailed
 from storage.log import Log
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker
@@ -105,19 +104,6 @@ def test_another_leader_epoch_is_refused(broker: InProcessBroker, orders: bytes,
 @serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[12])
 def test_nobody_is_a_follower(broker: InProcessBroker, orders: bytes) -> None:
     assert fetch(broker, 12, replica_id=2).error_code == E.NOT_LEADER_OR_FOLLOWER
-
-
-@serves(FetchRequest, E.KAFKA_STORAGE_ERROR, versions=[6, 12])
-@serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[5])
-def test_a_log_that_can_not_be_read_is_a_storage_error(
-    broker: InProcessBroker, orders: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unreadable(log: Log, *_: object, **__: object) -> None:
-        raise LogDirFailed(f"{log.directory} gives nothing back")
-
-    monkeypatch.setattr(Log, "read", unreadable)
-    for version, code in ((12, E.KAFKA_STORAGE_ERROR), (6, E.KAFKA_STORAGE_ERROR), (5, E.NOT_LEADER_OR_FOLLOWER)):
-        assert fetch(broker, version).error_code == code
 
 
 @serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[16])

@@ -88,7 +88,7 @@ class MetadataNode:
         self.image = self.publisher.image
         self.deltas = []
         self.publisher.subscribe(lambda delta, image: self.deltas.append(delta))
-        self.controller = Controller(self.log, ids=self.ids, settings=self.settings, directories=[self.directory_id])
+        self.controller = Controller(self.log, ids=self.ids, settings=self.settings)
         if takes_office:
             self.take_office(was_clean=was_clean)
 

@@ -230,14 +230,14 @@ def test_no_producer_id_is_given_twice_even_if_the_node_is_killed(tmp_path):
     node = MetadataNode(tmp_path)
     got = []
     producer_ids = ProducerIds(node.controller.allocate_producer_ids)
-    producer_ids.assign(got.append)
-    producer_ids.assign(got.append)
+    producer_ids.assign(got.append, got.append)
+    producer_ids.assign(got.append, got.append)
     assert got == []
     node.worker.work()
     assert got == [0, 1]
 
     again = MetadataNode(tmp_path)
-    ProducerIds(again.controller.allocate_producer_ids).assign(got.append)
+    ProducerIds(again.controller.allocate_producer_ids).assign(got.append, got.append)
     again.worker.work()
 
     assert got == [0, 1, 1000]

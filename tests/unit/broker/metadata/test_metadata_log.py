@@ -1,16 +1,20 @@
 """The metadata log: what survives, what is published when, epochs, snapshots, and directories that are not ours."""
 
+import errno
 import json
 
 import pytest
 
 from broker.metadata.batches import decode_batches
 from broker.metadata.image import InconsistentMetadata
+from broker.metadata.log import RETRY_MS
 from broker.metadata.topic_creation import NewTopic
+from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord, TopicRecord, UnknownRecord
 from protocol.records.control_records import KRaftVersion, KRaftVoters, LeaderChange
 from storage.errors import DiskFull, LogDirFailed, TooManyOpenFiles
 from storage.files import File, FileSystem
+from tests.support.files import FaultyFileSystem
 from tests.unit.broker.metadata.metadata_node import MetadataNode
 
 LOG = "__cluster_metadata-0/00000000000000000000.log"
@@ -229,7 +233,7 @@ class FailingFile(File):
 
     def pwrite(self, data, position):
         if FailingFile.is_broken == "writing" and self.path.endswith(".log"):
-            raise DiskFull(f"writing to {self.path}: no room")
+            raise LogDirFailed(f"writing to {self.path}: broken")
         super().pwrite(data, position)
 
 
@@ -265,12 +269,77 @@ def test_a_failed_write_is_fatal_and_the_controller_forgets_what_it_wanted(tmp_p
     node = MetadataNode(tmp_path, files=FailingFiles())
     breakable.is_broken = "writing"
 
-    with pytest.raises(DiskFull):
+    with pytest.raises(LogDirFailed):
         node.create(NewTopic(name="orders"))
 
     assert len(node.fatal) == 1
     breakable.is_broken = False
     assert MetadataNode(tmp_path).image.topics_by_name == {}
+
+
+@pytest.mark.parametrize("bytes_done", [0, 1, 60, 100])
+@pytest.mark.parametrize("lack", [errno.ENOSPC, errno.EDQUOT])
+def test_a_change_that_finds_no_room_is_refused_and_leaves_nothing_behind(tmp_path, caplog, lack, bytes_done):
+    caplog.set_level("INFO")
+    node = MetadataNode(tmp_path, files=FaultyFileSystem())
+    before = (tmp_path / LOG).stat().st_size
+    for _ in range(2):
+        node.files.fail("write", lack, suffix=LOG, bytes_done=bytes_done)
+        with pytest.raises(DiskFull):
+            node.create(NewTopic(name="orders"))
+        assert (tmp_path / LOG).stat().st_size == before
+
+    assert node.fatal == []
+    answers = node.create(NewTopic(name="orders"))
+    node.worker.work()
+
+    assert [answer.error for answer in answers] == [ErrorCode.NONE], "the controller had forgotten what it wanted"
+    assert len([line for line in caplog.messages if "no room, changes are refused" in line]) == 1
+    assert "the metadata log has room again" in caplog.messages
+    node.stop()
+    assert list(MetadataNode(tmp_path, was_clean=True).image.topics_by_name) == ["orders"]
+
+
+def test_what_was_appended_before_is_published_though_there_is_no_room_for_more(tmp_path):
+    node = MetadataNode(tmp_path, files=FaultyFileSystem())
+    seen = append(node, topic_record(1))
+    node.files.fill_up()
+    with pytest.raises(DiskFull):
+        append(node, topic_record(2))
+    node.worker.work()
+    assert seen == [["t1"]]
+
+
+def test_without_a_descriptor_for_a_new_segment_the_change_is_refused_and_the_next_one_is_not(tmp_path):
+    node = MetadataNode(tmp_path, files=FaultyFileSystem(), metadata_log_segment_bytes=1000)
+    while node.log._log.size < 900:
+        append(node, topic_record(node.log.end_offset))
+    node.worker.work()
+    node.files.fail("open", errno.EMFILE, suffix=f"{node.log.end_offset:020d}.log")
+    with pytest.raises(TooManyOpenFiles):
+        append(node, topic_record(100), topic_record(101))
+    seen = append(node, topic_record(102), topic_record(103))
+    node.worker.work()
+
+    assert node.fatal == []
+    assert "t103" in seen[0]
+    assert "t101" not in seen[0]
+
+
+def test_a_flush_that_finds_no_descriptor_is_owed(tmp_path):
+    node = MetadataNode(tmp_path, files=FaultyFileSystem(), metadata_log_segment_bytes=1000)
+    while len(node.log._log.segments) == 1:
+        append(node, topic_record(node.log.end_offset))
+    node.files.fail("open", errno.EMFILE, suffix="__cluster_metadata-0")  # to sync the names in it
+    seen = append(node, topic_record(100))
+    node.worker.work()
+    assert (seen, node.fatal) == ([], [])
+
+    more = append(node, topic_record(101))
+    node.clock.advance(RETRY_MS)
+    node.worker.work()
+
+    assert ("t100" in seen[0], "t101" in more[0]) == (True, True)
 
 
 def test_a_directory_of_another_node_is_refused(tmp_path):

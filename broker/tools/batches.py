@@ -1,0 +1,110 @@
+"""The batches of a file to the very end: what is wrong with each, and with what is no batch."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from storage.batch.checksum import crc32c
+from storage.batch.record_batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    read_header,
+)
+from storage.batch.records import MOST_BYTES_READ, open_records, walk
+from storage.batch.varints import wrap_64
+from storage.batch_reader import StoredBatch, read_batches
+from storage.errors import UndecodableRecords
+from storage.files import File
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class Unreadable(NamedTuple):
+    """The end of a file, from where on there are no batches."""
+
+    position: int
+    size: int
+    """Bytes from there to the end."""
+    found: str
+    expected: str
+
+
+class Fault(NamedTuple):
+    """What is wrong with a batch."""
+
+    found: str
+    expected: str
+
+
+def batches_to_the_end(file: File, size: int) -> Iterator[StoredBatch | Unreadable]:
+    """The whole batches in the first ``size`` bytes; last, if there is something else behind them, what that is."""
+    position = 0
+    for batch in read_batches(file, 0, size):
+        yield batch
+        position = batch.position + len(batch.data)
+    if position < size:
+        yield _unreadable(file, position, size)
+
+
+def _unreadable(file: File, position: int, size: int) -> Unreadable:
+    left = size - position
+    head = file.pread(min(left, HEADER_SIZE), position)
+    expected = "a record batch"
+    if not any(head) and _is_all_zeros(file, position, size):
+        return Unreadable(position, left, "zeros to the end of the file", expected)
+    if len(head) < HEADER_SIZE:
+        return Unreadable(position, left, f"{len(head)} bytes", f"a batch's header of {HEADER_SIZE}")
+    header = read_header(head)
+    if header.size < HEADER_SIZE:
+        return Unreadable(
+            position, left, f"a batch length of {header.batch_length}", f"{HEADER_SIZE - LOG_OVERHEAD} or more"
+        )
+    if header.magic != MAGIC:
+        return Unreadable(position, left, f"magic {header.magic}", f"{MAGIC}")
+    return Unreadable(position, left, f"{left} bytes of a batch", f"the {header.size} bytes that its header counts")
+
+
+def _is_all_zeros(file: File, position: int, end: int) -> bool:
+    while position < end:
+        chunk = file.pread(min(_CHUNK_BYTES, end - position), position)
+        if not chunk or chunk.count(0) < len(chunk):
+            return False
+        position += len(chunk)
+    return True
+
+
+def crc_fault(batch: StoredBatch) -> Fault | None:
+    """What is wrong with a batch's CRC."""
+    crc = crc32c(batch.data[ATTRIBUTES_POSITION:])
+    if crc == batch.header.crc:
+        return None
+    return Fault(f"CRC {batch.header.crc:08x}", f"{crc:08x}, that of its bytes")
+
+
+def record_faults(batch: StoredBatch) -> Iterator[Fault]:
+    """Where a batch's header and its records contradict each other. Stops where it cannot go on."""
+    header, data = batch.header, batch.data
+    if header.last_offset_delta < 0:
+        yield Fault(f"last offset delta {header.last_offset_delta}", "0 or more")
+        return
+    if not 0 <= header.record_count <= header.last_offset_delta + 1:
+        yield Fault(f"{header.record_count} records", f"0 to {header.last_offset_delta + 1}")
+        return
+    if header.record_count == 0 and header.size == HEADER_SIZE:
+        return
+    try:
+        section = open_records(data, header, MOST_BYTES_READ)
+        previous, largest = -1, header.max_timestamp
+        for timestamp_delta, offset_delta, _, _, _ in walk(section, header.record_count, len(section)):
+            if not previous < offset_delta <= header.last_offset_delta:
+                yield Fault(f"offset delta {offset_delta}", f"{previous + 1} to {header.last_offset_delta}")
+                return
+            previous = offset_delta
+            largest = max(largest, wrap_64(header.base_timestamp + timestamp_delta))
+    except UndecodableRecords as error:
+        yield Fault(str(error), "records")
+        return
+    if largest > header.max_timestamp and not header.attributes & LOG_APPEND_TIME_BIT:
+        yield Fault(f"max timestamp {header.max_timestamp}", f"{largest}, the largest of its records")

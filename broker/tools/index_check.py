@@ -1,0 +1,170 @@
+"""Whether the indexes of one segment say of its batches what is true; told of each batch in turn.
+
+The first entry that is wrong is reported and ends the check of that index: those behind it would be wrong with it.
+"""
+
+from broker.tools.findings import Findings
+from broker.tools.index_entries import (
+    TRANSACTION_INDEX_VERSION,
+    offset_entries,
+    time_entries,
+    transaction_entries,
+)
+from storage.batch.record_batch import BatchHeader
+from storage.files import FileSystem
+from storage.index import offset_index, time_index, transaction_index
+from storage.index.transaction_index import AbortedTransaction
+from storage.producer_state import Marker
+
+
+class OffsetIndexCheck:
+    """Every entry names the last offset of the batch that begins at its position; both rise."""
+
+    def __init__(self, files: FileSystem, path: str, base_offset: int, findings: Findings) -> None:
+        file = files.open_read(path)
+        self._path = path
+        self._findings = findings
+        self._entries = offset_entries(file, base_offset)
+        self._number = -1
+        self._next = next(self._entries, None)
+        _check_size(findings, path, file.size, offset_index.ENTRY.size)
+
+    def batch(self, header: BatchHeader, position: int) -> None:
+        """The segment's next batch."""
+        entry = self._next
+        if entry is None or entry.position > position:
+            return
+        self._number += 1
+        if entry.position < position:
+            self._wrong(f"position {entry.position}", "one where a batch begins, behind that of the entry before")
+        elif entry.offset != header.last_offset:
+            self._wrong(f"offset {entry.offset} for position {position}", f"{header.last_offset}, its batch's last")
+        else:
+            self._next = next(self._entries, None)
+
+    def finish(self, end_position: int) -> None:
+        """There are no more batches."""
+        if self._next is not None:
+            self._number += 1
+            self._wrong(f"position {self._next.position}", f"one below {end_position}, where the batches end")
+
+    def _wrong(self, found: str, expected: str) -> None:
+        self._next = None
+        self._findings.damage(self._path, found, expected, self._number * offset_index.ENTRY.size)
+
+
+class TimeIndexCheck:
+    """Every entry holds the largest timestamp so far and the last offset of the batch that brought it; the last entry
+    covers the whole segment."""
+
+    def __init__(self, files: FileSystem, path: str, base_offset: int, findings: Findings) -> None:
+        file = files.open_read(path)
+        self._path = path
+        self._findings = findings
+        self._entries = time_entries(file, base_offset)
+        self._number = 0
+        self._next = next(self._entries, None)
+        self._is_wrong = False
+        self._last_timestamp = -1
+        self._largest = -1
+        _check_size(findings, path, file.size, time_index.ENTRY.size)
+
+    def batch(self, header: BatchHeader) -> None:
+        """The segment's next batch."""
+        rises = header.max_timestamp > self._largest
+        if rises:
+            self._largest = header.max_timestamp
+        entry = self._next
+        if entry is None or entry.offset > header.last_offset:
+            return
+        if not rises or entry.offset < header.last_offset:
+            self._wrong(f"offset {entry.offset}", "the last offset of a batch whose timestamp is the largest so far")
+        elif entry.timestamp != self._largest:
+            self._wrong(
+                f"timestamp {entry.timestamp} for offset {entry.offset}", f"{self._largest}, the largest so far"
+            )
+        else:
+            self._last_timestamp = entry.timestamp
+            self._number += 1
+            self._next = next(self._entries, None)
+
+    def finish(self, end_offset: int) -> None:
+        """There are no more batches."""
+        if self._next is not None:
+            self._wrong(f"offset {self._next.offset}", f"one below {end_offset}, where the batches end")
+        elif not self._is_wrong and self._last_timestamp < self._largest:
+            found = f"a last entry for {self._last_timestamp}" if self._number else "no entry"
+            self._wrong(found, f"one for {self._largest}, the largest timestamp of the segment")
+
+    def _wrong(self, found: str, expected: str) -> None:
+        self._next = None
+        self._is_wrong = True
+        self._findings.damage(self._path, found, expected, self._number * time_index.ENTRY.size)
+
+
+class TransactionIndexCheck:
+    """Every entry belongs to an ABORT marker in the segment, and every transaction seen to be aborted has its entry."""
+
+    def __init__(self, files: FileSystem, path: str, findings: Findings) -> None:
+        self._path = path
+        self._findings = findings
+        self._by_marker: dict[int, AbortedTransaction] = {}
+        self._numbers: dict[int, int] = {}
+        try:
+            file = files.open_read(path)
+        except FileNotFoundError:
+            return
+        size = transaction_index.ENTRY.size
+        _check_size(findings, path, file.size, size)
+        previous = -1
+        for number, (version, entry) in enumerate(transaction_entries(file)):
+            if version != TRANSACTION_INDEX_VERSION:
+                findings.damage(path, f"version {version}", f"{TRANSACTION_INDEX_VERSION}", number * size)
+                return
+            if entry.last_offset <= previous:
+                findings.damage(path, f"last offset {entry.last_offset}", f"one above {previous}", number * size)
+                return
+            previous = entry.last_offset
+            self._by_marker[entry.last_offset] = entry
+            self._numbers[entry.last_offset] = number * size
+
+    def marker(self, marker: Marker, replayed: AbortedTransaction | None, *, sees_beginnings: bool) -> None:
+        """The segment's next marker; ``replayed`` is the entry that replaying the log makes of it.
+
+        Where records are missing, replay does not see where transactions began: without ``sees_beginnings``.
+        """
+        entry = self._by_marker.pop(marker.offset, None)
+        if entry is None:
+            if replayed is not None:
+                self._findings.damage(self._path, f"no entry for the marker at offset {marker.offset}", _text(replayed))
+            return
+        position = self._numbers[marker.offset]
+        if marker.is_commit or marker.producer_id != entry.producer_id:
+            kind = "COMMIT" if marker.is_commit else "ABORT"
+            is_there = f"a {kind} of producer {marker.producer_id} at offset {marker.offset}"
+            self._findings.damage(self._path, _text(entry), f"an ABORT of producer {entry.producer_id}, not {is_there}",
+                                  position)  # fmt: skip
+        elif replayed is not None and sees_beginnings and entry != replayed:
+            self._findings.damage(self._path, _text(entry), _text(replayed), position)
+
+    def finish(self) -> None:
+        """There are no more markers."""
+        for entry in self._by_marker.values():
+            self._findings.damage(
+                self._path,
+                _text(entry),
+                f"an ABORT marker of producer {entry.producer_id} at offset {entry.last_offset} in its segment",
+                self._numbers[entry.last_offset],
+            )
+
+
+def _text(entry: AbortedTransaction) -> str:
+    return (
+        f"producer {entry.producer_id} aborted from {entry.first_offset} to {entry.last_offset}, "
+        f"last stable offset {entry.last_stable_offset}"
+    )
+
+
+def _check_size(findings: Findings, path: str, size: int, entry_size: int) -> None:
+    if left := size % entry_size:
+        findings.damage(path, f"{left} bytes", f"an entry of {entry_size}", size - left)

@@ -1,0 +1,41 @@
+"""The entries of index files, front to back, without a map: the files may be growing, or be cut."""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any, Final
+
+from storage.files import File
+from storage.index import offset_index, time_index, transaction_index
+from storage.index.offset_index import OffsetPosition
+from storage.index.time_index import TimestampOffset
+from storage.index.transaction_index import AbortedTransaction
+
+TRANSACTION_INDEX_VERSION: Final = 0
+
+_ENTRIES_A_READ: Final = 4096
+
+
+def offset_entries(file: File, base_offset: int) -> Iterator[OffsetPosition]:
+    """The whole entries of a `.index` file; zeros behind them count too."""
+    for relative_offset, position in _entries(file, offset_index.ENTRY):
+        yield OffsetPosition(base_offset + relative_offset, position)
+
+
+def time_entries(file: File, base_offset: int) -> Iterator[TimestampOffset]:
+    """The whole entries of a `.timeindex` file; zeros behind them count too."""
+    for timestamp, relative_offset in _entries(file, time_index.ENTRY):
+        yield TimestampOffset(timestamp, base_offset + relative_offset)
+
+
+def transaction_entries(file: File) -> Iterator[tuple[int, AbortedTransaction]]:
+    """The whole entries of a `.txnindex` file, each with its version."""
+    for version, *fields in _entries(file, transaction_index.ENTRY):
+        yield version, AbortedTransaction(*fields)
+
+
+def _entries(file: File, entry: Struct) -> Iterator[tuple[Any, ...]]:
+    position = 0
+    while len(chunk := file.pread(entry.size * _ENTRIES_A_READ, position)) >= entry.size:
+        whole = len(chunk) - len(chunk) % entry.size
+        yield from entry.iter_unpack(memoryview(chunk)[:whole])
+        position += whole

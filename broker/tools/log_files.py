@@ -1,0 +1,89 @@
+"""The files of one partition's directory, by what they are, and where its log ends."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from broker.tools.index_entries import offset_entries
+from storage.batch_reader import read_batches
+from storage.files import FileSystem
+from storage.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name
+
+UNFINISHED_SUFFIXES: Final = (".cleaned", ".swap")
+"""Of files that the cleaner has not put into their place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFiles:
+    """What the listing of a partition's directory says."""
+
+    directory: str
+    sizes: dict[str, int]
+    """Bytes of each file, by its name."""
+
+    @classmethod
+    def found_in(cls, files: FileSystem, directory: str) -> "LogFiles":
+        """Raises FileNotFoundError, LogDirFailed."""
+        entries = files.list_directory(directory)
+        return cls(directory=directory, sizes={entry.name: entry.size for entry in entries if not entry.is_directory})
+
+    @property
+    def segment_bases(self) -> list[int]:
+        """The base offsets of the segments, rising."""
+        return self._offsets(LOG_SUFFIX)
+
+    @property
+    def snapshots(self) -> list[int]:
+        """The offsets of the producer snapshots, rising."""
+        return self._offsets(SNAPSHOT_SUFFIX)
+
+    @property
+    def orphans(self) -> list[str]:
+        """Indexes without a segment."""
+        bases = set(self.segment_bases)
+        return sorted(
+            file_name(base, suffix)
+            for suffix in SEGMENT_SUFFIXES
+            for base in self._offsets(suffix)
+            if base not in bases
+        )
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of all segments, without indexes."""
+        return sum(self.sizes[file_name(base, LOG_SUFFIX)] for base in self.segment_bases)
+
+    def path(self, offset: int, suffix: str) -> str:
+        """The path of one of the files."""
+        return f"{self.directory}/{file_name(offset, suffix)}"
+
+    def _offsets(self, suffix: str) -> list[int]:
+        return sorted(
+            int(name[:20])
+            for name in self.sizes
+            if len(name) == 20 + len(suffix) and name.endswith(suffix) and name[:20].isascii() and name[:20].isdigit()
+        )
+
+
+def log_end_offset(files: FileSystem, log: LogFiles) -> int:
+    """The offset behind the last whole batch; CRCs are not looked at. Reads on from the last usable index entry."""
+    base_offset = log.segment_bases[-1]
+    file = files.open_read(log.path(base_offset, LOG_SUFFIX))
+    size = file.size
+    position, last_offset = 0, -1
+    index_path = log.path(base_offset, OFFSET_INDEX_SUFFIX)
+    if files.exists(index_path):
+        for entry in offset_entries(files.open_read(index_path), base_offset):
+            if not position < entry.position < size:
+                break
+            last_offset, position = entry
+    batches = read_batches(file, position, size)
+    first = next(batches, None)
+    if position and (first is None or first.header.last_offset != last_offset):
+        batches = read_batches(file, 0, size)
+        first = next(batches, None)
+    if first is None:
+        return base_offset
+    end_offset = first.header.next_offset
+    for batch in batches:
+        end_offset = batch.header.next_offset
+    return end_offset

@@ -1,0 +1,108 @@
+"""Whether a log's producer snapshots say what replaying its batches gives."""
+
+from collections.abc import Iterable
+
+from broker.tools.findings import Findings
+from broker.tools.log_files import LogFiles
+from storage.batch_reader import StoredBatch
+from storage.errors import CorruptSnapshot
+from storage.files import FileSystem
+from storage.index.transaction_index import AbortedTransaction
+from storage.producer_state import ProducerEntry, Producers, decode_snapshot, is_expired
+from storage.segment import SNAPSHOT_SUFFIX
+
+
+class ProducerCheck:
+    """Replays the batches of one log and compares with each snapshot on the way."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        log: LogFiles,
+        findings: Findings,
+        *,
+        base_offset: int,
+        snapshots: Iterable[int],
+        expiration_ms: int,
+    ) -> None:
+        """``base_offset`` is where the log's files begin, ``snapshots`` are the offsets of those that count."""
+        self._files = files
+        self._log = log
+        self._findings = findings
+        self._expiration_ms = expiration_ms
+        self._producers = Producers()
+        self.left = sorted(snapshots)
+        """The snapshots that replay has not come to."""
+        self.knows_everything = base_offset == 0
+        """Whether replay began at the first batch ever, or with a snapshot of all that was before it."""
+        if self.left and self.left[0] == base_offset:
+            # There is nothing to compare it with.
+            entries = self._read(self.left.pop(0))
+            if entries is not None:
+                self._producers.replace(entries.values())
+                self.knows_everything = True
+
+    def replay(self, batch: StoredBatch) -> AbortedTransaction | None:
+        """The log's next batch; the transaction that it aborts. Raises UndecodableRecords for a marker."""
+        return self._producers.apply(batch.header, batch.data)
+
+    def come_to(self, offset: int, *, has_all_batches: bool) -> None:
+        """All batches below ``offset`` have been replayed: compare with the snapshots up to there.
+
+        Without ``has_all_batches`` some were cleaned away, or are damaged, so that only the snapshot itself is checked.
+        """
+        while self.left and self.left[0] <= offset:
+            self._compare(self.left.pop(0), has_all_batches)
+
+    def _compare(self, offset: int, has_all_batches: bool) -> None:
+        saved = self._read(offset)
+        if saved is None:
+            return
+        path = self._log.path(offset, SNAPSHOT_SUFFIX)
+        for entry in saved.values():
+            if entry.batches and entry.batches[-1].last_offset >= offset:
+                self._findings.damage(path, _text(entry), f"offsets below {offset}")
+                return
+        if not has_all_batches:
+            return
+        taken_ms = self._files.mtime_ms(path)
+        replayed = self._producers.entries
+        for producer_id in sorted(saved.keys() | replayed.keys()):
+            found, expected = saved.get(producer_id), replayed.get(producer_id)
+            if found is None:
+                if expected is not None and not is_expired(expected, taken_ms, self._expiration_ms):
+                    self._findings.damage(path, f"no producer {producer_id}", _text(expected))
+            elif expected is None:
+                if self.knows_everything:
+                    self._findings.damage(path, _text(found), f"no producer {producer_id}")
+            elif _saved(found) != _saved(expected):
+                self._findings.damage(path, _text(found), _text(expected))
+
+    def _read(self, offset: int) -> dict[int, ProducerEntry] | None:
+        path = self._log.path(offset, SNAPSHOT_SUFFIX)
+        try:
+            return {entry.producer_id: entry for entry in decode_snapshot(self._files.read_file(path), path)}
+        except CorruptSnapshot as error:
+            self._findings.damage(path, str(error), "a producer snapshot")
+            return None
+
+
+def _saved(entry: ProducerEntry) -> tuple[object, ...]:
+    """What a snapshot keeps of an entry."""
+    last = entry.batches[-1] if entry.batches else None
+    return (
+        entry.producer_epoch,
+        None if last is None else (last.last_sequence, last.last_offset, last.offset_delta),
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.transaction_first_offset,
+    )
+
+
+def _text(entry: ProducerEntry) -> str:
+    last_offset = entry.batches[-1].last_offset if entry.batches else -1
+    return (
+        f"producer {entry.producer_id} of epoch {entry.producer_epoch} with sequence {entry.last_sequence} at offset "
+        f"{last_offset}, timestamp {entry.last_timestamp}, coordinator epoch {entry.coordinator_epoch}, "
+        f"transaction from {entry.transaction_first_offset}"
+    )

@@ -1,0 +1,39 @@
+"""What must be true after every restart, one sentence each, and the error that says which one was broken."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Promise(StrEnum):
+    """What the suite checks. The sentence is what a failure is called."""
+
+    LIVES = "the broker starts, and runs until it is killed"
+    MARKER = "the marker of a clean stop is there after a clean stop only"
+    NOTHING_MISSING = "nothing acknowledged is missing"
+    NOTHING_DOUBLED = "an idempotent producer's records are there once, and in order"
+    NOTHING_CHANGED = "what was read once is still there, as it was"
+    CONTINUOUS = "offsets are continuous, and every batch is whole"
+    HIGH_WATERMARK = "the high watermark is above every offset acknowledged or consumed"
+    LOG_START = "what was deleted stays deleted, and nothing else is"
+    EPOCH_RISES = "the leader epoch rises with every unclean start"
+    EPOCH_ENDS = "an earlier leader epoch ends where the log ended in it"
+    LOOK_UPS = "looking for an offset or a time finds its batch"
+    METADATA = "an answered change of topics and configs stays"
+    CONSUMERS = "a consumer sees every offset, in order"
+    ANSWERED = "what was sent is acknowledged in the end"
+    VERIFY = "verify is clean"
+
+
+class PromiseBroken(AssertionError):
+    """One of the promises was not kept; how, with the values."""
+
+    def __init__(self, promise: Promise, detail: str) -> None:
+        super().__init__(f"BROKEN: {promise} — {detail}")
+        self.promise = promise
+
+
+def require(holds: bool, promise: Promise, detail: str) -> None:
+    """Raise `PromiseBroken` unless it holds."""
+    if not holds:
+        raise PromiseBroken(promise, detail)

@@ -1,0 +1,255 @@
+"""Ottla takes over a directory that Apache Kafka has written, stopped cleanly or killed, and gives it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import TopicPartition as ClientsPartition
+
+from tests.interop import programs
+from tests.interop.conftest import installed
+from tests.interop.directories import (
+    METADATA_DIRECTORY,
+    Picture,
+    SharedDirectory,
+    Visitor,
+    complaints_of_dump_log,
+)
+from tests.interop.test_kafka_directory import SNAPSHOTS_OFTEN, Written, go_on, look_again, write_everything
+from tests.support.kafka_jars import libraries
+from tests.support.server import BrokerProcess
+
+FEATURES = {
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "kraft.version": 1,
+    "metadata.version": 30,
+    "share.version": 1,
+    "streams.version": 1,
+    "transaction.version": 2,
+}
+"""What Kafka 4.3.1 formats a directory with."""
+
+GROUP_OFFSETS = {0: 4, 1: 2}
+
+INTERNAL = ("__consumer_offsets-*", "__transaction_state-*")
+FEW_INTERNAL_PARTITIONS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "2"}
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[SharedDirectory]:
+    installed(programs.java)
+    directory = SharedDirectory(tmp_path, libraries(), settings=FEW_INTERNAL_PARTITIONS)
+    try:
+        yield directory
+    finally:
+        directory.close()
+
+
+@pytest.mark.parametrize(
+    "leave", [lambda broker: broker.stop(), lambda broker: broker.kill()], ids=["stopped", "killed"]
+)
+def test_ottla_starts_on_a_directory_that_kafka_left(
+    shared: SharedDirectory, leave: Callable[[BrokerProcess], Any]
+) -> None:
+    shared.kafka.start()
+    written, before = write_with_kafka(shared.kafka)
+    leave(shared.kafka)
+    internal = logs_of_coordinators(shared)
+
+    shared.ottla.start()
+    look_again(shared.ottla, before)
+    read_committed(shared.ottla, before)
+    go_on(shared.ottla, written)
+    with Visitor(shared.ottla.bootstrap) as ottla:
+        before = ottla.picture()
+    shared.ottla.stop()
+    assert logs_of_coordinators(shared) == internal, "Ottla has changed what is in the coordinators' topics"
+    assert complaints_of_dump_log(programs.java(), shared.data) == []
+
+    shared.kafka.start()
+    look_again(shared.kafka, before)
+    read_committed(shared.kafka, before)
+    with Visitor(shared.kafka.bootstrap) as kafka:
+        assert kafka.features() == FEATURES
+    assert committed_offsets(shared.kafka) == GROUP_OFFSETS
+    go_on(shared.kafka, written)
+    shared.kafka.stop()
+
+
+def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla(shared: SharedDirectory) -> None:
+    shared.kafka.settings |= SNAPSHOTS_OFTEN
+    shared.kafka.start()
+    written, before = write_with_kafka(shared.kafka)
+    shared.kafka.stop()
+    of_kafka = snapshots_in(shared)
+    assert len(of_kafka) > 1, "Kafka has written no snapshot but the first"
+
+    shared.ottla.settings |= SNAPSHOTS_OFTEN
+    shared.ottla.start()
+    look_again(shared.ottla, before)
+    go_on(shared.ottla, written)
+    with Visitor(shared.ottla.bootstrap) as ottla:
+        for number in range(30):
+            ottla.create(f"more-{number}")
+        before = ottla.picture()
+    shared.ottla.stop()
+    assert snapshots_in(shared)[-1] > of_kafka[-1], "Ottla has written no snapshot"
+    assert complaints_of_dump_log(programs.java(), shared.data) == []
+
+    shared.kafka.start()
+    look_again(shared.kafka, before)
+    with Visitor(shared.kafka.bootstrap) as kafka:
+        assert kafka.features() == FEATURES
+    assert committed_offsets(shared.kafka) == GROUP_OFFSETS
+    shared.kafka.stop()
+
+
+def test_a_directory_of_several_log_dirs_changes_hands(shared: SharedDirectory) -> None:
+    directories = [shared.data, shared.data.with_name("more"), shared.data.with_name("metadata")]
+    several = {
+        "log.dirs": ",".join(map(str, directories[:2])),
+        "metadata.log.dir": str(directories[2]),
+    }
+    shared.kafka.settings |= several
+    shared.ottla.settings |= several
+    shared.kafka.start()
+    written, before = write_with_kafka(shared.kafka)
+    shared.kafka.stop()
+    places = placement(directories)
+    assert all(any(place == directory.name for place in places.values()) for directory in directories)
+
+    shared.ottla.start()
+    look_again(shared.ottla, before)
+    go_on(shared.ottla, written)
+    with Visitor(shared.ottla.bootstrap) as ottla:
+        ottla.create("spread", partitions=6)
+        before = ottla.picture()
+    shared.ottla.kill()
+
+    shared.kafka.start()
+    look_again(shared.kafka, before)
+    go_on(shared.kafka, written)
+    shared.kafka.stop()
+    now = placement(directories)
+    assert {name: now[name] for name in places} == places, "partitions have moved"
+    assert {now[f"spread-{partition}"] for partition in range(6)} == {"data", "more"}
+
+
+def write_with_kafka(broker: BrokerProcess) -> tuple[Written, Picture]:
+    """What Ottla can write, and what it cannot yet: transactions and a group's offsets."""
+    with Visitor(broker.bootstrap) as kafka:
+        written = write_everything(kafka)
+        kafka.create("paid", partitions=2)
+        kafka.create("pending")
+    in_transactions(broker)
+    commit_offsets(broker)
+    with Visitor(broker.bootstrap) as kafka:
+        return written, kafka.picture()
+
+
+def in_transactions(broker: BrokerProcess) -> None:
+    """Committed, aborted and left open."""
+    client = transactional(broker, "cashier")
+    for turn, end in enumerate((client.commit_transaction, client.abort_transaction, client.commit_transaction)):
+        client.begin_transaction()
+        for n in range(4):
+            client.produce("paid", b"%d of turn %d" % (n, turn), partition=n % 2)
+        client.flush()
+        end()
+    open_one = transactional(broker, "waiting")
+    open_one.begin_transaction()
+    open_one.produce("pending", b"nobody knows yet", partition=0)
+    open_one.flush()
+
+
+def transactional(broker: BrokerProcess, name: str) -> Producer:
+    client = Producer(
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": name, "transaction.timeout.ms": 900_000}
+    )
+    client.init_transactions(60)
+    return client
+
+
+def group_member(broker: BrokerProcess) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "readers",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+
+
+def commit_offsets(broker: BrokerProcess) -> None:
+    member = group_member(broker)
+    offsets = [ClientsPartition("paid", partition, offset) for partition, offset in GROUP_OFFSETS.items()]
+    member.commit(offsets=offsets, asynchronous=False)
+    member.close()
+
+
+def committed_offsets(broker: BrokerProcess) -> dict[int, int]:
+    member = group_member(broker)
+    found = member.committed([ClientsPartition("paid", partition) for partition in GROUP_OFFSETS], timeout=60)
+    member.close()
+    return {one.partition: one.offset for one in found}
+
+
+def read_committed(broker: BrokerProcess, before: Picture) -> None:
+    """A consumer gets what was committed, and waits in front of what is open."""
+    pending = before.topics["pending"].partitions[0]
+    assert pending.last_stable == 0 < pending.end
+    paid = [before.topics["paid"].partitions[partition] for partition in (0, 1)]
+    assert all(partition.aborted for partition in paid)
+    member = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "unused",
+            # Groups have no coordinator here yet: a last commit would wait for one.
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    member.assign([ClientsPartition("paid", 0, 0), ClientsPartition("paid", 1, 0), ClientsPartition("pending", 0, 0)])
+    values, ends = [], 0
+    while ends < 3:
+        message = member.poll(30)
+        assert message is not None, f"{len(values)} records and {ends} ends of partitions, then nothing for 30 s"
+        if message.error():
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            ends += 1
+        else:
+            values.append(message.value())
+    member.close()
+    assert sorted(values) == sorted(b"%d of turn %d" % (n, turn) for turn in (0, 2) for n in range(4))
+
+
+def logs_of_coordinators(shared: SharedDirectory) -> dict[str, bytes]:
+    """The segments of the internal topics, whole."""
+    found = {
+        f"{path.parent.name}/{path.name}": path.read_bytes()
+        for pattern in INTERNAL
+        for path in sorted(shared.data.glob(f"{pattern}/*.log"))
+    }
+    assert any(found.values())
+    return found
+
+
+def snapshots_in(shared: SharedDirectory) -> list[str]:
+    return sorted(path.name for path in (shared.data / METADATA_DIRECTORY).glob("*.checkpoint"))
+
+
+def placement(directories: list[Path]) -> dict[str, str]:
+    """In which directory each partition stands."""
+    return {
+        path.name: directory.name
+        for directory in directories
+        for path in directory.iterdir()
+        if path.is_dir() and "." not in path.name
+    }

@@ -1,0 +1,368 @@
+"""Damaged snapshots, epochs, checkpoints, `partition.metadata`; what a process left half done; strange directories."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config.log_config import LogConfig
+from storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    write_topic_id,
+)
+from storage.errors import WrongDirectory
+from storage.loading import LoadReport
+from storage.log import Log
+from storage.log_dir import LogDir
+from storage.log_manager import LogManager
+from storage.topic_partition import TopicPartition
+from tests.support.damage import RECORDS, Damage, KnownLog, damage
+from tests.support.files import FaultyFileSystem
+from tests.support.logs import SMALL, LogHome, T, batch_of, close_all, load_all, values_in
+
+FIRST = f"{0:020d}"
+STOPS = ("an unclean stop", "a clean stop", "a flush")
+
+DAMAGES: dict[str, Damage] = {
+    "missing": lambda content: None,
+    "empty": lambda content: b"",
+    "torn": lambda content: content[: len(content) // 2 + 1],
+    "zeros": lambda content: bytes(len(content)),
+    "rubbish": lambda content: b"\xa7\x00 \n" * 20,
+}
+
+
+def start(known: KnownLog, stop: str) -> Log:
+    clean = stop == "a clean stop"
+    return known.start(clean=clean, recovery_point=0 if stop == "an unclean stop" else RECORDS)
+
+
+def test_a_report_goes_from_process_to_process_as_json() -> None:
+    report = LoadReport(bytes_recovered=3, findings=["x is missing"])
+    assert LoadReport(**json.loads(json.dumps(dataclasses.asdict(report)))) == report
+
+
+# Producer snapshots ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("what", DAMAGES)
+@pytest.mark.parametrize("which", ["the newest snapshot", "all snapshots"])
+def test_producers_are_known_with(home: LogHome, which: str, what: str, stop: str) -> None:
+    known = KnownLog.stopped(home, clean=stop == "a clean stop")
+    snapshots = sorted(Path(home.directory).glob("*.snapshot"))
+    for path in snapshots[-1:] if which == "the newest snapshot" else snapshots:
+        damage(path, DAMAGES[what])
+    log = start(known, stop)
+    known.check()
+    assert log.producers.entries[7].last_sequence == known.last_sequence
+    assert log.producers.entries[8].last_sequence == len(known.aborted) - 1
+    assert home.append(log, batch_of(b"again", producer_id=7, sequence=known.last_sequence)).is_duplicate
+    if stop == "an unclean stop":
+        assert known.lines == [], "nobody needed it: the log has been read from its beginning"
+    else:
+        (line,) = known.lines
+        assert snapshots[-1].name in line
+        assert "the producers have been taken from the batches from offset" in line
+    log.close(T)
+    known.start(clean=True, recovery_point=RECORDS)
+    assert known.lines == [], "it is there again"
+
+
+# Leader epochs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("what", [*DAMAGES, "too few lines", "falling"])
+def test_leader_epochs_are_taken_from_the_batches_with_a_file_that_is(home: LogHome, what: str, stop: str) -> None:
+    home.config = dataclasses.replace(home.config, segment_bytes=300)
+    known = KnownLog(home)
+    log = home.open()
+    for number in range(20):
+        home.append(log, batch_of(b"%d" % number, timestamp=T + number), leader_epoch=number // 6 * 2)
+    log.flush(T)
+    if stop == "a clean stop":
+        log.close(T)
+    log.abandon()
+    path = Path(home.directory) / LEADER_EPOCHS
+    assert path.read_text() == "0\n4\n0 0\n2 6\n4 12\n6 18\n"
+    others: dict[str, Damage] = {
+        "too few lines": lambda content: b"0\n4\n0 0\n",
+        "falling": lambda content: b"0\n2\n4 6\n2 12\n",
+    }
+    damage(path, {**DAMAGES, **others}[what])
+    log = known.start(clean=stop == "a clean stop", recovery_point=0 if stop == "an unclean stop" else 20)
+    assert log.leader_epochs.entries == [(0, 0), (2, 6), (4, 12), (6, 18)]
+    log.flush(T)
+    assert path.read_text() == "0\n4\n0 0\n2 6\n4 12\n6 18\n"
+    if stop != "an unclean stop" or what not in ("missing", "empty"):
+        (line,) = known.lines
+        assert line.startswith(str(path))
+        assert line.endswith("the leader epochs have been taken from the batches")
+
+
+def test_a_log_without_records_needs_no_epochs(home: LogHome) -> None:
+    home.open().close(T)
+    known = KnownLog(home)
+    known.start(clean=True)
+    assert known.lines == []
+
+
+# What was half done ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_files_no_longer_or_not_yet_in_use_are_removed(home: LogHome, stop: str) -> None:
+    known = KnownLog.stopped(home, clean=stop == "a clean stop")
+    directory = Path(home.directory)
+    leftovers = ("00000000000000000002.log.cleaned", "00000000000000000500.log.deleted", "leader-epoch-checkpoint.tmp")
+    for name in leftovers:
+        (directory / name).write_bytes(b"rubbish")
+    (directory / "notes.txt").write_bytes(b"not ours")
+    start(known, stop)
+    known.check()
+    assert not [name for name in home.names() if name in leftovers]
+    assert "notes.txt" in home.names()
+    assert known.lines == [
+        f"{directory} had files that were no longer or not yet in use: {', '.join(leftovers)} were removed"
+    ]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_an_index_without_its_segment_is_removed(home: LogHome, stop: str) -> None:
+    known = KnownLog.stopped(home, clean=stop == "a clean stop")
+    stray = Path(home.directory) / "00000000000000000999.index"
+    stray.write_bytes(b"")
+    start(known, stop)
+    known.check()
+    assert not stray.exists()
+    (line,) = known.lines
+    assert "00000000000000000999.index" in line
+
+
+def swap_of_the_first_two(known: KnownLog) -> Path:
+    directory = Path(known.home.directory)
+    merged = known.path(0, ".log").read_bytes() + known.path(known.bases[1], ".log").read_bytes()
+    path = directory / f"{FIRST}.log.swap"
+    path.write_bytes(merged)
+    return path
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_finished_swap_files_take_the_place_of_what_they_were_made_from(home: LogHome, stop: str) -> None:
+    known = KnownLog.stopped(home, clean=stop == "a clean stop")
+    size = swap_of_the_first_two(known).stat().st_size
+    log = start(known, stop)
+    assert log.segments.bases == (0, *known.bases[2:])
+    assert log.segments[0].size == size
+    known.check()
+    assert len(known.lines_about(f"{FIRST}.log.swap")) == 1
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_swap_that_had_been_finished_but_for_its_indexes_is_finished(home: LogHome, stop: str) -> None:
+    known = KnownLog.stopped(home, clean=stop == "a clean stop")
+    for suffix in (".index", ".timeindex"):
+        path = known.path(known.bases[1], suffix)
+        path.rename(f"{path}.swap")
+    start(known, stop)
+    known.check()
+    assert not [name for name in home.names() if name.endswith(".swap")]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_damaged_swap_file_does_not_replace_what_is_whole(home: LogHome, stop: str) -> None:
+    known = KnownLog.stopped(home, clean=stop == "a clean stop")
+    damage(swap_of_the_first_two(known), lambda content: content[:-5])
+    log = start(known, stop)
+    assert log.segments.bases == known.bases
+    known.check()
+    (line,) = known.lines
+    assert line.endswith(f"{known.path(0, '.log')} stays, {FIRST}.log.swap went")
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_swap_files_beside_unfinished_cleaned_ones_are_taken_back(home: LogHome, stop: str) -> None:
+    known = KnownLog.stopped(home, clean=stop == "a clean stop")
+    directory = Path(home.directory)
+    (directory / f"{known.bases[1]:020d}.log.swap").write_bytes(b"half")
+    (directory / f"{FIRST}.log.cleaned").write_bytes(b"half")
+    start(known, stop)
+    known.check()
+    assert len(known.lines) == 1
+
+
+def test_a_directory_that_has_lost_all_segments_goes_on_where_it_was_on_disk(home: LogHome) -> None:
+    known = KnownLog.stopped(home, clean=True)
+    for path in Path(home.directory).iterdir():
+        if path.name != LEADER_EPOCHS:
+            path.unlink()
+    log = known.start(clean=True, recovery_point=RECORDS)
+    assert (log.log_start_offset, log.log_end_offset, log.segments.bases) == (RECORDS, RECORDS, (RECORDS,))
+    (line,) = known.lines
+    assert f"ends at offset 0, and was on disk up to {RECORDS}" in line
+
+
+# Of the data directory ------------------------------------------------------------------------------------------------
+
+ORDERS = TopicPartition("orders", 0)
+CONFIG = LogConfig(**SMALL)
+TOPIC_ID = b"o" * 16
+
+
+class DataDirectory:
+    """A data directory with one partition of ten records, of which three were deleted, and the broker gone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.files = FaultyFileSystem()
+        self.log_path = path / ORDERS.dir_name
+
+    def start(self) -> LogManager:
+        ids: Iterator[int] = iter(range(100))
+        manager = LogManager(self.files, [LogDir.lock(self.files, str(self.path))])
+        load_all(
+            manager,
+            config_of=lambda topic: CONFIG,
+            is_ours=lambda tp, topic_id: tp == ORDERS and topic_id in (None, TOPIC_ID),
+            new_id=lambda: f"{next(ids):032x}",
+        )
+        self.manager = manager
+        return manager
+
+    def stop(self, *, clean: bool) -> None:
+        if clean:
+            close_all(self.manager)
+            self.manager.leave()
+            return
+        for log in self.manager.all():
+            log.flush(T)
+        for write in (
+            *self.manager.recovery_point_checkpoints(), *self.manager.log_start_checkpoints(),
+            *self.manager.high_watermark_checkpoints(),
+        ):  # fmt: skip
+            write.perform()
+        self.manager.directory_failed(self.manager.directories[0])
+        self.manager.leave()
+
+    def fill(self) -> None:
+        self.start()
+        log = self.manager.create(ORDERS, TOPIC_ID, CONFIG, T)
+        for number in range(10):
+            log.stage(batch_of(b"%d" % number), leader_epoch=0)
+        log.append_all(T)
+        log.advance_high_watermark(10)
+        log.start_offset_to(3)
+
+
+@pytest.fixture(params=["a clean stop", "an unclean stop"])
+def data(request: pytest.FixtureRequest, tmp_path: Path) -> DataDirectory:
+    directory = DataDirectory(tmp_path / "data")
+    directory.fill()
+    directory.stop(clean=request.param == "a clean stop")
+    return directory
+
+
+def the_log(manager: LogManager) -> Log:
+    log = manager.get(ORDERS)
+    assert log is not None
+    return log
+
+
+@pytest.mark.parametrize("what", [*DAMAGES, "too few lines"])
+@pytest.mark.parametrize("name", [RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS])
+def test_everything_is_there_with_a_checkpoint_that_is(data: DataDirectory, name: str, what: str) -> None:
+    damage(data.path / name, (DAMAGES | {"too few lines": lambda content: b"0\n2\norders 0 3\n"})[what])
+    manager = data.start()
+    log = the_log(manager)
+    start_offset = 0 if name == LOG_START_OFFSETS else 3
+    assert (log.log_start_offset, log.log_end_offset) == (start_offset, 10)
+    assert values_in(log) == [b"%d" % number for number in range(start_offset, 10)]
+    assert start_offset <= log.high_watermark <= 10
+    if what in ("missing", "empty"):
+        assert manager.findings == [], "one that was never written looks like this"
+    else:
+        (line,) = manager.findings
+        assert line.startswith(str(data.path / name))
+        assert "it counts as empty" in line
+    data.stop(clean=True)
+    assert (data.path / RECOVERY_POINTS).read_text() == "0\n1\norders 0 10\n"
+    assert data.start().findings == []
+
+
+def without_id(content: bytes) -> bytes:
+    return b"version: 0\ntopic_id: " + b"A" * 22
+
+
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [*DAMAGES.items(), ("of no topic", without_id), ("of another version", lambda c: c.replace(b"0", b"7", 1))],
+)
+def test_a_partition_keeps_its_records_with_a_partition_metadata_that_is(
+    data: DataDirectory, what: str, how: Damage
+) -> None:
+    path = data.log_path / PARTITION_METADATA
+    before = path.read_bytes()
+    damage(path, how)
+    manager = data.start()
+    assert the_log(manager).log_end_offset == 10
+    (line,) = manager.findings
+    assert line.startswith(str(path))
+    manager.create(ORDERS, TOPIC_ID, CONFIG, T)
+    assert path.read_bytes() == before, "the broker hosts the partition, and knows its id"
+
+
+@pytest.mark.parametrize("topic_id", [b"x" * 16, None])
+def test_a_directory_of_a_topic_that_nobody_knows_is_set_aside(data: DataDirectory, topic_id: bytes | None) -> None:
+    stray = data.path / "unknown-0"
+    stray.mkdir()
+    if topic_id is not None:
+        write_topic_id(data.files, str(stray / PARTITION_METADATA), topic_id)
+    manager = data.start()
+    assert [log.topic_partition for log in manager.all()] == [ORDERS]
+    assert (data.path / f"unknown-0.{0:032x}-stray").is_dir()
+    named = " has the topic id eHh4eHh4eHh4eHh4eHh4eA" if topic_id else "/partition.metadata is missing"
+    assert manager.findings == [
+        f"{stray}{named}, and the metadata knows no such partition: set aside as unknown-0.{0:032x}-stray"
+    ]
+
+
+@pytest.mark.parametrize("fate", ["stray", "delete", "future"])
+def test_a_directory_that_was_renamed_before_is_no_news(data: DataDirectory, fate: str) -> None:
+    renamed = data.path / f"orders-0.{'ab' * 16}-{fate}"
+    renamed.mkdir()
+    manager = data.start()
+    assert the_log(manager).log_end_offset == 10
+    assert manager.findings == []
+    assert renamed.is_dir()
+    assert len(manager.take_pending_removals()) == (fate == "delete")
+
+
+@pytest.mark.parametrize("name", ["holiday pictures", "notes", "some-notes", ".hidden"])
+def test_a_directory_that_is_no_partitions_is_refused_by_name(data: DataDirectory, name: str) -> None:
+    (data.path / name).mkdir()
+    with pytest.raises(WrongDirectory, match=name):
+        data.start()
+
+
+@pytest.mark.parametrize("marker", [b"", b"rubbish", bytes(30)])
+def test_a_marker_that_says_nothing_counts(tmp_path: Path, marker: bytes) -> None:
+    data = DataDirectory(tmp_path / "data")
+    data.fill()
+    data.stop(clean=True)
+    (data.path / ".kafka_cleanshutdown").write_bytes(marker)
+    manager = data.start()
+    assert manager.directories[0].was_clean
+    assert the_log(manager).log_end_offset == 10
+
+
+def test_a_marker_beside_logs_that_were_not_closed_does_no_harm(home: LogHome) -> None:
+    known = KnownLog.stopped(home, clean=False)
+    known.start(clean=True, recovery_point=known.bases[-1])
+    known.check()
