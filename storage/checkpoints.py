@@ -70,10 +70,10 @@ def read_leader_epochs(files: FileSystem, path: str) -> list[tuple[int, int]]:
     return epochs
 
 
-def write_leader_epochs(files: FileSystem, path: str, epochs: Iterable[tuple[int, int]]) -> None:
-    """Replace a partition's leader-epoch file. It reaches the disk with the log's next flush."""
+def encode_leader_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
+    """The content of a partition's leader-epoch file."""
     lines = [f"{epoch} {start_offset}" for epoch, start_offset in epochs]
-    files.replace_atomically(path, _as_text(len(lines), lines), fsync=False)
+    return _as_text(len(lines), lines)
 
 
 def _as_text(count: int, lines: Iterable[str]) -> bytes:
@@ -145,7 +145,7 @@ def read_topic_id(files: FileSystem, path: str) -> bytes | None:
 
 
 def write_topic_id(files: FileSystem, path: str, topic_id: bytes) -> None:
-    """Write `partition.metadata`. No fsync: the metadata log has the truth, and is synced before."""
+    """Write `partition.metadata`. It reaches the disk with the log's first flush: the metadata log has the truth."""
     files.replace_atomically(path, f"version: 0\ntopic_id: {format_id(topic_id)}".encode(), fsync=False)
 
 
@@ -202,12 +202,17 @@ def write_clean_shutdown(files: FileSystem, path: str, broker_epoch: int) -> Non
 
 
 def take_clean_shutdown(files: FileSystem, path: str) -> int | None:
-    """Take the marker away and give its broker epoch (-1 if it names none); None if there was no clean shutdown."""
+    """Take the marker away and give its broker epoch (-1 if it names none); None if there was no clean shutdown.
+
+    It is gone from the disk when this returns: a marker that came back after a power cut would vouch for logs that have
+    been written to since.
+    """
     try:
         content = files.read_file(path)
     except FileNotFoundError:
         return None
     files.remove(path)
+    files.fsync_directory(path.rpartition("/")[0])
     try:
         return int(json.loads(content)["brokerEpoch"])
     except (ValueError, KeyError, TypeError):

@@ -336,6 +336,10 @@ class FileSystem:
                 self.remove_tree(os.path.join(path, entry.name))
             else:
                 self.remove(os.path.join(path, entry.name))
+        self.remove_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
         try:
             os.rmdir(path)
         except OSError as error:

@@ -7,10 +7,12 @@ cut nothing below it need be looked at again.
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 from config.log_config import LogConfig
+from storage.checkpoints import PARTITION_METADATA
 from storage.files import File, FileSystem
-from storage.leader_epochs import LeaderEpochs
+from storage.leader_epochs import EpochsWrite, LeaderEpochs
 from storage.producer_snapshots import ProducerSnapshots
 from storage.segments import Segments
 
@@ -18,7 +20,7 @@ from storage.segments import Segments
 class FlushTarget:
     """One flush: files that it holds open, and the offset that the log is on disk up to once they are synced."""
 
-    __slots__ = ("_directories", "_files", "_opened", "_paths", "is_done", "offset")
+    __slots__ = ("_epochs", "_files", "_opened", "_paths", "directories", "is_done", "offset")
 
     def __init__(
         self,
@@ -27,12 +29,15 @@ class FlushTarget:
         offset: int,
         opened: Sequence[File],
         paths: Sequence[str],
+        epochs: EpochsWrite | None,
         directories: Sequence[str],
     ) -> None:
         self._files = files
         self._opened = opened
         self._paths = paths
-        self._directories = directories
+        self._epochs = epochs
+        self.directories = directories
+        """Those whose names are synced."""
         self.offset = offset
         """The recovery point once this is done."""
         self.is_done = False
@@ -47,8 +52,11 @@ class FlushTarget:
             except FileNotFoundError:
                 # Retention was faster; what is gone need not be safe.
                 continue
-        for directory in self._directories:
-            self._files.fsync_directory(directory)
+        if self._epochs is not None:
+            self._epochs.perform()
+        for directory in self.directories:
+            with suppress(FileNotFoundError):  # the log has been deleted meanwhile
+                self._files.fsync_directory(directory)
 
 
 class Flushing:
@@ -72,9 +80,19 @@ class Flushing:
         self.under_way_to = recovery_point
 
     def directory_changed(self) -> None:
-        """Files have been made or renamed: the next flush syncs their names too."""
+        """Files have been made, renamed or removed: the next flush syncs their names too."""
         if not self._names_to_flush:
             self._names_to_flush = (self._directory,)
+
+    @property
+    def has_names_to_flush(self) -> bool:
+        """Whether files have been made, renamed or removed that no flush has been begun for."""
+        return bool(self._names_to_flush)
+
+    @property
+    def names_are_on_disk(self) -> bool:
+        """Whether the log's directory is on disk as it stands."""
+        return not self._names_to_flush and not any(target.directories for target in self._under_way)
 
     def covers_active_segment(self, log_end_offset: int, config: LogConfig, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a flush to the log's very end."""
@@ -91,24 +109,34 @@ class Flushing:
         self, segments: Segments, leader_epochs: LeaderEpochs, snapshots: ProducerSnapshots, offset: int, now_ms: int
     ) -> FlushTarget | None:
         """A flush of everything below ``offset``; None if there is nothing left to sync."""
-        if offset <= self.under_way_to and leader_epochs.is_flushed and not self._names_to_flush:
+        if (
+            offset <= self.under_way_to
+            and leader_epochs.is_saved
+            and snapshots.are_flushed
+            and not self._names_to_flush
+        ):
             return None
         opened = [
             file
             for segment in segments.from_offset(self.under_way_to)
-            if segment.base_offset < offset
+            if segment.base_offset < offset or not segment.is_active
             for file in segment.open_for_flush()
         ]
-        leader_epochs.save()
-        paths = [snapshots.path(taken) for taken in snapshots.offsets if self.under_way_to < taken <= offset]
-        if not leader_epochs.is_flushed:
-            paths.append(leader_epochs.path)
-        target = FlushTarget(self._files, offset=offset, opened=opened, paths=paths, directories=self._names_to_flush)
+        paths = snapshots.take_unflushed()
+        if (epochs := leader_epochs.begin_save()) is not None:
+            self.directory_changed()
+        elif not leader_epochs.is_saved:
+            # Without room for the file the recovery point stays below the first epoch that it lacks.
+            offset = min(offset, leader_epochs.first_unsaved)
+        if self._names_to_flush:
+            paths.append(f"{self._directory}/{PARTITION_METADATA}")
+        target = FlushTarget(
+            self._files, offset=offset, opened=opened, paths=paths, epochs=epochs, directories=self._names_to_flush
+        )  # fmt: skip
         self._under_way.append(target)
         self.under_way_to = max(self.under_way_to, offset)
         self._last_ms = now_ms
         self._names_to_flush = ()
-        leader_epochs.is_flushed = True
         return target
 
     def complete(self, target: FlushTarget) -> bool:

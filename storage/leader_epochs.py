@@ -4,17 +4,22 @@ A line (epoch, start offset) is added when a leader takes office, with the log's
 newer epoch is appended. Epochs and start offsets both rise. A consumer that kept the epoch of the last record it saw
 finds out from this whether that record is still in the log (KIP-101, KIP-320). The file's format is drawn in
 `storage.checkpoints`.
+
+The file is written by the log's flushes, and synced before it replaces the old one: then all epochs that begin below
+the recovery point are in it, whenever the power is cut. The others come back with the batches that recovery reads.
 """
 
 from bisect import bisect_right
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from storage.checkpoints import write_leader_epochs
+from storage.checkpoints import encode_leader_epochs
 from storage.errors import DiskFull, TooManyOpenFiles
-from storage.files import FileSystem
+from storage.files import File, FileSystem
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
+NOWHERE: Final = 2**63 - 1
 
 
 class EpochEndOffset(NamedTuple):
@@ -24,19 +29,39 @@ class EpochEndOffset(NamedTuple):
     end_offset: int
 
 
+class EpochsWrite:
+    """The file as it is to be, written beside the old one, for a flush."""
+
+    __slots__ = ("_file", "_files", "_path")
+
+    def __init__(self, files: FileSystem, file: File, path: str) -> None:
+        self._files = files
+        self._file = file
+        self._path = path
+
+    def perform(self) -> None:
+        """Sync it and let it replace the old one; the directory is still to be synced. May run in another thread.
+
+        Raises LogDirFailed.
+        """
+        self._file.fsync()
+        with suppress(FileNotFoundError):  # the log has been deleted meanwhile
+            self._files.rename(self._file.path, self._path)
+
+
 class LeaderEpochs:
     """The epochs of one log, in memory and in its file."""
 
-    __slots__ = ("_epochs", "_files", "_is_saved", "_starts", "is_flushed", "latest", "path")
+    __slots__ = ("_epochs", "_files", "_saved", "_starts", "_writes", "latest", "path")
 
     def __init__(self, files: FileSystem, path: str, epochs: list[tuple[int, int]]) -> None:
         self._files = files
+        self._writes = 0
         self.path = path
         self._epochs = [epoch for epoch, _ in epochs]
         self._starts = [start for _, start in epochs]
-        self.is_flushed = True
-        """Whether the file is on disk as it is; a flush of the log sets it."""
-        self._is_saved = True
+        self._saved: list[tuple[int, int]] | None = list(epochs)
+        """What the file says, or will say once the flushes under way are done; None if it cannot be read."""
         self.latest = self._epochs[-1] if epochs else UNDEFINED_EPOCH
         """The newest epoch; -1 if there is none."""
 
@@ -57,7 +82,7 @@ class LeaderEpochs:
             self._epochs.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self._save()
+        self._changed()
         return True
 
     def cut_from(self, end_offset: int) -> None:
@@ -67,7 +92,7 @@ class LeaderEpochs:
             kept -= 1
         if kept < len(self._starts):
             del self._starts[kept:], self._epochs[kept:]
-            self._save()
+            self._changed()
 
     def cut_before(self, start_offset: int) -> None:
         """Forget the epochs that end at or before ``start_offset``: the log begins there now."""
@@ -76,29 +101,59 @@ class LeaderEpochs:
             return
         del self._starts[:current], self._epochs[:current]
         self._starts[0] = start_offset
-        self._save()
+        self._changed()
 
     def clear(self) -> None:
-        """Forget all epochs."""
-        if self._epochs:
-            self._epochs.clear()
-            self._starts.clear()
-            self._save()
+        """Forget all epochs; the file goes."""
+        self._epochs.clear()
+        self._starts.clear()
+        self._files.remove(self.path)
+        self._saved = []
+        self._changed()
 
-    def _save(self) -> None:
+    def _changed(self) -> None:
         self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
-        self.is_flushed = False
-        self.save()
+
+    def must_be_saved(self) -> None:
+        """The file says something else, whatever that is."""
+        self._saved = None
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the file says the same, or will once the flushes under way are done."""
+        return self._saved == self.entries
+
+    @property
+    def first_unsaved(self) -> int:
+        """Where the first epoch begins that the file does not know."""
+        saved = {epoch for epoch, _ in self._saved or ()}
+        return next((start for epoch, start in self.entries if epoch not in saved), NOWHERE)
 
     def save(self) -> None:
-        """Write the file, if it is not as it should be. A full disk puts it off: the log's next flush comes here."""
-        if self._is_saved and self.is_flushed:
-            return
+        """Write and sync the file, if it does not say all of it. Raises DiskFull, LogDirFailed, TooManyOpenFiles."""
+        if not self.is_saved:
+            entries = self.entries
+            self._files.replace_atomically(self.path, encode_leader_epochs(entries), fsync=True)
+            self._saved = entries
+
+    def begin_save(self) -> EpochsWrite | None:
+        """What a flush is to sync; None if the file says all of it, or there is no room: `is_saved` tells.
+
+        Raises LogDirFailed.
+        """
+        if self.is_saved:
+            return None
+        # Of several flushes under way each has a file of its own.
+        self._writes += 1
+        temporary = f"{self.path}.{self._writes}.tmp"
         try:
-            write_leader_epochs(self._files, self.path, self.entries)
-            self._is_saved = True
+            file = self._files.open_log(temporary, create=True)
+            file.pwrite(encode_leader_epochs(self.entries), 0)
         except (DiskFull, TooManyOpenFiles):
-            self._is_saved = False
+            self._files.remove(temporary)
+            return None
+        self._saved = self.entries
+        return EpochsWrite(self._files, file, self.path)
 
     def epoch_at(self, offset: int) -> int:
         """The epoch that ``offset`` was written under; -1 if that is not known."""

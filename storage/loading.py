@@ -27,7 +27,15 @@ from storage.log import Log
 from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import Producers
-from storage.recovery import EVERYTHING, Recovered, epochs_anew, load_producers, recover_segment, transactions_anew
+from storage.recovery import (
+    EVERYTHING,
+    Recovered,
+    epochs_anew,
+    finish_segment,
+    load_producers,
+    recover_segment,
+    transactions_anew,
+)
 from storage.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -240,6 +248,7 @@ class _Loading:
         self._found = report.findings.append
         self._producers_are_at = -1
         """The offset that `producers` is the state at; -1 before anything is known of them."""
+        self._has_lost_epochs = False
         self.open_files = open_files
         self.log_start_offset = log_start_offset
         self.log_end_offset = 0
@@ -264,6 +273,8 @@ class _Loading:
         end_offset = yield from self._recover(unchecked)
         self._end_at(end_offset)
         yield from self._know_producers()
+        if self._has_lost_epochs:
+            self.leader_epochs.save()
         self._report.segments_rebuilt += sum(segment.is_indexed_anew for segment in self.segments)
 
     def _read_epochs(self, listing: list[DirectoryEntry], unread: list[Segment]) -> Generator[int, None, None]:
@@ -282,6 +293,8 @@ class _Loading:
         self.leader_epochs = LeaderEpochs(self._files, path, epochs)
         if problem:
             # The batches know their epochs.
+            self.leader_epochs.must_be_saved()
+            self._has_lost_epochs = True
             yield from epochs_anew(self.leader_epochs, unread)
             self._found(f"{problem}: the leader epochs have been taken from the batches")
 
@@ -320,8 +333,9 @@ class _Loading:
         else:
             self._report.recovered_from_offset = self.segments[unchecked].base_offset
         if not self._was_clean:
-            # What lies behind may not have been written as the later snapshots say.
+            # What lies behind may not have been written as the later snapshots and the epochs' file say.
             self.snapshots.remove_above(self.segments[unchecked].base_offset)
+            self.leader_epochs.cut_from(self.segments[unchecked].base_offset)
         yield from self._load_producers(self.segments[unchecked].base_offset)
         number = unchecked
         while True:
@@ -333,11 +347,12 @@ class _Loading:
             )  # fmt: skip
             self._report.bytes_recovered += segment.size
             self._producers_are_at = found.next_offset
-            self.snapshots.take(found.next_offset, self.producers.entries)
             if found.cut_reason:
                 self._cut(number, found)
             elif following is not None:
-                self._mind_the_gap(segment, found.next_offset, following)
+                self._mind_the_gap(number, found.next_offset, following)
+            finish_segment(segment, found)
+            self.snapshots.take(found.next_offset, self.producers.entries)
             number += 1
             if number >= len(self.segments):
                 if self._was_clean:
@@ -345,13 +360,36 @@ class _Loading:
                     self._producers_are_at = -1
                 return found.next_offset
 
-    def _mind_the_gap(self, segment: Segment, next_offset: int, following: Segment) -> None:
-        """Say if a power cut has lost the end of a segment and not the one behind it, which stays, as in Kafka."""
+    def _mind_the_gap(self, number: int, next_offset: int, following: Segment) -> None:
+        """Say if a power cut has lost the end of a segment and not the one behind it.
+
+        A file may end at a whole batch and still lack the next ones. Above the recovery point what comes behind goes
+        too, as behind a batch that is torn: what is left is what was appended first. (Apache Kafka keeps it.)
+        """
         if max(next_offset, self.log_start_offset) < following.base_offset and not self._config.is_compacted:
-            self._found(
-                f"{segment.log_path} ends at offset {next_offset}, and the next segment begins at "
+            sentence = (
+                f"{self.segments[number].log_path} ends at offset {next_offset}, and the next segment begins at "
                 f"{following.base_offset}: what is between is lost"
             )
+            if next_offset >= self._durable_offset:
+                sentence += self._drop_behind(number)
+            self._found(sentence)
+
+    def _drop_behind(self, number: int) -> str:
+        """Remove the segments behind number ``number``, as the end of a sentence.
+
+        From the end on, and gone from the disk on return, before anything is cut off the one that stays: so there is no
+        hole, whenever the power is cut.
+        """
+        dropped, self.segments = self.segments[number + 1 :], self.segments[: number + 1]
+        if not dropped:
+            return ""
+        bytes_dropped = sum(later.size for later in dropped)
+        for later in reversed(dropped):
+            later.discard()
+        self._files.fsync_directory(self._directory)
+        self._report.bytes_cut += bytes_dropped
+        return f", and the {len(dropped)} segments behind it with {bytes_dropped} bytes"
 
     def _cut(self, number: int, found: Recovered) -> None:
         """Say what was cut off a segment. Above the recovery point, what comes behind it goes too."""
@@ -362,13 +400,7 @@ class _Loading:
         )
         self._report.bytes_cut += found.bytes_cut
         if found.next_offset >= self._durable_offset:
-            dropped, self.segments = self.segments[number + 1 :], self.segments[: number + 1]
-            bytes_dropped = sum(later.size for later in dropped)
-            for later in dropped:
-                later.discard()
-            if dropped:
-                self._report.bytes_cut += bytes_dropped
-                sentence += f", and the {len(dropped)} segments behind it with {bytes_dropped} bytes"
+            sentence += self._drop_behind(number)
         self._found(sentence)
 
     def _end_at(self, end_offset: int | None) -> None:
@@ -378,11 +410,12 @@ class _Loading:
                 f"{self._directory} ends at offset {end_offset}, and its records were deleted up to "
                 f"{self.log_start_offset}: it begins anew there"
             )
-            for segment in self.segments:
+            for segment in reversed(self.segments):
                 segment.discard()
             self.segments, end_offset = [], None
             self.leader_epochs.clear()
             self.snapshots.remove_above(-1)
+            self._files.fsync_directory(self._directory)
         known_end = self.log_start_offset if end_offset is None else end_offset
         self.log_end_offset = max(known_end, self._recovery_point)
         if known_end < self.log_end_offset:

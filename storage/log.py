@@ -17,6 +17,7 @@ from config.log_config import LogConfig
 from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
 from storage.batch.record_batch import BatchHeader, read_header, stamp
 from storage.batch.validation import AppendRules, ValidatedBatch
+from storage.checkpoints import PARTITION_METADATA, write_topic_id
 from storage.errors import (
     BatchLargerThanSegment,
     CorruptIndex,
@@ -48,9 +49,10 @@ class Log:
     """A log. Made by `storage.loading`; offsets are absolute, sizes bytes, times milliseconds."""
 
     __slots__ = (
-        "_chance", "_config", "_files", "_flushing", "_next_offset", "_open_files", "_roll_after_ms", "_segment_bytes",
-        "_snapshots", "_staged", "_walk_all_records", "_write", "directory", "high_watermark", "leader_epochs",
-        "log_end_offset", "log_start_offset", "producers", "rules", "segments", "stats", "topic_id", "topic_partition",
+        "_chance", "_closed_end_offset", "_config", "_files", "_flushing", "_next_offset", "_open_files",
+        "_roll_after_ms", "_segment_bytes", "_snapshots", "_staged", "_walk_all_records", "_write", "directory",
+        "high_watermark", "leader_epochs", "log_end_offset", "log_start_offset", "producers", "rules", "segments",
+        "stats", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +94,8 @@ class Log:
         self._chance = chance
         self._walk_all_records = walk_all_records
         self._next_offset = log_end_offset
+        self._closed_end_offset = log_end_offset if was_clean else -1
+        """Where the log ended when it was last closed in order; -1: its active segment is not as closing leaves it."""
         self._staged: list[StagedAppend] = []
         self._write: LogWrite | None = None
         self._flushing = Flushing(
@@ -239,7 +243,7 @@ class Log:
     def complete_write(self, write: LogWrite) -> None:
         """Publish: what was written is in the log from now on.
 
-        Raises LogDirFailed if an index or the epoch file cannot be written; everything is published all the same.
+        Raises LogDirFailed if an index cannot be written; everything is published all the same.
         """
         assert write is self._write, "a log has one write under way"
         self._write = None
@@ -322,6 +326,12 @@ class Log:
                 raise
             self.complete_write(write)
 
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """Say whose log it is, where the directory did not. Raises DiskFull, LogDirFailed."""
+        write_topic_id(self._files, f"{self.directory}/{PARTITION_METADATA}", topic_id)
+        self.topic_id = topic_id
+        self._flushing.directory_changed()
+
     def assign_epoch_start(self, epoch: int) -> None:
         """A leader takes office: ``epoch`` begins at the log's end, unless it is known already."""
         self.leader_epochs.assign(epoch, self.log_end_offset)
@@ -344,11 +354,15 @@ class Log:
         if base_offset == old.base_offset:
             return old
         self._snapshots.take(base_offset, self._published_producers())
-        new = self._new_segment(base_offset, now_ms)
         try:
             old.deactivate()
+            if self._flushing.under_way_to >= base_offset:
+                # Recovery may begin with the new segment and would trust these indexes; no flush will come for them.
+                for file in old.open_for_flush():
+                    file.fsync()
+                self._files.fsync_directory(self.directory)
+            new = self._new_segment(base_offset, now_ms)
         except StorageError:
-            new.discard()
             old.activate()
             raise
         self.segments.add(new)
@@ -462,6 +476,18 @@ class Log:
         """Offsets that no flush has reached or is about to reach."""
         return self.log_end_offset - self._flushing.under_way_to
 
+    @property
+    def start_to_checkpoint(self) -> int | None:
+        """Where the next start must be told that the log begins; None where the first segment says it.
+
+        While the files that retention has renamed might come back after a power cut, the first segment does not.
+        """
+        if self.log_start_offset > self.segments[0].base_offset or (
+            self.log_start_offset and not self._flushing.names_are_on_disk
+        ):
+            return self.log_start_offset
+        return None
+
     def needs_flush(self, now_ms: int) -> bool:
         """Whether a flush is due: a segment has been rolled, or `flush.messages` or `flush.ms` says so."""
         return self._flushing.is_due(self.segments, self.log_end_offset, self._config, now_ms)
@@ -529,6 +555,7 @@ class Log:
         if count == 0:
             return []
         first_kept = self.segments[count].base_offset
+        # Whatever becomes of the files, nobody is promised what is in them any more.
         if first_kept > self.log_start_offset:
             self.log_start_offset = first_kept
             self.leader_epochs.cut_before(first_kept)
@@ -536,6 +563,7 @@ class Log:
 
     def _remove(self, segments: list[Segment]) -> list[PendingRemoval]:
         removals = []
+        self._flushing.directory_changed()
         for segment in segments:
             paths = segment.rename_as_removed()
             paths += self._snapshots.rename_as_removed(segment.base_offset)
@@ -543,10 +571,16 @@ class Log:
             self.stats.segments_removed += 1
         return removals
 
+    def expect_truncation_to(self, offset: int) -> None:
+        """The log will be cut to ``offset``: from here on nothing of the segment that holds it counts as on disk."""
+        self._flushing.truncated_to(min(self.segments.at(offset).base_offset, offset))
+
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Remove everything at and above ``offset``, and the rest of the batch that holds it.
 
-        For a follower whose leader's history differs. Segments above are removed at once. Raises LogDirFailed.
+        For a follower whose leader's history differs. What is gone is gone from the disk when this returns: what is
+        appended next must not be found with the old behind it. `LogManager.truncate_to` is for whoever has checkpoints.
+        Raises LogDirFailed.
         """
         assert not self._staged, f"{self} is truncated below {len(self._staged)} appends"
         if offset >= self.log_end_offset:
@@ -555,15 +589,19 @@ class Log:
             self.truncate_fully_to(offset, now_ms)
             return
         kept = self.segments.number_at(offset)
-        for segment in self.segments.replace_last(len(self.segments) - kept - 1, None):
+        # From the end on, and on disk before the file before them is cut: no hole, whenever the power is cut.
+        for segment in reversed(self.segments.replace_last(len(self.segments) - kept - 1, None)):
             segment.discard()
+        self._snapshots.remove_above(offset)
+        self._files.fsync_directory(self.directory)
         active = self.segments.active
         place = active.locate(offset)
         if place is not None:
             active.cut_to(place.position, offset)
+            active.file().fsync()
         active.activate()
         end_offset = active.find_next_offset()
-        self._end_at(offset if end_offset is None else end_offset)
+        self._end_at(max(offset if end_offset is None else end_offset, self.log_start_offset))
         self.leader_epochs.cut_from(self.log_end_offset)
         self._snapshots.remove_above(self.log_end_offset)
         steps = load_producers(
@@ -575,21 +613,24 @@ class Log:
         self.producers.replicated_to(self.high_watermark)
 
     def truncate_fully_to(self, offset: int, now_ms: int) -> None:
-        """Remove everything; the log begins and ends at ``offset``. Raises DiskFull, LogDirFailed."""
+        """Remove everything; the log begins and ends at ``offset``, on disk too. Raises DiskFull, LogDirFailed."""
         assert not self._staged, f"{self} is truncated below {len(self._staged)} appends"
-        for segment in self.segments:
+        for segment in reversed(list(self.segments)):
             segment.discard()
+        self._snapshots.remove_above(-1)
+        self.leader_epochs.clear()
+        self._files.fsync_directory(self.directory)
         first = self._new_segment(offset, now_ms)
+        self._files.fsync_directory(self.directory)
         self.segments = Segments([first])
         self.log_start_offset = offset
         self._end_at(offset)
-        self.leader_epochs.clear()
-        self._snapshots.remove_above(-1)
         self.producers.replace(())
 
     def _end_at(self, end_offset: int) -> None:
+        self._closed_end_offset = -1
         self.log_end_offset = self._next_offset = end_offset
-        self.high_watermark = min(self.high_watermark, end_offset)
+        self.high_watermark = min(max(self.high_watermark, self.log_start_offset), end_offset)
         self._roll_after_ms = roll_after_ms(self._config, self.segments.active.jitter)
         self._flushing.truncated_to(end_offset)
 
@@ -600,16 +641,25 @@ class Log:
     # The end ----------------------------------------------------------------------------------------------------------
 
     def close(self, now_ms: int) -> None:
-        """Clean end: everything on disk, indexes trimmed, a producer snapshot at the log's end. Raises LogDirFailed."""
+        """Clean end: everything on disk, indexes trimmed, a producer snapshot at the log's end.
+
+        Raises DiskFull, LogDirFailed; the next start must recover the log then.
+        """
         self.settle()
         self.flush(now_ms)
+        if not self.leader_epochs.is_saved:
+            raise DiskFull(f"{self.directory} has no room for its leader epochs")
         self.abandon()
 
     def settle(self) -> None:
         """Nothing will be appended for now: indexes trimmed, and a producer snapshot at the log's end. Not synced."""
         assert not self._staged, f"{self} is settled below {len(self._staged)} appends"
         active = self.segments.active
-        if active.is_preallocated or self.recovery_point < self.log_end_offset:
+        if (
+            active.is_preallocated
+            or self.log_end_offset != self._closed_end_offset
+            or self._flushing.has_names_to_flush
+        ):
             active.deactivate()
             self._snapshots.take(self.log_end_offset, self.producers.entries)
             self._flushing.directory_changed()

@@ -145,8 +145,9 @@ class LogDir:
         return read_meta_properties(self._files, f"{self.path}/{META_PROPERTIES}")
 
     def write_properties(self, properties: MetaProperties, date: str) -> None:
-        """Say whose directory it is. ``date`` is text for people."""
+        """Say whose directory it is, on disk, its own name included. ``date`` is text for people."""
         write_meta_properties(self._files, f"{self.path}/{META_PROPERTIES}", properties, date)
+        self._files.fsync_directory(self.path.rpartition("/")[0])
 
     def begin_loading(self) -> int | None:
         """Take the clean-shutdown marker away: from here on a crash is unclean.

@@ -361,8 +361,7 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is not None:
             if log.topic_id is None:
-                write_topic_id(self._files, f"{log.directory}/{PARTITION_METADATA}", topic_id)
-                log.topic_id = topic_id
+                log.assign_topic_id(topic_id)
             return log
         if directory is None or directory.has_failed:
             directory = self.emptiest()
@@ -430,6 +429,39 @@ class LogManager:
             raise LogDirFailed(f"{log.directory} is gone: somebody else has removed it") from error
         return PendingRemoval(self._files, (path,), log.config.file_delete_delay_ms)
 
+    # Truncating: what a follower does ---------------------------------------------------------------------------------
+
+    def begin_truncation(self, topic_partition: TopicPartition, offset: int) -> CheckpointWrite | None:
+        """A log is about to be cut to ``offset``: its recovery point goes down first. What is to be performed, behind
+        all `CheckpointWrite`s that were made before it, and only then `truncate_to` or `truncate_fully_to`.
+
+        Otherwise after a crash the checkpoint might vouch for what has been appended since.
+        """
+        self._logs[topic_partition].expect_truncation_to(offset)
+        return next(
+            (w for w in self.recovery_point_checkpoints() if w.directory is self._log_dirs[topic_partition]), None
+        )
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> list[CheckpointWrite]:
+        """Cut a log, see `Log.truncate_to`. What is to be performed before anything is appended: where logs begin.
+
+        Raises DiskFull, LogDirFailed.
+        """
+        log = self._logs[topic_partition]
+        log.truncate_to(offset, now_ms)
+        return self.log_start_checkpoints()
+
+    def truncate_fully_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> list[CheckpointWrite]:
+        """Let a log begin anew, see `Log.truncate_fully_to`. What is to be performed before anything is appended: the
+        next start would drop what lies below the old start.
+
+        Raises DiskFull, LogDirFailed.
+        """
+        self._logs[topic_partition].truncate_fully_to(offset, now_ms)
+        return self.log_start_checkpoints()
+
+    # Failing ----------------------------------------------------------------------------------------------------------
+
     def directory_failed(self, directory: LogDir) -> list[Log]:
         """A directory cannot be trusted any more: its logs are let go as they are. The logs that are gone."""
         directory.has_failed = True
@@ -465,10 +497,7 @@ class LogManager:
 
     def log_start_checkpoints(self) -> list[CheckpointWrite]:
         """What is to be written so that the next start knows where logs begin."""
-        return self._checkpoints(
-            LOG_START_OFFSETS,
-            lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
-        )
+        return self._checkpoints(LOG_START_OFFSETS, lambda log: log.start_to_checkpoint)
 
     def high_watermark_checkpoints(self) -> list[CheckpointWrite]:
         """What is to be written so that the next start knows the high watermarks."""
@@ -509,6 +538,8 @@ class LogManager:
             try:
                 # Where the end found no room too: what is synced need not be recovered at the next start.
                 target = log.begin_flush(now_ms, everything=True)
+                if not log.leader_epochs.is_saved:
+                    self.fail(directory, DiskFull(f"{log.directory} has no room for its leader epochs"))
             except StorageError as error:
                 self.fail(directory, error)
                 log.abandon()

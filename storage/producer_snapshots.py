@@ -16,12 +16,13 @@ from storage.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name
 class ProducerSnapshots:
     """The `.snapshot` files in a log's directory, by offset."""
 
-    __slots__ = ("_directory", "_files", "_offsets", "damaged")
+    __slots__ = ("_directory", "_files", "_offsets", "_unflushed", "damaged")
 
     def __init__(self, files: FileSystem, directory: str, offsets: Iterable[int] = ()) -> None:
         self._files = files
         self._directory = directory
         self._offsets = sorted(offsets)
+        self._unflushed: list[int] = []
         self.damaged: list[str] = []
         """What `load_latest` has removed, and why."""
 
@@ -47,6 +48,17 @@ class ProducerSnapshots:
         if offset > max(self.latest, 0):
             self._files.replace_atomically(self.path(offset), encode_snapshot(entries), fsync=False)
             self._offsets.append(offset)
+            self._unflushed.append(offset)
+
+    @property
+    def are_flushed(self) -> bool:
+        """Whether all of them are on disk, or will be once the flushes under way are done."""
+        return not self._unflushed
+
+    def take_unflushed(self) -> list[str]:
+        """The paths of those that a flush is to sync."""
+        taken, self._unflushed = self._unflushed, []
+        return [self.path(offset) for offset in taken]
 
     def load_latest(self, log_start_offset: int, end_offset: int) -> tuple[int, list[ProducerEntry]] | None:
         """The newest whole snapshot above the log's start and not above ``end_offset``; damaged ones are removed."""

@@ -80,6 +80,8 @@ def stored_batches(segments: Segments, from_offset: int, end_offset: int) -> Ite
         for batch in segment.batches_from(place.position):
             if batch.header.base_offset >= end_offset:
                 return
+            if batch.header.last_offset < from_offset:
+                continue  # the segment's last, where the offset lies behind it
             yield batch.header, batch.data
 
 

@@ -41,7 +41,8 @@ def recover_segment(
     """Check a segment's batches and make its indexes anew; yields, every few MB, how many bytes have been read.
 
     ``producers`` is the state at its base offset, and is that at its end afterwards. Everything below
-    ``durable_offset`` had been on disk; ``end_offset`` is where the next segment begins.
+    ``durable_offset`` had been on disk; ``end_offset`` is where the next segment begins. What is to be cut off is still
+    there afterwards, and the segment is not closed: see `finish_segment`.
 
     Raises DiskFull, LogDirFailed, TooManyOpenFiles.
     """
@@ -61,9 +62,19 @@ def recover_segment(
             reported = walk.position
     segment.size = walk.position
     segment.end_walk(walk)
-    segment.deactivate()
     yield walk.position - reported
     return Recovered(walk.next_offset, found_bytes - walk.position, walk.cut_reason)
+
+
+def finish_segment(segment: Segment, found: Recovered) -> None:
+    """Cut a recovered segment behind its last good batch and close its indexes.
+
+    What is cut off is gone from the disk when this returns: what is appended next must not be found with the old
+    behind it.
+    """
+    segment.deactivate()
+    if found.bytes_cut:
+        segment.file().fsync()
 
 
 def transactions_anew(

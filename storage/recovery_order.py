@@ -101,6 +101,7 @@ def perform(files: FileSystem, order: RecoveryOrder) -> Iterator[Message]:
                 break
         producers = [list(entry) for entry in log.producers]
         log.settle()
+        log.leader_epochs.save()
     except tuple(_FAILURES.values()) as error:
         yield {"failure": type(error).__name__, "text": str(error)}
         return

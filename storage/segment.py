@@ -290,8 +290,16 @@ class Segment:
         self.size = position
         self.forget_recent_batches()
         self._bytes_since_index_entry = 0
-        self._largest = None
+        self._largest = self._find_largest()
         self._first_timestamp = None
+
+    def _find_largest(self) -> TimestampOffset:
+        """The largest timestamp, of the time index and of the batches behind its last entry."""
+        largest = self.time_index.last
+        for batch in self.batches_from(self.position_of(largest.offset)):
+            if batch.header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(batch.header.max_timestamp, batch.header.last_offset)
+        return largest
 
     def forget_recent_batches(self) -> None:
         """The next batch leaves a gap in offsets behind it, or the last ones are gone."""

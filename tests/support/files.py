@@ -1,15 +1,21 @@
 """A file system that can be told to fail: tear a write, fill up, refuse to sync, lose its power.
 
-It works on real files in a directory of the test's. What it remembers of each file is what a disk would have kept.
+It works on real files in a directory of the test's, and never asks the machine to sync: what a disk would have kept is
+remembered by `tests.support.disk`.
 """
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from storage.errors import LogDirFailed
 from storage.files import Buffer, File, FileSystem, storage_error
+from tests.support.disk import Chance, Disk, EverythingSynced, FileNode, Keep, Truncate, Write
+
+
+class PowerLost(BaseException):
+    """The power is gone in the middle of an operation; whoever catches this and goes on gets it again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +29,10 @@ class Fault:
     bytes_done: int = 0
     """What a failing write gets onto the disk before it fails."""
 
+    @property
+    def error(self) -> OSError:
+        return OSError(self.number, os.strerror(self.number))
+
 
 @dataclass(slots=True)
 class Read:
@@ -34,17 +44,23 @@ class Read:
 
 
 @dataclass(slots=True)
-class FaultyDisk:
+class FaultyDisk(Disk):
     """What is to go wrong, and what has happened."""
 
     faults: list[Fault] = field(default_factory=list)
     bytes_left: int | None = None
+    changes_left: int | None = None
+    """How many changes and syncs there are until the power is lost; below 0 it is."""
     reads: list[Read] = field(default_factory=list)
     synced: list[str] = field(default_factory=list)
-    durable: dict[int, bytes] = field(default_factory=dict)
-    """By inode: what a power cut leaves of a file that has been written to since it was synced."""
 
     def check(self, operation: str, path: str) -> Fault | None:
+        """An operation is about to begin: the fault that it meets."""
+        if self.changes_left is not None:
+            if operation not in ("read", "open"):
+                self.changes_left -= 1
+            if self.changes_left < 0:
+                raise PowerLost(f"at {operation} of {path}")
         for fault in self.faults:
             if fault.operation == operation and path.endswith(fault.suffix):
                 if fault.after:
@@ -58,39 +74,40 @@ class FaultyDisk:
 class FaultyFile(File):
     """A file on a `FaultyDisk`."""
 
-    __slots__ = ("disk",)
+    __slots__ = ("disk", "node")
 
-    def __init__(self, path: str, fd: int, disk: FaultyDisk) -> None:
+    def __init__(self, path: str, fd: int, disk: FaultyDisk, node: FileNode) -> None:
         super().__init__(path, fd)
         self.disk = disk
+        self.node = node
 
-    def _inode(self) -> int:
-        return os.fstat(self.fileno()).st_ino
-
-    def _about_to_change(self) -> None:
-        inode = self._inode()
-        if inode not in self.disk.durable:
-            self.disk.durable[inode] = os.pread(self.fileno(), self.size, 0)
+    def _changes(self, change: Write | Truncate) -> None:
+        if self.node.base is None:
+            self.node.base = os.pread(self.fileno(), self.size, 0)
+        self.node.changes.append(change)
 
     def pread(self, size: int, position: int) -> bytes:
         if fault := self.disk.check("read", self.path):
-            raise storage_error(OSError(fault.number, os.strerror(fault.number)), "reading", self.path)
+            raise storage_error(fault.error, "reading", self.path)
         data = super().pread(size, position)
         self.disk.reads.append(Read(os.path.basename(self.path), position, len(data)))
         return data
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        self._about_to_change()
+        written, failure = bytes(data), None
         if fault := self.disk.check("write", self.path):
-            super().pwrite(memoryview(data)[: fault.bytes_done], position)
-            raise storage_error(OSError(fault.number, os.strerror(fault.number)), "writing to", self.path)
-        if self.disk.bytes_left is not None:
-            fits = min(len(data), self.disk.bytes_left)
-            self.disk.bytes_left -= fits
-            if fits < len(data):
-                super().pwrite(memoryview(data)[:fits], position)
-                raise storage_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "writing to", self.path)
-        super().pwrite(data, position)
+            written = written[: fault.bytes_done]
+            failure = storage_error(fault.error, "writing to", self.path)
+        elif self.disk.bytes_left is not None:
+            written = written[: self.disk.bytes_left]
+            self.disk.bytes_left -= len(written)
+            if len(written) < len(data):
+                failure = storage_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "writing to", self.path)
+        if written:
+            self._changes(Write(position, written))
+            super().pwrite(written, position)
+        if failure is not None:
+            raise failure
 
     def append_vector(self, buffers: Sequence[Buffer], position: int) -> int:
         data = b"".join(bytes(buffer) for buffer in buffers)
@@ -98,45 +115,73 @@ class FaultyFile(File):
         return len(data)
 
     def truncate(self, size: int) -> None:
-        self._about_to_change()
         if fault := self.disk.check("truncate", self.path):
-            raise storage_error(OSError(fault.number, os.strerror(fault.number)), "changing the size of", self.path)
+            raise storage_error(fault.error, "changing the size of", self.path)
+        self._changes(Truncate(size))
         super().truncate(size)
 
     def fsync(self) -> None:
         if fault := self.disk.check("fsync", self.path):
+            self.node.sync_failed()
             raise LogDirFailed(f"flushing {self.path}: {os.strerror(fault.number)}")
-        super().fsync()
+        self.node.synced()
         self.disk.synced.append(os.path.basename(self.path))
-        self.disk.durable.pop(self._inode(), None)
 
 
 class FaultyFileSystem(FileSystem):
-    """A file system with a `FaultyDisk` below it. Names are as durable as they look: only contents get lost."""
+    """A file system with a `FaultyDisk` below it."""
 
     def __init__(self) -> None:
         self.disk = FaultyDisk()
 
+    def _check(self, operation: str, doing: str, path: str) -> None:
+        if fault := self.disk.check(operation, path):
+            raise storage_error(fault.error, doing, path)
+
     def _file(self, path: str, fd: int) -> File:
-        file = FaultyFile(path, fd, self.disk)
-        if file.size == 0 and file._inode() not in self.disk.durable:
-            self.disk.durable[file._inode()] = b""
-        return file
+        return FaultyFile(path, fd, self.disk, self.disk.file(fd))
 
     def _open(self, path: str, flags: int, mode: int = 0o644) -> File:
-        if fault := self.disk.check("open", path):
-            raise storage_error(OSError(fault.number, os.strerror(fault.number)), "opening", path)
-        return super()._open(path, flags, mode)
+        self._check("open", "opening", path)
+        if not flags & os.O_CREAT or os.path.exists(path):
+            return super()._open(path, flags, mode)
+        self._check("make", "opening", path)
+        parent = self.disk.will_be_made(path)
+        os.close(os.open(path, flags, mode))
+        self.disk.made(parent, path)
+        return super()._open(path, flags & ~(os.O_CREAT | os.O_EXCL), mode)
+
+    def make_directory(self, path: str) -> None:
+        if os.path.isdir(path):
+            return
+        self.make_directory(os.path.dirname(path))
+        self._check("make", "making", path)
+        parent = self.disk.will_be_made(path)
+        super().make_directory(path)
+        self.disk.made(parent, path)
 
     def rename(self, path: str, new_path: str) -> None:
-        if fault := self.disk.check("rename", path):
-            raise storage_error(OSError(fault.number, os.strerror(fault.number)), "renaming", path)
+        self._check("rename", "renaming", path)
+        if os.path.exists(path):
+            self.disk.will_be_renamed(path, new_path)
         super().rename(path, new_path)
 
+    def remove(self, path: str) -> None:
+        if os.path.exists(path):
+            self._check("remove", "removing", path)
+            self.disk.will_be_removed(path)
+        super().remove(path)
+
+    def remove_directory(self, path: str) -> None:
+        self._check("remove", "removing", path)
+        self.disk.will_be_removed(path)
+        super().remove_directory(path)
+
     def fsync_directory(self, path: str) -> None:
+        self._check("open", "opening", path)
         if fault := self.disk.check("fsync", path):
             raise LogDirFailed(f"flushing {path}: {os.strerror(fault.number)}")
-        super().fsync_directory(path)
+        self.disk.synced_names(path)
         self.disk.synced.append(os.path.basename(path) + "/")
 
     # What a test says ------------------------------------------------------------------------------------------------
@@ -144,7 +189,7 @@ class FaultyFileSystem(FileSystem):
     def fail(
         self, operation: str, number: int = errno.EIO, *, suffix: str = "", after: int = 0, bytes_done: int = 0
     ) -> None:
-        """Let one read, write, truncate, fsync, open or rename fail with the errno ``number``."""
+        """Let one read, write, truncate, fsync, open, make, rename or remove fail with the errno ``number``."""
         self.disk.faults.append(
             Fault(operation=operation, number=number, suffix=suffix, after=after, bytes_done=bytes_done)
         )
@@ -157,24 +202,29 @@ class FaultyFileSystem(FileSystem):
         """The disk has room again."""
         self.disk.bytes_left = None
 
-    def cut_power(self, directory: str, keep: Callable[[str, int], int] = lambda name, unsynced: 0) -> None:
-        """Every file below ``directory`` becomes what the disk has of it.
+    def lose_power_after(self, changes: int) -> None:
+        """Raise `PowerLost` once so many changes and syncs have been made. To go on, cut the power."""
+        self.disk.changes_left = changes
 
-        That is what was synced, and of what has been added since, as many bytes as ``keep`` says for the file's name
-        and the number of bytes added. Open files of before must not be used any more.
+    def keep_power(self) -> None:
+        """The power stays."""
+        self.disk.changes_left = None
+
+    def cut_power(self, directory: str, keep: Keep = lambda name, added: 0) -> None:
+        """Everything below ``directory`` becomes what the disk has of it, and that is as little as it may have.
+
+        That is what was synced, and of what has been added since to a file whose name was, as many bytes as ``keep``
+        says. Open files of before must not be used any more.
         """
-        for parent, _, names in os.walk(directory):
-            for name in names:
-                path = os.path.join(parent, name)
-                durable = self.disk.durable.get(os.stat(path).st_ino)
-                if durable is None:
-                    continue
-                with open(path, "r+b") as file:
-                    content = file.read()
-                    if content.startswith(durable):
-                        kept = keep(name, len(content) - len(durable))
-                        durable = content[: len(durable) + kept]
-                    file.seek(0)
-                    file.write(durable)
-                    file.truncate(len(durable))
-        self.disk.durable.clear()
+        self._start_anew()
+        self.disk.cut_power(directory, EverythingSynced(keep))
+
+    def cut_power_by_chance(self, directory: str, seed: int, *, reorders: bool = False) -> None:
+        """Everything below ``directory`` becomes what the disk may have of it, see `tests.support.disk.Chance`."""
+        self._start_anew()
+        self.disk.cut_power(directory, Chance(seed, reorders=reorders))
+
+    def _start_anew(self) -> None:
+        self.keep_power()
+        self.make_room()
+        self.disk.faults.clear()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from storage.checkpoints import (
     MetaProperties,
+    encode_leader_epochs,
     format_id,
     parse_id,
     read_leader_epochs,
@@ -16,7 +17,6 @@ from storage.checkpoints import (
     read_topic_id,
     take_clean_shutdown,
     write_clean_shutdown,
-    write_leader_epochs,
     write_meta_properties,
     write_offset_checkpoint,
     write_topic_id,
@@ -62,7 +62,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path, content: bytes)
 
 def test_leader_epochs_are_kafkas(tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
-    write_leader_epochs(FILES, str(path), [(0, 0), (3, 100)])
+    path.write_bytes(encode_leader_epochs([(0, 0), (3, 100)]))
     assert path.read_bytes() == b"0\n2\n0 0\n3 100\n"
     assert read_leader_epochs(FILES, str(path)) == [(0, 0), (3, 100)]
 

@@ -125,8 +125,15 @@ def test_a_log_that_ends_below_its_start_begins_anew_there(home: LogHome) -> Non
 
 def test_epochs_that_begin_behind_the_log_are_dropped(home: LogHome) -> None:
     stored(home)
+    home.open().close(T)
     (Path(home.directory) / LEADER_EPOCHS).write_text("0\n3\n0 0\n2 12\n4 13\n")
-    assert home.open().leader_epochs.entries == [(0, 0), (2, 12)]
+    assert home.open(clean=True).leader_epochs.entries == [(0, 0), (2, 12)]
+
+
+def test_after_an_unclean_stop_only_the_batches_say_which_epochs_there_are(home: LogHome) -> None:
+    stored(home)
+    (Path(home.directory) / LEADER_EPOCHS).write_text("0\n3\n0 0\n2 7\n4 12\n")
+    assert home.open().leader_epochs.entries == [(0, 0)]
 
 
 def test_a_recovered_log_knows_the_last_five_batches_of_a_producer(home: LogHome) -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-from pathlib import Path
 
 import pytest
 
@@ -42,7 +41,7 @@ def test_by_default_only_a_roll_asks_for_a_flush(home: LogHome) -> None:
     assert home.files.disk.synced == [
         *(f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")),
         f"{2:020d}.snapshot",
-        LEADER_EPOCHS,
+        LEADER_EPOCHS + ".1.tmp",
         "orders-0/",
         home.path.name + "/",
     ]
@@ -237,7 +236,7 @@ def test_records_can_be_deleted_up_to_the_high_watermark(home: LogHome) -> None:
     assert log.log_start_offset == 3
     with pytest.raises(OffsetOutOfRange, match="high watermark 10, not to 11"):
         log.start_offset_to(11)
-    assert home.bytes_of(LEADER_EPOCHS) == b"0\n1\n0 3\n"
+    assert log.leader_epochs.entries == [(0, 3)]
 
 
 # Truncation -----------------------------------------------------------------------------------------------------------
@@ -322,11 +321,14 @@ def test_the_largest_timestamp_is_found_first_record_first(home: LogHome) -> Non
 def test_an_epoch_begins_where_its_leader_took_office(home: LogHome) -> None:
     log = home.open()
     log.assign_epoch_start(0)
+    log.flush(T)
     assert home.bytes_of(LEADER_EPOCHS) == b"0\n1\n0 0\n"
     home.append(log, batch_of(b"a", b"b"), leader_epoch=0)
     log.assign_epoch_start(2)
+    log.flush(T)
     assert home.bytes_of(LEADER_EPOCHS) == b"0\n2\n0 0\n2 2\n"
     log.assign_epoch_start(4)
+    log.flush(T)
     assert home.bytes_of(LEADER_EPOCHS) == b"0\n2\n0 0\n4 2\n", "epoch 2 was never used"
     home.append(log, batch_of(b"c"), leader_epoch=4)
     assert log.end_offset_for_epoch(4) == (4, 3)
@@ -345,10 +347,17 @@ def test_an_epoch_older_than_all_ends_where_the_oldest_begins(home: LogHome) -> 
 
 def test_a_full_disk_puts_the_epoch_file_off_until_the_next_flush(home: LogHome) -> None:
     log = home.open()
-    home.files.fill_up()
-    log.assign_epoch_start(3)
-    home.files.make_room()
-    assert not (Path(home.directory) / LEADER_EPOCHS).exists()
-    assert log.end_offset_for_epoch(3) == (3, 0)
+    home.append(log, batch_of(b"a"), leader_epoch=0)
     log.flush(T)
-    assert home.bytes_of(LEADER_EPOCHS) == b"0\n1\n3 0\n"
+    home.append(log, batch_of(b"b"), leader_epoch=3)
+    for attempt in (2, 3):
+        home.files.fail("write", errno.ENOSPC, suffix=f"{LEADER_EPOCHS}.{attempt}.tmp")
+    log.flush(T)
+    assert home.bytes_of(LEADER_EPOCHS) == b"0\n1\n0 0\n"
+    assert log.end_offset_for_epoch(3) == (3, 2)
+    assert log.recovery_point == 1, "what is behind it would not tell its epoch"
+    with pytest.raises(DiskFull, match="no room for its leader epochs"):
+        log.close(T)
+    log.flush(T)
+    assert home.bytes_of(LEADER_EPOCHS) == b"0\n2\n0 0\n3 1\n"
+    assert log.recovery_point == 2

@@ -99,6 +99,7 @@ def test_leader_epochs_are_taken_from_the_batches_with_a_file_that_is(home: LogH
     damage(path, {**DAMAGES, **others}[what])
     log = known.start(clean=stop == "a clean stop", recovery_point=0 if stop == "an unclean stop" else 20)
     assert log.leader_epochs.entries == [(0, 0), (2, 6), (4, 12), (6, 18)]
+    log.flush(T)
     assert path.read_text() == "0\n4\n0 0\n2 6\n4 12\n6 18\n"
     if stop != "an unclean stop" or what not in ("missing", "empty"):
         (line,) = known.lines

@@ -1,0 +1,322 @@
+"""What a disk has when the power is cut: of each directory and file what was synced, of what changed since, a part.
+
+POSIX promises nothing of what has not been synced, and neither does this disk:
+
+    names      Making, renaming and removing count once the directory that they happened in has been synced. Syncing a
+               file does not make its name durable (ext4 and XFS do that; POSIX does not ask for it). What has not been
+               synced may be lost from any point on: the changes of one directory are kept in their order, as every
+               journaling file system keeps them (ext4, XFS, Btrfs); changes of different directories, and names and
+               contents, have no order. `Chance.reorders` drops even that: then each change is kept or lost for itself.
+    contents   Writes and truncations count once the file has been synced. Of those since, any may be there and any
+               not; a write may be torn at any sector and at any byte; a file may have its new size and zeros where
+               the data should be (delayed allocation); overwritten bytes may be the old ones.
+"""
+
+import os
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, Literal, NamedTuple, Protocol
+
+
+class Write(NamedTuple):
+    """Bytes written at a position."""
+
+    position: int
+    data: bytes
+
+
+class Truncate(NamedTuple):
+    """A file made so many bytes long."""
+
+    size: int
+
+
+Change = Write | Truncate
+
+
+class NameChange(NamedTuple):
+    """A name made, removed or replaced by another in a directory."""
+
+    kind: Literal["link", "unlink", "rename"]
+    name: str
+    node: "Node"
+    new_name: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class FileNode:
+    """A file, whatever it is called."""
+
+    base: bytes | None = b""
+    """Its content when it was last synced; None: as it stands."""
+    changes: list[Change] = field(default_factory=list)
+    """What has happened to it since."""
+    given_up: int = 0
+    """How many of these a failed sync has given up: the kernel takes their pages for clean and never writes them."""
+
+    def synced(self) -> None:
+        """It is on the disk, all but what has been given up."""
+        if self.base is not None:
+            content = bytearray(self.base)
+            for change in self.changes[self.given_up :]:
+                after(content, change)
+            self.base = bytes(content)
+        self.changes.clear()
+        self.given_up = 0
+
+    def sync_failed(self) -> None:
+        """What has happened to it since the last time may be on the disk or not, and will not be tried again."""
+        self.given_up = len(self.changes)
+
+
+@dataclass(slots=True, eq=False)
+class DirectoryNode:
+    """A directory, wherever it stands."""
+
+    base: dict[str, "Node"] | None = None
+    """What was in it when it was last synced; None: as it stands."""
+    changes: list[NameChange] = field(default_factory=list)
+
+
+Node = FileNode | DirectoryNode
+
+
+class Survival(Protocol):
+    """What is left of changes that were not synced."""
+
+    def names(self, changes: list[NameChange]) -> list[NameChange]:
+        """The changes of a directory that have reached the disk."""
+
+    def content(self, name: str, base: bytes, changes: list[Change]) -> bytes:
+        """What the disk has of a file that was ``base`` when it was synced."""
+
+
+@dataclass(slots=True)
+class Disk:
+    """What is known of the files and directories that have been changed."""
+
+    nodes: dict[int, Node] = field(default_factory=dict)
+    """By inode."""
+
+    def file(self, descriptor_or_path: int | str) -> FileNode:
+        """The node of a file."""
+        inode = os.stat(descriptor_or_path).st_ino
+        node = self.nodes.get(inode)
+        if not isinstance(node, FileNode):
+            self.nodes[inode] = node = FileNode(base=None)
+        return node
+
+    def directory(self, path: str) -> DirectoryNode:
+        """The node of a directory."""
+        inode = os.stat(path).st_ino
+        node = self.nodes.get(inode)
+        if not isinstance(node, DirectoryNode):
+            self.nodes[inode] = node = DirectoryNode()
+        return node
+
+    def _node(self, path: str) -> Node:
+        return self.directory(path) if os.path.isdir(path) else self.file(path)
+
+    def _about_to_change_names(self, path: str) -> DirectoryNode:
+        node = self.directory(os.path.dirname(path) or ".")
+        if node.base is None:
+            node.base = self.listing(os.path.dirname(path) or ".")
+        return node
+
+    def listing(self, path: str) -> dict[str, Node]:
+        """What is in a directory as the system sees it."""
+        return {name: self._node(os.path.join(path, name)) for name in sorted(os.listdir(path))}
+
+    def will_be_made(self, path: str) -> DirectoryNode:
+        """A name is about to be made at ``path``: the node of the directory it will stand in."""
+        return self._about_to_change_names(path)
+
+    def made(self, parent: DirectoryNode, path: str) -> None:
+        """It has been made; what the inode was before is forgotten."""
+        node = DirectoryNode(base={}) if os.path.isdir(path) else FileNode()
+        self.nodes[os.stat(path).st_ino] = node
+        parent.changes.append(NameChange("link", os.path.basename(path), node))
+
+    def will_be_removed(self, path: str) -> None:
+        """The name ``path`` is about to go; what it names is remembered, since it may come back."""
+        parent = self._about_to_change_names(path)
+        node = self._node(path)
+        self._remember(path, node)
+        self.nodes.pop(os.stat(path).st_ino)
+        parent.changes.append(NameChange("unlink", os.path.basename(path), node))
+
+    def will_be_renamed(self, path: str, new_path: str) -> None:
+        """``path`` is about to be called ``new_path``, in the same directory."""
+        assert os.path.dirname(path) == os.path.dirname(new_path), f"{path} moves to {new_path}"
+        parent = self._about_to_change_names(path)
+        if os.path.exists(new_path):
+            self._remember(new_path, self._node(new_path))
+            self.nodes.pop(os.stat(new_path).st_ino)
+        parent.changes.append(
+            NameChange("rename", os.path.basename(path), self._node(path), os.path.basename(new_path))
+        )
+
+    def _remember(self, path: str, node: Node) -> None:
+        if node.base is None:
+            if isinstance(node, FileNode):
+                node.base = _content(path)
+            else:
+                node.base = self.listing(path)
+
+    def synced_names(self, path: str) -> None:
+        """The names in a directory are on the disk."""
+        node = self.directory(path)
+        node.base = None
+        node.changes.clear()
+
+    def cut_power(self, root: str, survival: Survival) -> None:
+        """Everything below the directory ``root`` becomes what the disk has of it; all of that counts as synced."""
+        contents: dict[FileNode, bytes] = {}
+        listings: dict[DirectoryNode, dict[str, Node]] = {}
+
+        def look_at(path: str) -> None:
+            listings[self.directory(path)] = listing = self.listing(path)
+            for name, node in listing.items():
+                if isinstance(node, DirectoryNode):
+                    look_at(os.path.join(path, name))
+                elif node.base is None:
+                    contents[node] = _content(os.path.join(path, name))
+
+        def write_back(path: str, directory: DirectoryNode) -> None:
+            for name, node in sorted(names_left(directory).items()):
+                place = os.path.join(path, name)
+                if isinstance(node, DirectoryNode):
+                    os.mkdir(place)
+                    write_back(place, node)
+                    continue
+                base = contents.get(node) if node.base is None else node.base
+                if base is not None:  # else somebody has removed it without asking this disk
+                    with open(place, "wb") as file:
+                        file.write(survival.content(name, base, node.changes) if node.changes else base)
+
+        def names_left(directory: DirectoryNode) -> dict[str, Node]:
+            if directory.base is None:
+                return listings[directory]
+            left = dict(directory.base)
+            for change in survival.names(directory.changes):
+                if change.kind == "link":
+                    left[change.name] = change.node
+                elif left.get(change.name) is change.node:
+                    del left[change.name]
+                if change.kind == "rename":
+                    left[change.new_name] = change.node
+            return left
+
+        look_at(root)
+        for name in os.listdir(root):
+            _remove(os.path.join(root, name))
+        write_back(root, self.directory(root))
+        self.nodes.clear()
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
+        for name in os.listdir(path):
+            _remove(os.path.join(path, name))
+        os.rmdir(path)
+    else:
+        os.unlink(path)
+
+
+def after(content: bytearray, change: Change) -> None:
+    """Apply one change to a file's content."""
+    size = change.size if isinstance(change, Truncate) else change.position + len(change.data)
+    if isinstance(change, Truncate):
+        del content[size:]
+    content.extend(bytes(size - len(content)) if size > len(content) else b"")
+    if isinstance(change, Write):
+        content[change.position : size] = change.data
+
+
+class EverythingSynced:
+    """Nothing is left of what was not synced, but for as many bytes of what was added as ``keep`` says."""
+
+    def __init__(self, keep: "Keep") -> None:
+        self._keep = keep
+
+    def names(self, changes: list[NameChange]) -> list[NameChange]:
+        return []
+
+    def content(self, name: str, base: bytes, changes: list[Change]) -> bytes:
+        content = bytearray(base)
+        for change in changes:
+            after(content, change)
+        if not content.startswith(base):
+            return base
+        return bytes(content[: len(base) + self._keep(name, len(content) - len(base))])
+
+
+class Keep(Protocol):
+    """How many of so many added bytes a file has kept."""
+
+    def __call__(self, name: str, added: int, /) -> int: ...
+
+
+NOTHING: Final = 0
+EVERYTHING: Final = 1
+
+
+class Chance:
+    """Anything may be left: drawn from ``seed``, where 0 leaves nothing and 1 everything."""
+
+    def __init__(self, seed: int, *, reorders: bool = False) -> None:
+        self._seed = seed
+        self._random = Random(seed)
+        self.reorders = reorders
+
+    def names(self, changes: list[NameChange]) -> list[NameChange]:
+        if self._seed in (NOTHING, EVERYTHING):
+            return changes if self._seed == EVERYTHING else []
+        if self.reorders:
+            return [change for change in changes if self._random.random() < 0.5]
+        return changes[: self._random.randint(0, len(changes))]
+
+    def content(self, name: str, base: bytes, changes: list[Change]) -> bytes:
+        content = bytearray(base)
+        if self._seed == NOTHING:
+            return base
+        how = "all" if self._seed == EVERYTHING else self._random.choice(("none", "all", "some first", "any", "any"))
+        if how == "none":
+            return base
+        if how == "all":
+            kept = changes
+        elif how == "some first":
+            kept = changes[: self._random.randint(0, len(changes))]
+            if kept and isinstance(torn := kept[-1], Write):
+                kept = [*kept[:-1], Write(torn.position, torn.data[: self._random.randint(0, len(torn.data))])]
+        else:
+            kept = [piece for change in changes for piece in self._pieces(change) if self._random.random() < 0.6]
+        for change in kept:
+            after(content, change)
+        if how == "any" and self._random.random() < 0.3:
+            # Delayed allocation: the size is there, the data is not.
+            final = bytearray(base)
+            for change in changes:
+                after(final, change)
+            after(content, Truncate(max(len(content), len(final))))
+        return bytes(content)
+
+    def _pieces(self, change: Change) -> list[Change]:
+        if isinstance(change, Truncate):
+            return [change]
+        sector = self._random.choice((16, 64, 512, 4096))
+        pieces: list[Change] = []
+        position, end = change.position, change.position + len(change.data)
+        while position < end:
+            piece_end = min(end, (position // sector + 1) * sector)
+            data = change.data[position - change.position : piece_end - change.position]
+            if self._random.random() < 0.1:
+                data = data[: self._random.randint(0, len(data))]
+            pieces.append(Write(position, data))
+            position = piece_end
+        return pieces
