@@ -290,6 +290,11 @@ class _Loading:
         if not problem and not epochs and any(segment.size for segment in unread):
             is_there = any(entry.name == LEADER_EPOCHS for entry in listing)
             problem = f"{path} {'has no entry' if is_there else 'is missing'}"
+        if epochs and self.segments and not self._was_clean:
+            start = max(self.log_start_offset, self.segments[0].base_offset)
+            if epochs[0][1] > start:
+                # The last process was about to let the log begin later, and was killed before that was written down.
+                problem, epochs = f"{path} begins at offset {epochs[0][1]}, and the log at {start}", []
         self.leader_epochs = LeaderEpochs(self._files, path, epochs)
         if problem:
             # The batches know their epochs.
