@@ -425,6 +425,16 @@ def test_a_checkpoint_that_waited_does_not_undo_a_later_one(storage: PoweredStor
         assert log.topic_partition not in offsets
 
 
+def test_a_flush_under_way_does_not_bring_epochs_back_into_a_new_beginning(storage: PoweredStorage) -> None:
+    storage.append("orders")
+    storage.begin_flush("orders", everything=True)
+    storage.truncate_fully("orders", 0)
+    storage.stop_cut_power_and_start(NOTHING)
+    log = storage.log("orders")
+    assert log is not None
+    assert log.leader_epochs.entries == []
+
+
 # Topics ---------------------------------------------------------------------------------------------------------------
 
 
