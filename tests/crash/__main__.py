@@ -4,6 +4,7 @@ import argparse
 import os
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -18,6 +19,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="how often the process is killed")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="what chance begins with")
     options = parser.parse_args()
+    # Whoever ends the run ends the broker with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     directory = Path(tempfile.mkdtemp(prefix="ottla-crash-"))
     print(f"seed {options.seed}, in {directory}", flush=True)
     began = time.monotonic()

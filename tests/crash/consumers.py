@@ -84,7 +84,8 @@ class ConfluentConsumer(Consumer):
             self._failed(str(error))
 
     def _poll(self) -> None:
-        for message in self._consumer.consume(500, 0.1):
+        messages: list[Any] = self._consumer.consume(500, 0.1)
+        for message in messages:
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             error = message.error()
             require(error is None, Promise.CONSUMERS, f"{self.name}, {topic}-{partition} at {offset}: {error}")

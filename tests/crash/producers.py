@@ -45,6 +45,7 @@ class Producer(Load):
         most_in_burst: int = 60,
         most_unanswered: int = 200,
         longest_pause_s: float = 0.2,
+        most_in_life: int = 500,
     ) -> None:
         super().__init__(name)
         self._topics = topics
@@ -52,10 +53,16 @@ class Producer(Load):
         self._most_in_burst = most_in_burst
         self._most_unanswered = most_unanswered
         self._longest_pause_s = longest_pause_s
+        self._most_in_life = most_in_life
+        self._may_send = most_in_life
         self.sent = 0
         self.answered = 0
         self.acknowledged: deque[Stands] = deque()
         """Taken away by whoever checks them."""
+
+    def broker_lives(self) -> None:
+        """It was started and looked at. On a busy machine looking takes long, and must not be for ever more."""
+        self._may_send = self.sent + self._most_in_life
 
     def run(self) -> None:
         while not self._stopping.is_set():
@@ -66,9 +73,13 @@ class Producer(Load):
                 self.sent += 1
                 self._send(place, identity, value_of(identity, topic.most_value_bytes))
             self._serve(self._chance.uniform(0, self._longest_pause_s))
-            while self.sent - self.answered > self._most_unanswered and not self._stopping.is_set():
+            while self._has_to_wait and not self._stopping.is_set():
                 self._serve(0.005)
         self._finish()
+
+    @property
+    def _has_to_wait(self) -> bool:
+        return self.sent >= self._may_send or self.sent - self.answered > self._most_unanswered
 
     def _was_acknowledged(self, place: Place, offset: int, identity: Identity) -> None:
         self.acknowledged.append(Stands(place, offset, identity))
@@ -206,6 +217,6 @@ def producers(bootstrap: str, chance: random.Random) -> list[Producer]:
         ConfluentProducer(
             "large", bootstrap, (LARGE,), own_chance(),
             {"message.max.bytes": 12 << 20, "batch.size": 10 << 20, "linger.ms": 100},
-            most_in_burst=70, most_unanswered=70, longest_pause_s=0.6,
+            most_in_burst=70, most_unanswered=70, longest_pause_s=0.6, most_in_life=250,
         ),
     ]  # fmt: skip

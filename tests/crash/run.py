@@ -10,6 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -165,7 +166,7 @@ class CrashRun:
         self._end_work()
         self._check(epochs_must_rise=False)
         for consumer in self.consumers:
-            until(lambda reader=consumer: reader.failures or self._has_read_all(reader), f"{consumer.name} at the end")
+            until(partial(self._is_done, consumer), f"{consumer.name} at the end")
             consumer.stop()
             consumer.has_ended(_A_WHILE_S)
         self._moment = "at the end"
@@ -180,8 +181,14 @@ class CrashRun:
         self.summary.doubled = sum(history.doubled for history in self._histories.values())
         self.summary.changes = self.administrator.answered
 
-    def _has_read_all(self, consumer: Consumer) -> bool:
-        return all(position == self._histories[place].bounds.end for place, position in consumer.positions.items())
+    def _is_done(self, consumer: Consumer) -> bool:
+        """Whether it has read everything, or never will."""
+        bounds = {place: self._histories[place].bounds for place in consumer.places}
+        return bool(consumer.failures) or all(
+            # Of a partition that was emptied before it came it sees nothing.
+            position == bounds[place].end or bounds[place].start == bounds[place].end
+            for place, position in consumer.positions.items()
+        )
 
     # The broker -------------------------------------------------------------------------------------------------------
 
@@ -266,6 +273,8 @@ class CrashRun:
     def _set_to_work(self) -> None:
         self._work = AdministratorAtWork(self.administrator, self.broker.bootstrap, self._own_chance())
         self._work.start()
+        for producer in self.producers:
+            producer.broker_lives()
 
     def _end_work(self) -> None:
         assert self._work is not None
