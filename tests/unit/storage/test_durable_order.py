@@ -125,6 +125,15 @@ def test_partition_metadata_is_on_disk_after_a_stop(storage: PoweredStorage) -> 
     assert log.topic_id == storage.topics["orders"].topic_id
 
 
+def test_a_failed_write_does_not_come_back_after_a_stop(storage: PoweredStorage) -> None:
+    storage.append("orders")
+    for seed in ANY:
+        storage.stop_and_start()
+        storage.files.fail("write", errno.ENOSPC, suffix=".log", bytes_done=40)
+        storage.append("orders")
+        storage.stop_cut_power_and_start(seed)
+
+
 # Flushes --------------------------------------------------------------------------------------------------------------
 
 
