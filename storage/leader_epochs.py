@@ -108,7 +108,8 @@ class LeaderEpochs:
         self._epochs.clear()
         self._starts.clear()
         self._files.remove(self.path)
-        self._saved = []
+        # A flush under way may bring back what it knew.
+        self._saved = None
         self._changed()
 
     def _changed(self) -> None:

@@ -306,6 +306,7 @@ class Log:
             if staged.producer_after is not None:
                 self.producers.restore(staged.producer_after.producer_id, staged.producer_before)
         self._next_offset = self.log_end_offset
+        self._closed_end_offset = -1  # closing syncs the cut
         self.stats.writes_failed += 1
         if write is not None and not isinstance(error, LogDirFailed):
             # What cannot be cut now does no harm: the next write goes to the same place, closing the segment cuts it.

@@ -143,7 +143,7 @@ class FaultyFileSystem(FileSystem):
 
     def _open(self, path: str, flags: int, mode: int = 0o644) -> File:
         self._check("open", "opening", path)
-        if not flags & os.O_CREAT or os.path.exists(path):
+        if not flags & os.O_CREAT or os.path.exists(path) or not os.path.isdir(os.path.dirname(path) or "."):
             return super()._open(path, flags, mode)
         self._check("make", "opening", path)
         parent = self.disk.will_be_made(path)

@@ -125,6 +125,15 @@ def test_partition_metadata_is_on_disk_after_a_stop(storage: PoweredStorage) -> 
     assert log.topic_id == storage.topics["orders"].topic_id
 
 
+def test_a_failed_write_does_not_come_back_after_a_stop(storage: PoweredStorage) -> None:
+    storage.append("orders")
+    for seed in ANY:
+        storage.stop_and_start()
+        storage.files.fail("write", errno.ENOSPC, suffix=".log", bytes_done=40)
+        storage.append("orders")
+        storage.stop_cut_power_and_start(seed)
+
+
 # Flushes --------------------------------------------------------------------------------------------------------------
 
 
@@ -423,6 +432,16 @@ def test_a_checkpoint_that_waited_does_not_undo_a_later_one(storage: PoweredStor
     assert log is not None
     for offsets in (storage.directory.recovery_points(), storage.directory.high_watermarks()):
         assert log.topic_partition not in offsets
+
+
+def test_a_flush_under_way_does_not_bring_epochs_back_into_a_new_beginning(storage: PoweredStorage) -> None:
+    storage.append("orders")
+    storage.begin_flush("orders", everything=True)
+    storage.truncate_fully("orders", 0)
+    storage.stop_cut_power_and_start(NOTHING)
+    log = storage.log("orders")
+    assert log is not None
+    assert log.leader_epochs.entries == []
 
 
 # Topics ---------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.logs import T
 from tests.support.power import PoweredStorage
 
-EXAMPLES = int(os.environ.get("OTTLA_TEST_POWER_CUTS", "60"))
+LONG_RUN = "OTTLA_TEST_POWER_CUTS"
+EXAMPLES = int(os.environ.get(LONG_RUN, "500"))
 
 topics = st.sampled_from(("orders", "sales"))
 seeds = st.integers(0, 10_000)
@@ -157,9 +158,9 @@ def test_what_was_flushed_is_there_whenever_the_power_fails() -> None:
     """``OTTLA_TEST_POWER_CUTS`` says how many examples, by chance then."""
     PowerCuts.TestCase.settings = settings(
         max_examples=EXAMPLES,
-        stateful_step_count=30,
+        stateful_step_count=50 if LONG_RUN in os.environ else 30,
         deadline=None,
-        derandomize="OTTLA_TEST_POWER_CUTS" not in os.environ,
+        derandomize=LONG_RUN not in os.environ,
         suppress_health_check=list(HealthCheck),
     )
     PowerCuts.TestCase("runTest").runTest()
