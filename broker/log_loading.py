@@ -168,7 +168,7 @@ class LogLoading:
         stats = self.stats[found.directory.path]
         is_checked_here = recovered is None and found.bytes_to_check > 0
         if is_checked_here:
-            log.debug("recovering segments of %s from offset %d on", found.topic_partition, found.recovery_point)
+            log.debug("recovering segments of %s from offset %d on", found.topic_partition, found.check_from)
         steps = self._logs.open(found, self._clock.now_ms(), recovered)
         checked = 0
         while True:
@@ -259,7 +259,7 @@ class LogLoading:
         log.info(
             "recovering segments of %s from offset %d on: %d bytes",
             found.topic_partition,
-            found.recovery_point,
+            found.check_from,
             found.bytes_to_check,
         )
         order = found.recovery_order(self._clock.now_ms(), self._logs.producer_id_expiration_ms)

@@ -60,6 +60,8 @@ class FoundLog:
     """It was closed in order."""
     recovery: str
     """When logs are checked: see `storage.loading`."""
+    check_from: int | None
+    """The offset where checking begins; None if nothing is checked. It cuts nothing below the recovery point."""
     bytes_to_check: int
 
     def recovery_order(self, now_ms: int, producer_id_expiration_ms: int) -> RecoveryOrder:
@@ -253,6 +255,7 @@ class LogManager:
                         high_watermark=high_watermarks.get(topic_partition, 0),
                         was_clean=directory.was_clean,
                         recovery=recovery,
+                        check_from=check_from,
                         bytes_to_check=0 if check_from is None else bytes_from(self._files, path, check_from),
                     )
                 else:

@@ -376,7 +376,8 @@ class Segment:
                 before = at
                 at += length + LOG_OVERHEAD
             if at <= last or position + at > end:
-                at = self._behind_damage(min(position + at, end), position + before) - position
+                # It may be that an index entry points there: whatever stands there is looked at, and not again.
+                at = before = self._behind_damage(min(position + at, end), position + before) - position
             elif at == 0:
                 return None
             if position > limit:

@@ -185,9 +185,10 @@ class SegmentWalk:
                 self.is_done = True
                 return
             self.position, following = found
+            lost = f"offsets {from_offset} to {following.base_offset - 1} cannot be read, "
             self.damage.append(
-                f"position {from_position}: {problem}; offsets {from_offset} to {following.base_offset - 1} cannot be "
-                f"read, the next batch stands at position {self.position}"
+                f"position {from_position}: {problem}; {lost if following.base_offset > from_offset else ''}"
+                f"the next batch stands at position {self.position}"
             )
             # Searches step over the damage by way of the index, so what follows it gets an entry.
             self.unindexed_bytes = self._index_interval_bytes + 1

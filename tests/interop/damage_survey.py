@@ -1,6 +1,6 @@
 """Apache Kafka and Ottla on copies of one damaged directory, side by side: `python -m tests.interop.damage_survey`.
 
-Prints a table in Markdown. Everything happens below the directory that is named, on the ports from the one named.
+Prints a table in Markdown; takes some minutes. Everything happens below the directory that is named.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import argparse
 import re
 import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from tests.interop.directory_damages import (
     RECORDS_A_BATCH,
     RECOVERY_POINT,
     SEGMENTS,
+    SOUND,
+    Damage,
     PartitionFiles,
 )
 from tests.support.apache_kafka import ApacheKafka
@@ -35,7 +38,7 @@ from tests.support.batches import produced
 from tests.support.kafka_jars import libraries
 from tests.support.raw_client import RawClient
 from tests.support.requests import fetch_request, produce_request
-from tests.support.server import BrokerDidNotStart, BrokerProcess
+from tests.support.server import BrokerDidNotStart, BrokerProcess, port_below_client_ports
 
 CONFIGS = {
     "segment.ms": "60000",
@@ -43,6 +46,8 @@ CONFIGS = {
     "index.interval.bytes": "200",
     "retention.ms": "-1",
 }
+SETTINGS = {"node.id": "1", "log.retention.check.interval.ms": "86400000"}
+
 FIRST_TIMESTAMP = int(time.time() * 1000) - 3_600_000
 
 
@@ -66,23 +71,26 @@ class Seen:
     end: int | str = ""
     ranges: list[str] = field(default_factory=list)
     """Offsets that come when everything is read from the start, and why it ends where it does."""
+    readable: set[int] = field(default_factory=set)
+    """The same offsets one by one."""
     lost_seeks: list[str] = field(default_factory=list)
     """Offsets that a fetch which starts there does not find."""
     times: list[str] = field(default_factory=list)
     """Look-ups by time that find the wrong offset."""
     duplicate: str = ""
     following: str = ""
-    gone: str = ""
+    files: str = ""
+    """Files that have gone and come since."""
 
     def __str__(self) -> str:
-        parts = [f"{self.start}..{self.end}", "reads " + ", ".join(self.ranges)]
+        parts = [f"{self.start}..{self.end}", "reads " + ", ".join(shortened(self.ranges))]
         if self.lost_seeks:
-            parts.append("seeks fail: " + ", ".join(self.lost_seeks))
+            parts.append("seeks fail: " + ", ".join(shortened(self.lost_seeks)))
         if self.times:
-            parts.append("by time: " + ", ".join(self.times))
+            parts.append("by time: " + ", ".join(shortened(self.times)))
         parts.append(f"dup {self.duplicate}, next {self.following}")
-        if self.gone:
-            parts.append(self.gone)
+        if self.files:
+            parts.append(self.files)
         return "; ".join(parts)
 
 
@@ -97,6 +105,17 @@ class Observer:
         self.bootstrap = bootstrap
         self.producer_id = producer_id
         self.client = RawClient(bootstrap)
+
+    def __enter__(self) -> Observer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    def _ask_anew(self) -> None:
+        """The broker has closed the connection."""
+        self.client.close()
+        self.client = RawClient(self.bootstrap)
 
     def _offset(self, topic: str, timestamp: int) -> int | str:
         request = ListOffsetsRequest(
@@ -121,7 +140,7 @@ class Observer:
         try:
             answer = self.client.ask(request, 12).responses[0].partitions[0]
         except AssertionError:
-            self.client = RawClient(self.bootstrap)
+            self._ask_anew()
             return -99, b""
         return answer.error_code, bytes(answer.records or b"")
 
@@ -175,6 +194,7 @@ class Observer:
                 if isinstance(found, str):
                     why = found
                     break
+                seen.readable |= set(range(found[0], found[1] + 1))
                 if begun is None:
                     begun = found[0]
                 elif found[0] != at:
@@ -210,28 +230,43 @@ class Observer:
         try:
             answer = self.client.ask(produce_request(topic, batch), 9).responses[0].partition_responses[0]
         except AssertionError:
-            self.client = RawClient(self.bootstrap)
+            self._ask_anew()
             return "connection closed"
         return f"at {answer.base_offset}" if answer.error_code == 0 else name_of(answer.error_code)
 
 
-def shortened(words: list[str]) -> list[str]:
-    return words if len(words) < 5 else [*words[:3], f"… {len(words)} in all"]
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What became of one broker on a damaged directory."""
+
+    seen: dict[str, Seen] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
+    """Topics on whose account it does not start, and what it says."""
+    failure: str = ""
+    """Why it did not start at all."""
+    directories_beside: list[str] = field(default_factory=list)
+
+    def cell(self, topic: str) -> str:
+        if self.failure:
+            return f"does not start: {self.failure}"
+        if topic in self.refusals:
+            return f"does not start: {self.refusals[topic]}"
+        return str(self.seen[topic])
 
 
 class Survey:
-    def __init__(self, directory: Path, port: int) -> None:
+    """The same damages on copies of the same directory, for both brokers."""
+
+    def __init__(self, directory: Path, *, port: int, libraries: str) -> None:
         self.directory = directory
-        self.ports = iter(range(port, port + 80, 2))
-        self.topics = {name.replace("+", "-"): damage for name, damage in (DAMAGES | DANGEROUS).items()}
+        self.port = port
+        self.libraries = libraries
         self.producer_id = -1
 
-    # The directory
-
-    def prepare(self) -> None:
-        """`killed` and `clean`: the same topics, left by a broker that was killed and by one that stopped."""
+    def prepare(self, topics: Sequence[str]) -> None:
+        """Make `killed` and `clean`: the same topics, left by a broker that was killed and by one that stopped."""
         shutil.rmtree(self.directory / "origin", ignore_errors=True)
-        broker = BrokerProcess(self.directory / "origin", settings={"log.retention.check.interval.ms": "86400000"})
+        broker = BrokerProcess(self.directory / "origin", settings=SETTINGS, port=self.port)
         broker.start()
         with RawClient(broker.bootstrap) as client:
             configs = [CreateTopicsRequest.Topic.Config(name=key, value=value) for key, value in CONFIGS.items()]
@@ -239,176 +274,136 @@ class Survey:
                 CreateTopicsRequest.Topic(
                     name=name, num_partitions=1, replication_factor=1, assignments=[], configs=configs
                 )
-                for name in self.topics
+                for name in topics
             ]
-            for result in client.ask(CreateTopicsRequest(topics=wanted), 7).topics:
-                assert result.error_code == 0, result
-            self.producer_id = client.ask(
-                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4
-            ).producer_id
-            for topic in self.topics:
+            for created in client.ask(CreateTopicsRequest(topics=wanted), 7).topics:
+                assert created.error_code == 0, created
+            identity = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            self.producer_id = client.ask(identity, 4).producer_id
+            for topic in topics:
                 for offset in range(0, LOG_END, RECORDS_A_BATCH):
                     answer = client.ask(produce_request(topic, batch_at(offset, self.producer_id)), 9)
-                    (result,) = answer.responses[0].partition_responses
-                    assert (result.error_code, result.base_offset) == (0, offset), result
-        time.sleep(2)
+                    (produced_at,) = answer.responses[0].partition_responses
+                    assert (produced_at.error_code, produced_at.base_offset) == (0, offset), produced_at
         broker.kill()
         data = broker.data_directory
-        self._copy(data, self.directory / "killed")
-        lines = [f"{topic} 0 {RECOVERY_POINT}" for topic in self.topics]
+        for topic in topics:
+            segments = sorted(path.name for path in (data / f"{topic}-0").glob("*.log"))
+            assert segments == [f"{base:020d}.log" for base in SEGMENTS], (topic, segments)
+        copy(data, self.directory / "killed")
+        lines = [f"{topic} 0 {RECOVERY_POINT}" for topic in topics]
         text = "".join(f"{line}\n" for line in ("0", len(lines), *lines))
         (self.directory / "killed" / "recovery-point-offset-checkpoint").write_text(text)
         broker.start()
         broker.stop()
-        self._copy(data, self.directory / "clean")
-        for topic in self.topics:
-            found = sorted(path.name for path in (data / f"{topic}-0").glob("*.log"))
-            assert found == [f"{base:020d}.log" for base in SEGMENTS], (topic, found)
-
-    def _copy(self, source: Path, target: Path) -> None:
-        shutil.rmtree(target, ignore_errors=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cp", "-a", "--sparse=always", str(source), str(target)], check=True)
-        (target / ".lock").unlink(missing_ok=True)
-
-    # The runs
+        copy(data, self.directory / "clean")
 
     def run(
-        self, name: str, origin: str, damage: Callable[[Path, list[str]], None], topics: Iterable[str]
-    ) -> dict[str, list[str]]:
-        """What each broker makes of one damaged copy: by topic, what Kafka and what Ottla shows."""
-        columns: dict[str, list[str]] = {}
-        topics = list(topics)
-        remaining = ["kafka", "ottla"]
-        refused: dict[str, str] = {}
-        sound = list(topics)
-        while remaining:
-            kind = remaining.pop(0)
-            place = self.directory / "runs" / f"{name}.{origin}.{kind}"
-            shutil.rmtree(place, ignore_errors=True)
-            self._copy(self.directory / origin, place / "data")
-            damage(place / "data", [topic for topic in topics if topic not in refused or kind == "ottla"])
-            before = {topic: self._listing(place / "data" / f"{topic}-0") for topic in topics}
-            broker = self._broker(kind, place)
-            try:
-                broker.start(timeout_s=90)
-            except BrokerDidNotStart as error:
-                reason = self._reason(str(error))
-                guilty = re.search(r"/data/([a-z.-]+)-0[/,\s]", reason)
-                if name == "shared" and guilty and guilty[1] in sound:
-                    # Without this one the others can be looked at.
-                    refused[guilty[1]] = reason
-                    sound.remove(guilty[1])
-                    remaining.insert(0, kind)
-                    continue
-                columns.setdefault("*", []).append(f"does not start: {reason}")
-                for topic in topics:
-                    columns.setdefault(topic, []).append("")
-                continue
-            try:
-                observer = Observer(broker.bootstrap, self.producer_id)
-                files: dict[str, str] = {}
-                for topic in topics:
-                    if topic in refused and kind == "kafka":
-                        columns.setdefault(topic, []).append(f"**the broker does not start**: {refused[topic]}")
-                        continue
-                    seen = observer.look(topic)
-                    seen.ranges = shortened(seen.ranges)
-                    seen.times = shortened(seen.times)
-                    seen.lost_seeks = shortened(seen.lost_seeks)
-                    after = self._listing(place / "data" / f"{topic}-0")
-                    lost = sorted(before[topic] - after)
-                    new = sorted(n for n in after - before[topic] if not n.endswith(".snapshot"))
-                    if lost or new:
-                        seen.gone = " ".join([*(f"-{n}" for n in lost), *(f"+{n}" for n in new)])
-                    columns.setdefault(topic, []).append(str(seen))
-                others = sorted(
-                    path.name
-                    for path in (place / "data").iterdir()
-                    if path.is_dir() and path.name.removesuffix("-0") not in self.topics
-                )
-                exit_text = ""
-                try:
-                    broker.stop(timeout_s=60)
-                except AssertionError as error:
-                    exit_text = f"; stop: {str(error).splitlines()[0]}"
-                columns.setdefault("*", []).append(f"starts; directories beside: {' '.join(others)}{exit_text}")
-            finally:
-                broker.close()
-            if not name.startswith("shared"):
-                shutil.rmtree(place / "data", ignore_errors=True)
-        return columns
+        self, kind: str, origin: str, damages: Mapping[str, Damage], *, beside: Mapping[str, Damage] = SOUND
+    ) -> Run:
+        """Let one broker start with these topics damaged, without those of them that it does not start with."""
+        run = Run()
+        while True:
+            sound = {topic: damage for topic, damage in damages.items() if topic not in run.refusals}
 
-    def _broker(self, kind: str, place: Path) -> BrokerProcess:
-        port = next(self.ports, None)
-        if port is None:
-            self.ports = iter(range(22_010, 22_090, 2))
-            port = next(self.ports)
-        settings = {"log.retention.check.interval.ms": "86400000", "node.id": "1"}
-        if kind == "ottla":
-            return BrokerProcess(place, settings=settings, port=port)
-        kafka = ApacheKafka(place, settings=settings, port=port, libraries=str(libraries()))
-        kafka.heap = "512M"
-        return kafka
+            def damage_all(data: Path, sound: Mapping[str, Damage] = sound) -> None:
+                for topic, damage in sound.items():
+                    damage(PartitionFiles(data / f"{topic}-0"))
 
-    @staticmethod
-    def _listing(directory: Path) -> set[str]:
-        if not directory.exists():
-            return set()
-        names = {path.name for path in directory.iterdir()}
-        return {re.sub(r"^0{10,}(\d+)", r"\1", name) for name in names} - {"leader-epoch-checkpoint"}
+            found = self.start(kind, origin, damage_all, [*sound, *beside])
+            guilty = re.search(r"/data/([a-z.-]+)-0[/,\s]", found.failure)
+            if guilty is None or guilty[1] not in sound:
+                found.refusals = run.refusals
+                return found
+            run.refusals[guilty[1]] = found.failure
 
-    @staticmethod
-    def _reason(text: str) -> str:
-        lines = [
-            line
-            for line in text.splitlines()
-            if re.search(r"error in one of the threads|cannot start|Exception: ", line)
-        ]
-        lines = lines or [
-            line for line in text.splitlines() if re.search(r"ERROR|FATAL|CRITICAL|Exception|error", line)
-        ]
-        return (lines[0] if lines else text.splitlines()[-1] if text else "?")[:400].replace("|", "/")
+    def start(self, kind: str, origin: str, damage: Callable[[Path], object], topics: Sequence[str]) -> Run:
+        """Let one broker start on a damaged copy, and look at these topics."""
+        place = self.directory / kind
+        shutil.rmtree(place, ignore_errors=True)
+        data = place / "data"
+        copy(self.directory / origin, data)
+        damage(data)
+        before = {topic: listing(data / f"{topic}-0") for topic in topics}
+        strangers = {path.name for path in data.iterdir() if path.is_dir()}
+        broker = BrokerProcess(place, settings=SETTINGS, port=self.port)
+        if kind == "kafka":
+            broker = ApacheKafka(place, settings=SETTINGS, port=self.port, libraries=self.libraries)
+        run = Run()
+        try:
+            broker.start()
+            for topic in topics:
+                with Observer(broker.bootstrap, self.producer_id) as observer:
+                    run.seen[topic] = seen = observer.look(topic)
+                after = listing(data / f"{topic}-0")
+                changed = [f"-{name}" for name in sorted(before[topic] - after)]
+                changed += [f"+{name}" for name in sorted(after - before[topic]) if not name.endswith(".snapshot")]
+                seen.files = " ".join(changed)
+            run.directories_beside = sorted({path.name for path in data.iterdir() if path.is_dir()} - strangers)
+            broker.stop()
+        except BrokerDidNotStart as error:
+            run.failure = reason_in(str(error))
+        finally:
+            broker.close()
+        return run
 
 
-def damage_topics(catalog: dict[str, Callable[[PartitionFiles], None]]) -> Callable[[Path, list[str]], None]:
-    def damage(data: Path, names: list[str]) -> None:
-        for name in names:
-            catalog[name](PartitionFiles(data / f"{name}-0"))
+def copy(source: Path, target: Path) -> None:
+    """A copy that has holes where the source has them: indexes are long before they are full."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+    (target / ".lock").unlink(missing_ok=True)
 
-    return damage
+
+def listing(directory: Path) -> set[str]:
+    """The files of a partition, offsets without their zeros."""
+    if not directory.exists():
+        return set()
+    return {re.sub(r"^0{10,}(\d+)", r"\1", path.name) for path in directory.iterdir()} - {"leader-epoch-checkpoint"}
+
+
+def reason_in(log: str) -> str:
+    """The line that says why a broker did not start."""
+    lines = log.splitlines()
+    telling = [line for line in lines if re.search(r"error in one of the threads|Exception: ", line)]
+    telling = telling or [line for line in lines if re.search(r"ERROR|FATAL|CRITICAL|^ottla: ", line)] or lines[-1:]
+    return telling[0][:400] if telling else ""
+
+
+def shortened(words: list[str]) -> list[str]:
+    return words if len(words) < 5 else [*words[:3], f"… {len(words)} in all"]
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line.replace("\0", "") + "\n")
+    sys.stdout.flush()
+
+
+def say_row(name: str, kafka: str, ottla: str) -> None:
+    kafka, ottla = (cell.replace("|", "/") for cell in (kafka, ottla))
+    say(f"| {name} | {kafka} | {'the same' if ottla == kafka else ottla} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--port", type=int, default=22_010)
-    parser.add_argument("--only", default="", help="shared, dangerous, directory")
+    parser.add_argument("--port", type=int, default=0)
     arguments = parser.parse_args()
-    survey = Survey(arguments.directory, arguments.port)
-    survey.prepare()
-    catalog = DAMAGES | DANGEROUS
-
-    def table(title: str, columns: dict[str, list[str]], key: Callable[[str], str] = str) -> None:
-        print(f"\n### {title}\n\n| damage | Kafka 4.3.1 | Ottla |\n|---|---|---|", flush=True)
-        for name, cells in columns.items():
-            kafka, ottla = cells
-            if kafka == ottla:
-                ottla = "the same"
-            print(f"| {key(name)} | {kafka} | {ottla} |", flush=True)
-
+    survey = Survey(arguments.directory, port=arguments.port or port_below_client_ports(), libraries=str(libraries()))
+    survey.prepare([*SOUND, *DAMAGES, *DANGEROUS])
     for origin in ("killed", "clean"):
-        if arguments.only in ("", "shared"):
-            columns = survey.run("shared", origin, damage_topics(catalog), DAMAGES)
-            table(f"Directory of a broker that was {origin}: one topic each", columns)
-        if arguments.only in ("", "dangerous"):
-            for name in DANGEROUS:
-                columns = survey.run(name, origin, damage_topics(catalog), [name, "none"])
-                table(f"{origin}: {name}", columns)
-        if arguments.only in ("", "directory"):
-            for name, damage in OF_THE_DIRECTORY.items():
-                columns = survey.run(name, origin, lambda data, _, damage=damage: damage(data), ["none", "magic.old"])
-                table(f"{origin}: {name}", columns)
+        say(f"\n### The broker was {origin}\n\n| damage | Kafka 4.3.1 | Ottla |\n|---|---|---|")
+        kafka, ottla = (survey.run(kind, origin, DAMAGES) for kind in ("kafka", "ottla"))
+        for topic in DAMAGES:
+            say_row(topic, kafka.cell(topic), ottla.cell(topic))
+        for topic, damage in DANGEROUS.items():
+            kafka, ottla = (survey.run(kind, origin, {topic: damage}) for kind in ("kafka", "ottla"))
+            say_row(topic, kafka.cell(topic), ottla.cell(topic))
+        for name, damage_directory in OF_THE_DIRECTORY.items():
+            kafka, ottla = (survey.start(kind, origin, damage_directory, ["none"]) for kind in ("kafka", "ottla"))
+            cells = [f"{run.cell('none')} {' '.join(run.directories_beside)}" for run in (kafka, ottla)]
+            say_row(name, *cells)
 
 
 if __name__ == "__main__":

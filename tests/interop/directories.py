@@ -388,6 +388,8 @@ _COMPLAINT: Final = re.compile(
 )
 _DUMPED_SUFFIXES: Final = {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"}
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+FIRST_SNAPSHOT: Final = f"{0:020d}-{0:010d}.checkpoint"
+"""What formatting leaves."""
 
 
 def complaints_of_dump_log(java: Sequence[str], data: Path) -> list[str]:
@@ -396,7 +398,8 @@ def complaints_of_dump_log(java: Sequence[str], data: Path) -> list[str]:
     for path in sorted(data.glob("*-*/*")):
         if path.suffix in _DUMPED_SUFFIXES and not path.parent.name.endswith(("-delete", "-stray")):
             (metadata if path.parent.name == METADATA_DIRECTORY else others).append(path)
-    assert metadata and others, f"nothing to look at in {data}"
+    assert metadata, f"no metadata log in {data}"
+    assert others, f"no logs in {data}"
     # An index is read together with the log beside it, so both go into one call.
     indexes_of_metadata = [path for path in metadata if path.suffix not in (".log", ".checkpoint")]
     logs_of_metadata = [path for path in metadata if path.suffix in (".log", ".checkpoint")]

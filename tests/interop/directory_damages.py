@@ -1,7 +1,7 @@
-"""What can be wrong with a data directory that a killed broker has left: each damage is made on disk, in a topic of its own.
+"""What can be wrong with a data directory: each damage is made on disk, in a topic of its own.
 
-Every topic has one partition of four segments, each of 20 batches of 3 records: base offsets 0, 60, 120 and 180, log end
-240, one producer. The recovery point is 120, so that two segments lie below it and two above.
+Every topic has one partition of four segments, each of 20 batches of 3 records: base offsets 0, 60, 120 and 180, log
+end 240, one producer. The recovery point is 120, so that two segments lie below it and two above.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def several(*damages: Damage) -> Damage:
 
 
 def _catalog() -> dict[str, Damage]:
-    damages: dict[str, Damage] = {"none": lambda files: None}
+    damages: dict[str, Damage] = {}
     places = {"old": 60, "middle": 120, "active": 180}
     for where, base in places.items():
         for kind, suffix in (("index", ".index"), ("timeindex", ".timeindex")):
@@ -307,6 +307,9 @@ def _catalog() -> dict[str, Damage]:
     }
     return damages
 
+
+SOUND: dict[str, Damage] = {"none": lambda files: None}
+"""A topic that nothing is wrong with."""
 
 DAMAGES = _catalog()
 """Damages that concern their topic only, by name."""

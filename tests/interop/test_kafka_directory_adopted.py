@@ -13,15 +13,18 @@ from confluent_kafka import TopicPartition as ClientsPartition
 from tests.interop import programs
 from tests.interop.conftest import installed
 from tests.interop.directories import (
+    FIRST_SNAPSHOT,
     METADATA_DIRECTORY,
     Picture,
     SharedDirectory,
     Visitor,
     complaints_of_dump_log,
 )
+from tests.interop.java_tools import JavaTools
 from tests.interop.test_kafka_directory import SNAPSHOTS_OFTEN, Written, go_on, look_again, write_everything
 from tests.support.kafka_jars import libraries
 from tests.support.server import BrokerProcess
+from tests.support.waiting import until
 
 FEATURES = {
     "eligible.leader.replicas.version": 1,
@@ -77,6 +80,7 @@ def test_ottla_starts_on_a_directory_that_kafka_left(
     with Visitor(shared.kafka.bootstrap) as kafka:
         assert kafka.features() == FEATURES
     assert committed_offsets(shared.kafka) == GROUP_OFFSETS
+    end_open_transaction(shared.kafka)
     go_on(shared.kafka, written)
     shared.kafka.stop()
 
@@ -85,9 +89,16 @@ def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla
     shared.kafka.settings |= SNAPSHOTS_OFTEN
     shared.kafka.start()
     written, before = write_with_kafka(shared.kafka)
+    tools = JavaTools(programs.java(), shared.kafka.bootstrap)
+    alice = ("--entity-type", "users", "--entity-name", "alice")
+    for config in ("producer_byte_rate=12345", "SCRAM-SHA-256=[iterations=4096,password=secret]"):
+        tools.run("kafka-configs", "--alter", "--add-config", config, *alice).done()
+    of_alice = tools.lines("kafka-configs", "--describe", *alice)
+    assert "12345" in str(of_alice)
+    assert "SCRAM-SHA-256" in str(of_alice)
     shared.kafka.stop()
     of_kafka = snapshots_in(shared)
-    assert len(of_kafka) > 1, "Kafka has written no snapshot but the first"
+    assert of_kafka[-1] != FIRST_SNAPSHOT, "Kafka has written no snapshot but the first"
 
     shared.ottla.settings |= SNAPSHOTS_OFTEN
     shared.ottla.start()
@@ -105,6 +116,7 @@ def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla
     look_again(shared.kafka, before)
     with Visitor(shared.kafka.bootstrap) as kafka:
         assert kafka.features() == FEATURES
+    assert tools.lines("kafka-configs", "--describe", *alice) == of_alice
     assert committed_offsets(shared.kafka) == GROUP_OFFSETS
     shared.kafka.stop()
 
@@ -165,6 +177,14 @@ def in_transactions(broker: BrokerProcess) -> None:
     open_one.begin_transaction()
     open_one.produce("pending", b"nobody knows yet", partition=0)
     open_one.flush()
+
+
+def end_open_transaction(broker: BrokerProcess) -> None:
+    """Its producer comes back, which aborts what it had left open: the coordinator knows of it, and the log too."""
+    transactional(broker, "waiting")
+    with Visitor(broker.bootstrap) as kafka:
+        until(lambda: kafka.fetch("pending", 0, committed=True).last_stable_offset == 2, "the abort marker")
+        assert kafka.picture().topics["pending"].partitions[0].aborted
 
 
 def transactional(broker: BrokerProcess, name: str) -> Producer:

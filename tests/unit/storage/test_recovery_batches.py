@@ -1,5 +1,6 @@
 """Damaged batches: above the recovery point the log is cut; below it and after a clean stop they alone are lost."""
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -52,12 +53,12 @@ TORN: dict[str, tuple[Callable[[bytes, int], bytes], str]] = {
 }
 
 
-def harm(known: KnownLog, base_offset: int, what: str) -> tuple[int, int]:
-    """Damage the batch in the middle of a segment; its offset and its position."""
+def harm(known: KnownLog, base_offset: int, what: str, victim: int = VICTIM) -> tuple[int, int]:
+    """Damage a batch in the middle of a segment; its offset and its position."""
     positions = known.batch_positions(base_offset)
-    at, end = positions[VICTIM], positions[VICTIM + 1]
+    at, end = positions[victim], positions[victim + 1]
     damage(known.path(base_offset, LOG_SUFFIX), lambda content: DAMAGES[what][0](content, at, end))
-    return base_offset + VICTIM, at
+    return base_offset + victim, at
 
 
 def readable_values(log: Log) -> dict[int, bytes | None]:
@@ -258,10 +259,11 @@ def test_the_others_answer_without_a_segment_that_is(home: LogHome, what: str, p
 # What steps over it ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["zeros", "rubbish", "length too large"])
-def test_a_reader_gets_on_behind_damage_that_nobody_has_noticed(home: LogHome, what: str) -> None:
+@pytest.mark.parametrize("victim", range(4, 9))
+@pytest.mark.parametrize("what", ["magic", "zeros", "rubbish", "length too large"])
+def test_a_reader_gets_on_behind_damage_that_nobody_has_noticed(home: LogHome, what: str, victim: int) -> None:
     known = KnownLog.stopped(home, clean=True)
-    offset, position = harm(known, known.bases[1], what)
+    offset, position = harm(known, known.bases[1], what, victim)
     known.start(clean=True, recovery_point=RECORDS)
     found = readable_values(known.log)
     assert found == surviving(known, without={offset}) | {o: found[o] for o in found if o not in known.values}
@@ -300,3 +302,23 @@ def test_a_batch_inside_a_damaged_batch_is_not_taken_for_one_of_the_log(home: Lo
     known.path(0, OFFSET_INDEX_SUFFIX).unlink()
     log = known.start(clean=True, recovery_point=3)
     assert [header.base_offset for header, _ in log.batches()] == [0, 2]
+
+
+@pytest.mark.parametrize("victim", range(3, 8))
+@pytest.mark.parametrize("what", sorted(set(DAMAGES) - {"missing from the middle"}))
+def test_every_offset_of_a_damaged_batch_of_several_records_leads_behind_it(
+    home: LogHome, what: str, victim: int
+) -> None:
+    home.config = dataclasses.replace(home.config, index_interval_bytes=200)
+    log = home.open()
+    for number in range(12):
+        home.append(log, batch_of(b"a", b"b", b"c", timestamp=T + number))
+    log.close(T)
+    known = KnownLog(home)
+    harm(known, 0, what, victim)
+    log = known.start(clean=True, recovery_point=36)
+    for offset in range(36):
+        read = log.read(offset, max_bytes=1, upper_bound_offset=ALL, at_least_one_batch=True)
+        assert read.region is not None
+        begins = read_header(read.region.read()).base_offset
+        assert begins == offset // 3 * 3 or offset // 3 == victim, f"offset {offset} leads to {begins}"

@@ -17,7 +17,7 @@ from storage.checkpoints import (
     write_topic_id,
 )
 from storage.errors import WrongDirectory
-from storage.loading import LoadReport
+from storage.loading import AFTER_UNCLEAN_STOP, ALWAYS, LoadReport
 from storage.log import Log
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
@@ -246,7 +246,7 @@ class DataDirectory:
         self.files = FaultyFileSystem()
         self.log_path = path / ORDERS.dir_name
 
-    def start(self) -> LogManager:
+    def start(self, *, recovery: str = AFTER_UNCLEAN_STOP) -> LogManager:
         ids: Iterator[int] = iter(range(100))
         manager = LogManager(self.files, [LogDir.lock(self.files, str(self.path))])
         load_all(
@@ -254,6 +254,7 @@ class DataDirectory:
             config_of=lambda topic: CONFIG,
             is_ours=lambda tp, topic_id: tp == ORDERS and topic_id in (None, TOPIC_ID),
             new_id=lambda: f"{next(ids):032x}",
+            recovery=recovery,
         )
         self.manager = manager
         return manager
@@ -316,6 +317,18 @@ def test_everything_is_there_with_a_checkpoint_that_is(data: DataDirectory, name
     data.stop(clean=True)
     assert (data.path / RECOVERY_POINTS).read_text() == "0\n1\norders 0 10\n"
     assert data.start().findings == []
+
+
+def test_checking_everything_cuts_nothing_that_was_on_disk(data: DataDirectory) -> None:
+    path = data.log_path / f"{FIRST}.log"
+    damage(path, lambda content: content[:100] + b"\xa7" + content[101:])
+    manager = data.start(recovery=ALWAYS)
+    log = the_log(manager)
+    assert (log.log_start_offset, log.log_end_offset) == (3, 10)
+    (repaired,) = manager.repaired
+    (line,) = repaired.report.findings
+    assert line.startswith(f"{path}, position ")
+    assert repaired.report.bytes_cut == 0
 
 
 def without_id(content: bytes) -> bytes:
