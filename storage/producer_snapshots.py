@@ -48,10 +48,10 @@ class ProducerSnapshots:
             self._files.replace_atomically(self.path(offset), encode_snapshot(entries), fsync=False)
             self._offsets.append(offset)
 
-    def load_latest(self, log_start_offset: int, end_offset: int) -> tuple[int, list[ProducerEntry]] | None:
-        """The newest whole snapshot above the log's start and not above ``end_offset``; damaged ones are removed."""
+    def load_latest(self, first_offset: int, end_offset: int) -> tuple[int, list[ProducerEntry]] | None:
+        """The newest whole snapshot from ``first_offset`` to ``end_offset``; damaged ones are removed."""
         for offset in reversed(self.offsets):
-            if log_start_offset < offset <= end_offset:
+            if first_offset <= offset <= end_offset:
                 path = self.path(offset)
                 try:
                     return offset, decode_snapshot(self._files.read_file(path), path)
