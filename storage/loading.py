@@ -320,7 +320,7 @@ class _Loading:
             are_transactions_in_doubt = True
             self._report.segments_rebuilt += not segment.is_indexed_anew
         if are_transactions_in_doubt:
-            yield from transactions_anew(segment, self.segments, self.snapshots, log_start_offset=self.log_start_offset)
+            yield from transactions_anew(segment, self.segments, self.snapshots)
         if problems:
             self._report.bytes_recovered += segment.size
             self._found(f"{' and '.join(problems)}: made anew from the {segment.size} bytes of {segment.log_path}")
@@ -457,8 +457,8 @@ class _Loading:
 
     def _load_producers(self, end_offset: int) -> Generator[int, None, None]:
         from_offset = yield from load_producers(
-            self.producers, self.snapshots, self.segments, log_start_offset=self.log_start_offset,
-            end_offset=end_offset, now_ms=self._now_ms, expiration_ms=self._producer_id_expiration_ms,
+            self.producers, self.snapshots, self.segments, end_offset=end_offset, now_ms=self._now_ms,
+            expiration_ms=self._producer_id_expiration_ms,
         )  # fmt: skip
         self._producers_are_at = end_offset
         if from_offset < end_offset:
