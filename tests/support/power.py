@@ -18,7 +18,7 @@ from storage.flushing import FlushTarget
 from storage.index.transaction_index import AbortedTransaction
 from storage.log import Log
 from storage.log_dir import CheckpointWrite, LogDir
-from storage.log_manager import LogManager
+from storage.log_manager import ForgetDeleted, LogManager
 from storage.producer_state import ProducerEntry, Producers
 from storage.removal import PendingRemoval
 from storage.topic_partition import TopicPartition
@@ -89,6 +89,7 @@ class PoweredStorage:
         self.flushes: list[tuple[Log, FlushTarget]] = []
         self.checkpoints: list[tuple[CheckpointWrite, dict[str, int]]] = []
         self.removals: list[PendingRemoval] = []
+        self.to_forget: list[ForgetDeleted] = []
         self.start()
 
     @property
@@ -120,7 +121,7 @@ class PoweredStorage:
                 self._die(self.seed_of_loss)
 
     def _start(self) -> None:
-        self.flushes, self.checkpoints, self.removals = [], [], []
+        self.flushes, self.checkpoints, self.removals, self.to_forget = [], [], [], []
         self.files.make_room()
         self.files.disk.faults.clear()
         self.directory = LogDir.lock(self.files, str(self.root / "data"))
@@ -160,10 +161,11 @@ class PoweredStorage:
 
     def _host(self, topic: str, expected: Expected, is_clean: bool = False) -> None:
         known = self.log(topic)
-        for forget in self.manager.forget_deleted():
+        self.to_forget += self.manager.forget_deleted()
+        while self.to_forget:
             self.finish_writes()
-            forget.perform()
-            self.manager.have_forgotten(forget)
+            self.to_forget[0].perform()
+            self.manager.have_forgotten(self.to_forget.pop(0))
         log = self.manager.create(TopicPartition(topic, 0), expected.topic_id, CONFIG, T)
         if known is None:
             assert expected.flushed_to == 0, f"{topic} is gone"
