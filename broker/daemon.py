@@ -243,6 +243,7 @@ class Daemon:
             flusher=self._flusher_in(directory),
             worker=self._housekeeper,
             on_fatal=self.fail,
+            once=self._upkeep.once,
         )
         self._controller = Controller(self._metadata_log, ids=self._ids, settings=settings)
 

@@ -290,6 +290,11 @@ class _Loading:
         if not problem and not epochs and any(segment.size for segment in unread):
             is_there = any(entry.name == LEADER_EPOCHS for entry in listing)
             problem = f"{path} {'has no entry' if is_there else 'is missing'}"
+        if epochs and self.segments and not self._was_clean:
+            start = max(self.log_start_offset, self.segments[0].base_offset)
+            if epochs[0][1] > start:
+                # The last process was about to let the log begin later, and was killed before that was written down.
+                problem, epochs = f"{path} begins at offset {epochs[0][1]}, and the log at {start}", []
         self.leader_epochs = LeaderEpochs(self._files, path, epochs)
         if problem:
             # The batches know their epochs.
@@ -315,7 +320,7 @@ class _Loading:
             are_transactions_in_doubt = True
             self._report.segments_rebuilt += not segment.is_indexed_anew
         if are_transactions_in_doubt:
-            yield from transactions_anew(segment, self.segments, self.snapshots, log_start_offset=self.log_start_offset)
+            yield from transactions_anew(segment, self.segments, self.snapshots)
         if problems:
             self._report.bytes_recovered += segment.size
             self._found(f"{' and '.join(problems)}: made anew from the {segment.size} bytes of {segment.log_path}")
@@ -452,8 +457,8 @@ class _Loading:
 
     def _load_producers(self, end_offset: int) -> Generator[int, None, None]:
         from_offset = yield from load_producers(
-            self.producers, self.snapshots, self.segments, log_start_offset=self.log_start_offset,
-            end_offset=end_offset, now_ms=self._now_ms, expiration_ms=self._producer_id_expiration_ms,
+            self.producers, self.snapshots, self.segments, end_offset=end_offset, now_ms=self._now_ms,
+            expiration_ms=self._producer_id_expiration_ms,
         )  # fmt: skip
         self._producers_are_at = end_offset
         if from_offset < end_offset:

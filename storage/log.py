@@ -445,9 +445,7 @@ class Log:
             try:
                 segment.confirm_transactions()
             except CorruptIndex as error:
-                for _ in transactions_anew(
-                    segment, list(self.segments), self._snapshots, log_start_offset=self.log_start_offset
-                ):
+                for _ in transactions_anew(segment, list(self.segments), self._snapshots):
                     pass
                 segment.on_repair(f"{error}: made anew from the {segment.size} bytes of {segment.log_path}")
         return index
@@ -606,8 +604,8 @@ class Log:
         self.leader_epochs.cut_from(self.log_end_offset)
         self._snapshots.remove_above(self.log_end_offset)
         steps = load_producers(
-            self.producers, self._snapshots, list(self.segments), log_start_offset=self.log_start_offset,
-            end_offset=self.log_end_offset, now_ms=now_ms, expiration_ms=NEVER_EXPIRES,
+            self.producers, self._snapshots, list(self.segments), end_offset=self.log_end_offset, now_ms=now_ms,
+            expiration_ms=NEVER_EXPIRES,
         )  # fmt: skip
         for _ in steps:
             pass

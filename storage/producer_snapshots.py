@@ -60,10 +60,10 @@ class ProducerSnapshots:
         taken, self._unflushed = self._unflushed, []
         return [self.path(offset) for offset in taken]
 
-    def load_latest(self, log_start_offset: int, end_offset: int) -> tuple[int, list[ProducerEntry]] | None:
-        """The newest whole snapshot above the log's start and not above ``end_offset``; damaged ones are removed."""
+    def load_latest(self, first_offset: int, end_offset: int) -> tuple[int, list[ProducerEntry]] | None:
+        """The newest whole snapshot from ``first_offset`` to ``end_offset``; damaged ones are removed."""
         for offset in reversed(self.offsets):
-            if log_start_offset < offset <= end_offset:
+            if first_offset <= offset <= end_offset:
                 path = self.path(offset)
                 try:
                     return offset, decode_snapshot(self._files.read_file(path), path)

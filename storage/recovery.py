@@ -78,13 +78,12 @@ def finish_segment(segment: Segment, found: Recovered) -> None:
 
 
 def transactions_anew(
-    segment: Segment, segments: Sequence[Segment], snapshots: ProducerSnapshots, *, log_start_offset: int
+    segment: Segment, segments: Sequence[Segment], snapshots: ProducerSnapshots
 ) -> Generator[int, None, None]:
     """Make a segment's index of aborted transactions anew; yields how many bytes have been read."""
     producers = Producers()
     yield from load_producers(
-        producers, snapshots, segments, log_start_offset=log_start_offset, end_offset=segment.base_offset,
-        now_ms=0, expiration_ms=NEVER_EXPIRES,
+        producers, snapshots, segments, end_offset=segment.base_offset, now_ms=0, expiration_ms=NEVER_EXPIRES
     )  # fmt: skip
     segment.transaction_index.reset()
     read_bytes = 0
@@ -127,17 +126,17 @@ def load_producers(
     snapshots: ProducerSnapshots,
     segments: Sequence[Segment],
     *,
-    log_start_offset: int,
     end_offset: int,
     now_ms: int,
     expiration_ms: int,
 ) -> Generator[int, None, int]:
     """Bring ``producers`` to what it was at ``end_offset``: the newest whole snapshot, and the batches behind it.
 
+    Where the log begins is no matter: who has written what was deleted since may send it again all the same.
     Yields how many bytes have been read. Returns the offset from which on batches were.
     """
-    loaded = snapshots.load_latest(log_start_offset, end_offset)
-    from_offset = log_start_offset
+    from_offset = segments[0].base_offset
+    loaded = snapshots.load_latest(from_offset, end_offset)
     producers.replace(())
     if loaded is not None:
         from_offset, entries = loaded

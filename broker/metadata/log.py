@@ -32,8 +32,16 @@ from broker.offload import Flusher, WorkerThread
 from config.broker_settings import BrokerSettings
 from config.log_config import LogConfig
 from protocol.records.control_records import ControlRecord
-from storage.checkpoints import PARTITION_METADATA, write_topic_id
-from storage.errors import DiskFull, LogDirFailed, TooManyOpenFiles
+from storage.batch.checksum import crc32c
+from storage.batch.record_batch import ATTRIBUTES_POSITION
+from storage.checkpoints import (
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+    write_topic_id,
+)
+from storage.errors import CorruptCheckpoint, DiskFull, LogDirFailed, TooManyOpenFiles
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
 from storage.loading import open_log
@@ -47,6 +55,9 @@ METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 
 RETRY_MS: Final = 1_000
 """How long a flush waits that found no descriptor."""
+
+RECOVERY_POINT_AFTER_MS: Final = 1_000
+"""How long after a flush it is written down that there was one."""
 
 _KEPT_SNAPSHOTS: Final = 2
 """The newest, and the one before it: a disk that loses a new file still has a way back."""
@@ -75,9 +86,11 @@ class MetadataLog:
         flusher: Flusher,
         worker: WorkerThread,
         on_fatal: Callable[[Exception], None],
+        once: Callable[[int, Callable[[], None]], None],
         settings: BrokerSettings,
         bytes_behind_snapshot: int,
     ) -> None:
+        """``once`` calls back after so many milliseconds, unless the daemon stops before; see `open_metadata_log`."""
         self._files = files
         self._log = log
         self.publisher = publisher
@@ -88,6 +101,7 @@ class MetadataLog:
         self._flusher = flusher
         self._worker = worker
         self._on_fatal = on_fatal
+        self._once = once
         self._snapshot_after_bytes = settings.metadata_log_max_record_bytes_between_snapshots
         self._snapshot_after_ms = settings.metadata_log_max_snapshot_interval_ms
         self._most_bytes_kept = settings.metadata_max_retention_bytes
@@ -97,6 +111,7 @@ class MetadataLog:
         self._is_writing_snapshot = False
         self._under_way: deque[_Append] = deque()
         self._flush_owed: FlushTarget | None = None
+        self._will_write_recovery_point = False
         self._failure: Exception | None = None
         self._finds_no_room = False
         """It has been said that nothing can be written."""
@@ -224,7 +239,29 @@ class MetadataLog:
             change.then()
         if self._under_way and self._failure is None:
             self._flush()  # what was owed was less than all there is
+        if not self._will_write_recovery_point:
+            self._will_write_recovery_point = True
+            self._once(RECOVERY_POINT_AFTER_MS, self._write_recovery_point)
         self._snapshot_if_due()
+
+    def _write_recovery_point(self) -> None:
+        """Write down up to where the log is on disk, in the worker thread.
+
+        Kafka has no recovery point for it. Ours tells a start after a kill what it must not cut off: a damaged batch
+        below was on disk, and to go on without it would be to lose topics.
+        """
+        path, offset = f"{self._log.directory}/{RECOVERY_POINTS}", self._log.recovery_point
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, DiskFull | TooManyOpenFiles):
+                log.warning("%s stays as it is: %s", path, error)
+            else:
+                self._fail(error)
+
+        self._will_write_recovery_point = False
+        self._worker.submit(
+            lambda: write_offset_checkpoint(self._files, path, {METADATA_PARTITION: offset}), _done, failed
+        )
 
     def _fail(self, error: Exception) -> None:
         if self._failure is None:
@@ -303,6 +340,7 @@ def open_metadata_log(
     flusher: Flusher,
     worker: WorkerThread,
     on_fatal: Callable[[Exception], None],
+    once: Callable[[int, Callable[[], None]], None],
 ) -> MetadataLog:
     """Replay the metadata log of a formatted ``metadata.log.dir`` and begin a new epoch in it.
 
@@ -314,11 +352,13 @@ def open_metadata_log(
         flusher: syncs the log.
         worker: writes snapshots and removes segments.
         on_fatal: told once, when the log can't be written any more: the node must stop.
+        once: calls back after so many milliseconds, unless the daemon stops before.
 
     Raises:
         StorageError: the files can't be read or written.
         Malformed: a record can't be read.
-        InconsistentMetadata: the records make no sense, or are another node's, or of a Kafka too new.
+        InconsistentMetadata: the records make no sense, or are another node's, or of a Kafka too new; or the disk has
+            lost some that it had.
     """
     directory = f"{settings.metadata_directory}/{METADATA_PARTITION.dir_name}"
     image, quorum = MetadataImage(), Quorum()
@@ -341,6 +381,7 @@ def open_metadata_log(
             segment_ms=settings.metadata_log_segment_ms,
         ),
         now_ms=clock.now_ms(),
+        recovery_point=_recovery_point(files, directory),
         was_clean=was_clean,
         topic_id=METADATA_TOPIC_ID,
     )
@@ -353,10 +394,25 @@ def open_metadata_log(
             f"which its newest snapshot, at {snapshot.end_offset}, does not fit"
         )
     bytes_behind_snapshot = 0
+    next_offset = snapshot.end_offset
     for header, data in stored.batches(snapshot.end_offset):
+        if header.base_offset > next_offset:
+            raise InconsistentMetadata(
+                f"{directory} has lost the records from offset {next_offset} to {header.base_offset - 1}"
+            )
+        if (crc := crc32c(data[ATTRIBUTES_POSITION:])) != header.crc:
+            raise InconsistentMetadata(
+                f"{directory}: the batch at offset {header.base_offset} names the CRC {header.crc:08x}, "
+                f"and its bytes have {crc:08x}"
+            )
+        next_offset = header.next_offset
         batch = decode_batch(header, data)
         _replay(batch, image, quorum, directory)
         bytes_behind_snapshot += batch.size
+    if next_offset != stored.log_end_offset:
+        raise InconsistentMetadata(
+            f"{directory} has lost the records from offset {next_offset} to {stored.log_end_offset - 1}"
+        )
     _check_adoptable(image, quorum, settings.node_id, directory)
 
     state_path = f"{directory}/{QUORUM_STATE}"
@@ -375,6 +431,7 @@ def open_metadata_log(
         flusher=flusher,
         worker=worker,
         on_fatal=on_fatal,
+        once=once,
         settings=settings,
         bytes_behind_snapshot=bytes_behind_snapshot,
     )
@@ -392,6 +449,14 @@ def open_metadata_log(
         leader_epoch,
     )
     return metadata_log
+
+
+def _recovery_point(files: FileSystem, directory: str) -> int:
+    try:
+        return read_offset_checkpoint(files, f"{directory}/{RECOVERY_POINTS}").get(METADATA_PARTITION, 0)
+    except CorruptCheckpoint as error:
+        log.warning("%s: all of the metadata log is checked", error)
+        return 0
 
 
 def _replay(batch: MetadataBatch, image: MetadataImage, quorum: Quorum, where: str) -> None:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.interop import programs
+from tests.interop.directories import SharedDirectory
 from tests.interop.java_tools import JavaTools
 from tests.interop.summary import SUMMARY, Summary
+from tests.support import kafka_jars
 from tests.support.clients import Client, connect
 from tests.support.server import BrokerProcess, broker_for_tests
 
 # What is still to come, by its subject: an entry of what does not apply yet names one of these.
 SUBJECTS = {"consumer groups", "transactions", "ACLs", "quotas", "SASL", "TLS", "moves between log directories"}
+
+FEW_INTERNAL_PARTITIONS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "2"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -90,6 +95,17 @@ def topic(request: pytest.FixtureRequest) -> str:
 def java(broker: BrokerProcess) -> JavaTools:
     """Kafka's own command line tools."""
     return JavaTools(installed(programs.java), broker.bootstrap)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[SharedDirectory]:
+    """A directory that Ottla and Apache Kafka serve in turns."""
+    installed(programs.java)
+    directory = SharedDirectory(tmp_path, kafka_jars.libraries(), settings=FEW_INTERNAL_PARTITIONS)
+    try:
+        yield directory
+    finally:
+        directory.close()
 
 
 def installed(find: Any) -> Any:

@@ -14,6 +14,8 @@ from tests.interop.directory_damages import DAMAGES, DANGEROUS, LOG_END, SOUND, 
 from tests.support.kafka_jars import libraries
 from tests.support.server import port_below_client_ports
 
+pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
+
 SAVED_LESS = {
     ("killed", "magic.middle"): "a batch of an unknown format is a bad one here; Kafka compares its CRC only",
     ("killed", "magic.active"): "the same",

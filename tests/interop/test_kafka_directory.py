@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,6 @@ from protocol.errors import ErrorCode
 from storage.batch.record_batch import Codec
 from storage.batch.records import Record
 from tests.interop import programs
-from tests.interop.conftest import installed
 from tests.interop.directories import (
     BROKER,
     FIRST_SNAPSHOT,
@@ -28,23 +25,14 @@ from tests.interop.directories import (
 from tests.support.batches import produced, records
 from tests.support.clients import CODECS, connect
 from tests.support.clients import Record as Sent
-from tests.support.kafka_jars import libraries
 from tests.support.server import BrokerProcess
+
+pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
 
 # Segments are ended by the time stamps of the records, index entries are frequent: small files with everything in them.
 SEGMENTED = {"segment_ms": "60000", "segment_index_bytes": "8192", "index_interval_bytes": "200"}
 
 SNAPSHOTS_OFTEN = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Iterator[SharedDirectory]:
-    installed(programs.java)
-    directory = SharedDirectory(tmp_path, libraries())
-    try:
-        yield directory
-    finally:
-        directory.close()
 
 
 def test_kafka_starts_on_a_directory_that_ottla_stopped_cleanly_on(shared: SharedDirectory) -> None:

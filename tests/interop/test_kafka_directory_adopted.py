@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as ClientsPartition
 
 from tests.interop import programs
-from tests.interop.conftest import installed
 from tests.interop.directories import (
     FIRST_SNAPSHOT,
     METADATA_DIRECTORY,
@@ -22,9 +21,10 @@ from tests.interop.directories import (
 )
 from tests.interop.java_tools import JavaTools
 from tests.interop.test_kafka_directory import SNAPSHOTS_OFTEN, Written, go_on, look_again, write_everything
-from tests.support.kafka_jars import libraries
 from tests.support.server import BrokerProcess
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
 
 FEATURES = {
     "eligible.leader.replicas.version": 1,
@@ -40,17 +40,6 @@ FEATURES = {
 GROUP_OFFSETS = {0: 4, 1: 2}
 
 INTERNAL = ("__consumer_offsets-*", "__transaction_state-*")
-FEW_INTERNAL_PARTITIONS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "2"}
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Iterator[SharedDirectory]:
-    installed(programs.java)
-    directory = SharedDirectory(tmp_path, libraries(), settings=FEW_INTERNAL_PARTITIONS)
-    try:
-        yield directory
-    finally:
-        directory.close()
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from storage.batch.record_batch import Codec
 from storage.batch.records import Record
 from tests.interop import programs
-from tests.interop.conftest import installed
 from tests.interop.directories import (
     BROKER,
     LAST_HOUR_MS,
@@ -22,19 +18,10 @@ from tests.interop.directories import (
 )
 from tests.interop.test_kafka_directory import SEGMENTED, look_again
 from tests.support.batches import produced
-from tests.support.kafka_jars import libraries
+
+pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
 
 ROUND_TRIPS = 3
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Iterator[SharedDirectory]:
-    installed(programs.java)
-    directory = SharedDirectory(tmp_path, libraries())
-    try:
-        yield directory
-    finally:
-        directory.close()
 
 
 class Ledger:

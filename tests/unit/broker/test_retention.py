@@ -30,6 +30,7 @@ def broker(tmp_path: Path, files: FaultyFileSystem) -> Iterator[InProcessBroker]
     with running_broker(
         tmp_path / "data", files=files, log_retention_check_interval_ms=CHECK_MS, log_initial_task_delay_ms=0
     ) as broker:
+        broker.advance(0)  # the first look, at nothing
         broker.create_topic("orders", file_delete_delay_ms=DELAY_MS, retention_ms=-1)
         log = broker.log("orders")
         for number in range(5):

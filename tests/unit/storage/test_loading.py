@@ -123,6 +123,25 @@ def test_a_log_that_ends_below_its_start_begins_anew_there(home: LogHome) -> Non
     assert home.append(log, batch_of(b"a")).first_offset == 50
 
 
+def test_a_producer_whose_records_were_deleted_is_known_after_a_crash(home: LogHome) -> None:
+    """Or it could write once more what it was not told about. Apache Kafka forgets it."""
+    home.config = dataclasses.replace(home.config, segment_bytes=300)
+    log = home.open()
+    home.append(log, batch_of(b"sent", producer_id=7))
+    while len(log.segments) < 3:
+        home.append_values(log, b"other")
+    second = log.segments[1].base_offset
+    log.start_offset_to(second + 1)
+    log.apply_retention(T)
+    assert log.segments[0].base_offset == second
+    log.abandon()
+
+    log = home.open(recovery_point=second, log_start_offset=second + 1)
+
+    assert log.producers.entries.keys() == {7}
+    assert log.stage(batch_of(b"sent", producer_id=7), leader_epoch=0).is_duplicate
+
+
 def test_epochs_that_begin_behind_the_log_are_dropped(home: LogHome) -> None:
     stored(home)
     home.open().close(T)

@@ -107,6 +107,29 @@ def test_leader_epochs_are_taken_from_the_batches_with_a_file_that_is(home: LogH
         assert line.endswith("the leader epochs have been taken from the batches")
 
 
+@pytest.mark.parametrize("recovery_point", [0, 20])
+def test_epochs_of_records_whose_deletion_was_not_written_down_come_back(home: LogHome, recovery_point: int) -> None:
+    """DeleteRecords takes epochs away before the log start is in its checkpoint: killed between the two, the old log
+    start counts, and the batches behind it must have their epochs again."""
+    home.config = dataclasses.replace(home.config, segment_bytes=300)
+    log = home.open()
+    for number in range(20):
+        home.append(log, batch_of(b"%d" % number), leader_epoch=number // 6 * 2)
+    log.start_offset_to(13)
+    log.flush(T)
+    log.abandon()
+    assert (Path(home.directory) / LEADER_EPOCHS).read_text() == "0\n2\n4 13\n6 18\n"
+    log = home.open(recovery_point=recovery_point)
+    assert log.leader_epochs.entries == [(0, 0), (2, 6), (4, 12), (6, 18)]
+    (finding,) = home.report.findings
+    assert finding.endswith("begins at offset 13, and the log at 0: the leader epochs have been taken from the batches")
+
+    log.abandon()
+    log = home.open(recovery_point=recovery_point, log_start_offset=13)
+    assert log.leader_epochs.entries == [(4, 13), (6, 18)]
+    assert home.report.findings == []
+
+
 def test_a_log_without_records_needs_no_epochs(home: LogHome) -> None:
     home.open().close(T)
     known = KnownLog(home)

@@ -83,6 +83,7 @@ class MetadataNode:
             flusher=Flusher(self.worker),
             worker=self.worker,
             on_fatal=self.fatal.append,
+            once=lambda after_ms, job: self.clock.call_at(self.clock.monotonic_ms() + after_ms, job),
         )
         self.publisher = self.log.publisher
         self.image = self.publisher.image

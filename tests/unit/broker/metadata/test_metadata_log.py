@@ -7,7 +7,7 @@ import pytest
 
 from broker.metadata.batches import decode_batches
 from broker.metadata.image import InconsistentMetadata
-from broker.metadata.log import RETRY_MS
+from broker.metadata.log import RECOVERY_POINT_AFTER_MS, RETRY_MS
 from broker.metadata.topic_creation import NewTopic
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord, TopicRecord, UnknownRecord
@@ -171,7 +171,8 @@ def test_a_snapshot_is_due_after_so_many_bytes_and_stands_for_the_log_before_it(
 def test_a_snapshot_is_due_after_so_much_time_once_something_is_appended(tmp_path):
     node = MetadataNode(tmp_path, metadata_log_max_snapshot_interval_ms=1000)
     node.clock.advance(1000)
-    assert len(node.worker.jobs) == 0
+    node.worker.work()
+    assert len(log_directory(tmp_path)) == 1
 
     append(node, topic_record(1))
     node.worker.work()
@@ -377,3 +378,80 @@ def test_a_log_that_contradicts_itself_is_refused_with_the_place(tmp_path):
 
     with pytest.raises(InconsistentMetadata, match=f"batch at offset {offset}: topic t1 is created twice"):
         MetadataNode(tmp_path)
+
+
+def damage(tmp_path, name):
+    """Turn over a byte of a topic's name in the log; what the batch says of itself is as it was."""
+    path = tmp_path / LOG
+    content = bytearray(path.read_bytes())
+    content[content.index(name)] ^= 0x20
+    path.write_bytes(content)
+
+
+def two_topics(tmp_path):
+    """A node that has `t1` and `t2` on disk and was killed, a second after the flush."""
+    node = MetadataNode(tmp_path)
+    append(node, topic_record(1))
+    append(node, topic_record(2))
+    node.worker.work()
+    node.clock.advance(RECOVERY_POINT_AFTER_MS)
+    node.worker.work()
+    return node
+
+
+def test_what_the_disk_had_and_has_lost_is_not_cut_off_with_the_topics_behind_it(tmp_path):
+    two_topics(tmp_path)
+    damage(tmp_path, b"t1")
+
+    with pytest.raises(InconsistentMetadata, match=r"the batch at offset \d+ names the CRC [0-9a-f]{8}, and its bytes"):
+        MetadataNode(tmp_path)
+
+
+def test_after_a_clean_stop_too_damage_is_found_and_refused(tmp_path):
+    two_topics(tmp_path).stop()
+    damage(tmp_path, b"t2")
+
+    with pytest.raises(InconsistentMetadata, match="names the CRC"):
+        MetadataNode(tmp_path, was_clean=True)
+
+
+def test_an_end_that_the_disk_had_and_has_lost_is_refused(tmp_path):
+    end_offset = two_topics(tmp_path).log.end_offset
+    path = tmp_path / LOG
+    path.write_bytes(path.read_bytes()[:-1])
+
+    with pytest.raises(InconsistentMetadata, match=f"has lost the records from offset {end_offset - 1} to"):
+        MetadataNode(tmp_path)
+
+
+def test_what_may_not_have_been_on_disk_is_cut_where_it_is_torn(tmp_path):
+    node = two_topics(tmp_path)
+    append(node, topic_record(3))
+    append(node, topic_record(4))
+    damage(tmp_path, b"t3")
+
+    assert sorted(MetadataNode(tmp_path).image.topics_by_name) == ["t1", "t2"]
+
+
+def test_a_recovery_point_that_finds_no_room_is_written_later(tmp_path, caplog):
+    files = FaultyFileSystem()
+    node = MetadataNode(tmp_path, files=files)
+    node.clock.advance(RECOVERY_POINT_AFTER_MS)
+    node.worker.work()
+    path = tmp_path / "__cluster_metadata-0" / "recovery-point-offset-checkpoint"
+    before = path.read_text()
+    append(node, topic_record(1))
+    node.worker.work()
+    files.fill_up()
+    node.clock.advance(RECOVERY_POINT_AFTER_MS)
+    node.worker.work()
+    assert path.read_text() == before
+    assert "stays as it is" in caplog.text
+
+    files.make_room()
+    append(node, topic_record(2))
+    node.worker.work()
+    node.clock.advance(RECOVERY_POINT_AFTER_MS)
+    node.worker.work()
+    assert path.read_text() == f"0\n1\n__cluster_metadata 0 {node.log.end_offset}\n"
+    assert node.fatal == []
