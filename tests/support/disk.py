@@ -51,6 +51,7 @@ class FileNode:
     """Its content when it was last synced; None: as it stands."""
     changes: list[Change] = field(default_factory=list)
     """What has happened to it since."""
+    has_name: bool = True
     given_up: int = 0
     """How many of these a failed sync has given up: the kernel takes their pages for clean and never writes them."""
 
@@ -60,7 +61,7 @@ class FileNode:
             content = bytearray(self.base)
             for change in self.changes[self.given_up :]:
                 after(content, change)
-            self.base = bytes(content)
+            self.base = bytes(content) if self.given_up or not self.has_name else None
         self.changes.clear()
         self.given_up = 0
 
@@ -162,6 +163,8 @@ class Disk:
                 node.base = _content(path)
             else:
                 node.base = self.listing(path)
+        if isinstance(node, FileNode):
+            node.has_name = False
 
     def synced_names(self, path: str) -> None:
         """The names in a directory are on the disk."""
