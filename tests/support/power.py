@@ -618,7 +618,8 @@ def _check_producers(log: Log, batches: list[bytes]) -> list[AbortedTransaction]
             # Where the transaction begins may be forgotten with the records.
             known = known._replace(transaction_first_offset=entry.transaction_first_offset)
         assert _without_start(entry, start) == _without_start(known, start), f"{log}: {entry}, expected {known}"
-        assert [b.last_offset for b in known.batches][-len(entry.batches) :] == [b.last_offset for b in entry.batches]
+        offsets = [batch.last_offset for batch in entry.batches]
+        assert offsets == [batch.last_offset for batch in known.batches][len(known.batches) - len(offsets) :]
     for batch in batches:
         header = read_header(batch)
         if header.has_producer_id and header.base_offset >= start:
