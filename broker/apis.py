@@ -103,7 +103,7 @@ def serve_all(
     registry.serve(ListOffsetsRequest, ListOffsetsResponse, list_offsets.list_offsets, refuse=list_offsets.refuse)
     metadata = MetadataHandler(image, controller, node, auto_create_topics_enable=settings.auto_create_topics_enable)
     registry.serve(MetadataRequest, MetadataResponse, metadata.metadata, refuse=metadata.refuse)
-    api_versions = ApiVersionsHandler(publisher)
+    api_versions = ApiVersionsHandler(publisher, metadata_log.quorum)
     registry.serve(ApiVersionsRequest, ApiVersionsResponse, api_versions.api_versions, refuse=api_versions.refuse)
     topics = TopicsHandler(controller, image, configs)
     registry.serve(CreateTopicsRequest, CreateTopicsResponse, topics.create_topics, refuse=topics.refuse_creation)

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from broker.metadata.publisher import Publisher
+from broker.metadata.quorum import Quorum
 from broker.request.context import RequestContext
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -22,8 +23,9 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class ApiVersionsHandler:
     """Reads the list off the registry."""
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: Publisher, quorum: Quorum) -> None:
         self._publisher = publisher
+        self._quorum = quorum
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         """List what is served."""
@@ -46,10 +48,16 @@ class ApiVersionsHandler:
             finalized_features_epoch=self._publisher.offset,
             finalized_features=[
                 ApiVersionsResponse.FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
-                for name, level in self._publisher.image.features.items()
-                if name in SUPPORTED_FEATURES
+                for name, level in self._finalized_features().items()
             ],
         )
+
+    def _finalized_features(self) -> dict[str, int]:
+        """Level by name. That of the quorum stands in a control record, not among the others; 0 is not listed."""
+        features = {name: level for name, level in self._publisher.image.features.items() if name in SUPPORTED_FEATURES}
+        if self._quorum.kraft_version > 0:
+            features["kraft.version"] = self._quorum.kraft_version
+        return features
 
     def refuse(self, request: ApiVersionsRequest, code: ErrorCode, message: str | None) -> ApiVersionsResponse:
         """The answer that carries ``code`` and lists nothing."""

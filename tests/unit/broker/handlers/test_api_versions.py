@@ -54,7 +54,8 @@ def test_features_from_level_0_are_for_those_who_can_read_them(
 ) -> None:
     answer = broker.ask(NAMED, version)
     assert {feature.name for feature in answer.supported_features} == supported
-    assert {feature.name: feature.max_version_level for feature in answer.finalized_features}["metadata.version"] == 25
+    finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    assert finalized == {"metadata.version": 25, "kraft.version": 1}
     assert answer.finalized_features_epoch >= 0
 
 
