@@ -117,8 +117,11 @@ class LogLoading:
                 watching = tasks.create_task(self._watch())
                 await self._open_all(found, tasks)
                 watching.cancel()
-        except* (Stopped, StorageError) as group:
-            raise next(leaf for leaf in group.exceptions if not isinstance(leaf, ExceptionGroup)) from None
+        except ExceptionGroup as group:
+            expected = group.subgroup((Stopped, StorageError))
+            if expected is None:
+                raise
+            raise expected.exceptions[0] from None
         self._logs.loaded()
         self._say_what_was_found()
         if to_check:
