@@ -127,6 +127,7 @@ def test_aborted_transactions_of_lost_records_do_not_come_back_after_a_stop(stor
     log = storage.log("orders")
     assert log is not None
     assert list(log.segments.active.transaction_index) == []
+    assert not Path(log.segments.active.transaction_index.path).exists()
 
 
 def test_a_short_life_leaves_its_timestamps_in_the_index(storage: PoweredStorage) -> None:
