@@ -117,9 +117,10 @@ class TransactionIndex:
         self.write_out()
 
     def reset(self) -> None:
-        """Forget all of them."""
-        if (file := self.file()) is not None:
-            file.truncate(0)
+        """Forget all of them. The file goes: one that is only cut would be synced by nobody, for it holds nothing."""
+        if self.size:
+            self.let_go()
+            self._files.remove(self.path)
         self.size = 0
         self.is_confirmed = True
         self._unwritten.clear()

@@ -82,6 +82,8 @@ class PoweredStorage:
         self.epoch = 0
         self.remembered: dict[str, Remembered] | None = None
         self.seed_of_loss = 0
+        self.has_half_made = False
+        """A log has been made in part, for want of room: the next start will say what it has found of it."""
         self._cuts = 0
         self._ids = iter(range(1, 1_000_000))
         self._manager: LogManager | None = None
@@ -137,7 +139,7 @@ class PoweredStorage:
         is_clean = self.directory.was_clean
         if is_clean:
             assert self.remembered is not None, "the marker of a clean stop that was never begun"
-            if set(self.remembered) >= set(self.topics):  # else a log has been made in part, for want of room
+            if not self.has_half_made:
                 assert all(repaired.report.segments_rebuilt == 0 for repaired in manager.repaired)
                 assert manager.findings == []
         for topic, expected in self.topics.items():
@@ -153,6 +155,7 @@ class PoweredStorage:
                     log.assign_epoch_start(self.epoch)
         self.removals += [removal for removal, _ in manager.take_pending_removals()]
         self.remembered = None
+        self.has_half_made = False
         self.check()
 
     def _is_ours(self, topic_partition: TopicPartition, topic_id: bytes | None) -> bool:
@@ -276,7 +279,8 @@ class PoweredStorage:
         """A topic is made: the metadata know it, then its log."""
         if topic not in self.topics:
             self.topics[topic] = expected = Expected(topic_id=self._number().to_bytes(16, "big"))
-            self._tries(lambda: self._host(topic, expected))
+            if not self._tries(lambda: self._host(topic, expected)):
+                self.has_half_made = True
 
     def delete(self, topic: str) -> None:
         """A topic is deleted: the metadata forget it, then its log goes."""
@@ -463,9 +467,7 @@ class PoweredStorage:
 
         def truncate() -> None:
             self._write_before_truncation(log, offset)
-            for write in self.manager.truncate_to(log.topic_partition, offset, T):
-                self.checkpoints.append((write, {}))
-            self.finish_writes()
+            self._write_after_truncation(self.manager.truncate_to(log.topic_partition, offset, T))
 
         if self._tries(truncate):
             expected.cut(offset)
@@ -484,12 +486,7 @@ class PoweredStorage:
 
         def truncate() -> None:
             self._write_before_truncation(log, offset)
-            for write in self.manager.truncate_fully_to(log.topic_partition, offset, T):
-                self.checkpoints.append((write, {}))
-            try:
-                self.finish_writes()
-            except DiskFull as error:
-                raise LogDirFailed("a follower that cannot say where its log begins must not go on") from error
+            self._write_after_truncation(self.manager.truncate_fully_to(log.topic_partition, offset, T))
 
         if self._tries(truncate):
             expected.batches, expected.start, expected.begins = [], offset, {offset}
@@ -502,6 +499,13 @@ class PoweredStorage:
         if write is not None:
             self.checkpoints.append((write, {}))
         self.finish_writes()
+
+    def _write_after_truncation(self, writes: list[CheckpointWrite]) -> None:
+        self.checkpoints += [(write, {}) for write in writes]
+        try:
+            self.finish_writes()
+        except DiskFull as error:
+            raise LogDirFailed("a follower that cannot say where its log begins must not go on") from error
 
     # What must hold ---------------------------------------------------------------------------------------------------
 
@@ -527,7 +531,8 @@ class PoweredStorage:
                 log.log_end_offset,
                 log.high_watermark,
             ), where
-            assert then.epochs == log.leader_epochs.entries
+            # Of an empty log the epochs are taken from what stands before its start.
+            assert then.epochs == log.leader_epochs.entries or then.start == then.end, where
             # Where all records have been deleted Apache Kafka forgets who has sent them, too.
             assert (then.start == then.end and not log.producers.entries) or (
                 {e.producer_id: _persisted(e) for e in log.producers}

@@ -110,6 +110,26 @@ def test_a_stop_leaves_on_disk_what_recovery_has_built(storage: PoweredStorage) 
     storage.stop_cut_power_and_start(NOTHING)
 
 
+def test_aborted_transactions_of_lost_records_do_not_come_back_after_a_stop(storage: PoweredStorage) -> None:
+    storage.append("orders")
+    storage.flush("orders")
+    storage.append("orders", producer_id=20, is_transactional=True)
+    storage.end_transaction("orders", 20, commit=False)
+    log = storage.log("orders")
+    assert log is not None
+    index = log.segments.active.transaction_index.file()
+    assert index is not None
+    index.fsync()  # the kernel writes when it likes
+    storage.files.fsync_directory(log.directory)
+    storage.cut_power_and_start(NOTHING)
+    storage.kill_and_start()  # a process that has not cut it itself
+    storage.stop_cut_power_and_start(NOTHING)
+    log = storage.log("orders")
+    assert log is not None
+    assert list(log.segments.active.transaction_index) == []
+    assert not Path(log.segments.active.transaction_index.path).exists()
+
+
 def test_a_short_life_leaves_its_timestamps_in_the_index(storage: PoweredStorage) -> None:
     storage.append("orders", timestamp=T)
     storage.stop_and_start()
