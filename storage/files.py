@@ -312,9 +312,12 @@ class FileSystem:
             raise
         if fsync:
             file.fsync()
-        self.rename(temporary, path)
-        if fsync:
-            self.fsync_directory(os.path.dirname(path))
+        try:
+            self.rename(temporary, path)
+            if fsync:
+                self.fsync_directory(os.path.dirname(path))
+        except FileNotFoundError as error:
+            raise LogDirFailed(f"{os.path.dirname(path)} is gone: somebody else has removed it") from error
 
     def remove(self, path: str) -> None:
         """Remove a file, if it is there."""

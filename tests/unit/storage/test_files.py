@@ -1,6 +1,7 @@
 """Files, regions and locks, on the machine's own file system."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -120,3 +121,20 @@ def test_a_lock_excludes_other_processes_that_take_posix_locks_as_kafka_does(tmp
     holder.stdout.close()
     holder.wait()
     FILES.lock(str(path)).release()
+
+
+@pytest.mark.parametrize("moment", ["rename", "fsync_directory"])
+def test_a_directory_that_goes_while_a_file_in_it_is_replaced_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    files = FileSystem()
+    original = getattr(files, moment)
+
+    def after_it_is_gone(*paths: str) -> None:
+        shutil.rmtree(tmp_path / "data")
+        original(*paths)
+
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr(files, moment, after_it_is_gone)
+    with pytest.raises(LogDirFailed, match="data is gone: somebody else has removed it"):
+        files.replace_atomically(str(tmp_path / "data" / "checkpoint"), b"0", fsync=True)
