@@ -135,7 +135,8 @@ def test_a_disk_that_others_have_filled_to_the_last_byte(broker: BrokerOnSmallDi
     with pytest.raises(RequestFailed) as refused:
         create_many(client)
     assert refused.value.code == STORAGE_ERROR
-    assert lines(broker, "metadata log has no room") == 1
+    # Said when it begins and when it ends: what fails to be made gives back a few bytes.
+    assert lines(broker, "metadata log has no room") == lines(broker, "metadata log has room again") + 1
 
     broker.disk.make_room()
 
