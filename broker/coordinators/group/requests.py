@@ -1,0 +1,202 @@
+"""What is asked of the group coordinator and what it answers, without the wire's versions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.schema import NO_UUID
+
+NO_GENERATION: Final = -1
+NO_OFFSET: Final = -1
+NO_LEADER_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+
+
+class Protocol(NamedTuple):
+    """One way to share partitions that a member knows, with what it tells the leader for it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """A member wants to be in the next generation."""
+
+    group_id: str
+    member_id: str = ""
+    """Empty where the member has none yet."""
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    """As Kafka shows it, ``/127.0.0.1``."""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Sequence[Protocol]
+    needs_known_id: bool = True
+    """A new dynamic member is only handed its id and has to come again with it (KIP-394; JoinGroup from version 4)."""
+    may_skip_assignment: bool = True
+    """A static leader that comes back may be told to leave the assignment as it is (KIP-814; from version 9)."""
+    reason: str = ""
+
+
+class JoinedMember(NamedTuple):
+    """A member as its leader is told of it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """The answer to `Join`."""
+
+    error: ErrorCode = ErrorCode.NONE
+    member_id: str = ""
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: Sequence[JoinedMember] = ()
+    """Everybody, for the leader; nobody for the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    """A member asks for its part; the leader brings everybody's."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None = None
+    generation: int
+    protocol_type: str | None = None
+    protocol: str | None = None
+    """Both None where the request's version does not carry them."""
+    assignments: Mapping[str, bytes] = field(default_factory=dict)
+    """By member id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced:
+    """The answer to `Sync`."""
+
+    error: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A member is alive. The answer is an error code."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None = None
+    generation: int
+
+
+class LeavingMember(NamedTuple):
+    """A member that goes, or that an administrator removes by its instance id."""
+
+    member_id: str
+    instance_id: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """The answer to leaving: one for the whole, and one for each member in the order of the request."""
+
+    error: ErrorCode = ErrorCode.NONE
+    members: Sequence[ErrorCode] = ()
+
+
+class TopicPartitionName(NamedTuple):
+    """A partition by its topic's name."""
+
+    topic: str
+    partition: int
+
+
+class OffsetToCommit(NamedTuple):
+    """One offset of a commit; its partition is known to exist."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    expire_timestamp: int = NO_TIMESTAMP
+    """Milliseconds since 1970, where the client asked for a time of retention of its own (versions 2 to 4)."""
+    topic_id: bytes = NO_UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Offsets that a member, or somebody without a group, has come to. The answer is an error code for each."""
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+    offsets: Sequence[OffsetToCommit]
+    unknown_group_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
+    """ILLEGAL_GENERATION up to version 8."""
+
+
+class CommittedOffset(NamedTuple):
+    """What stands for one partition of one group. Immutable: a commit puts a new one in its place."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+    """-1: by the broker's ``offsets.retention.minutes``."""
+    topic_id: bytes
+
+
+class FetchedOffset(NamedTuple):
+    """The answer for one partition: no offset (-1) where none is committed."""
+
+    topic: str
+    partition: int
+    error: ErrorCode
+    committed: CommittedOffset | None
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    """A classic group as administrators see it; metadata and assignments are empty unless it is Stable."""
+
+    group_id: str
+    state: str
+    protocol_type: str = ""
+    protocol: str = ""
+    members: Sequence[DescribedMember] = ()
+
+
+class ListedGroup(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+    """``classic``; of a group kept for another broker ``consumer``, ``share`` or ``streams``."""
+
+
+JoinReply = Callable[[Joined], None]
+SyncReply = Callable[[Synced], None]

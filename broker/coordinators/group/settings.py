@@ -1,0 +1,18 @@
+"""What the group coordinator is set to."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Times in milliseconds. The defaults are the broker's own."""
+
+    initial_rebalance_delay_ms: int = 0
+    """How long the first rebalance of an empty group waits for more members."""
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2_147_483_647
+    """Members of one group."""
+    offset_metadata_max_bytes: int = 4_096
+    """Of the text beside a committed offset; counted in characters, as Kafka counts it."""
+    offsets_retention_ms: int = 10_080 * 60_000
