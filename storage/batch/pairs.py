@@ -4,30 +4,30 @@ A commit is one such batch of a hundred bytes, and a start reads all of them aga
 objects, and what such batches usually look like is written and read in one pass (bench: commits, group-start).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from storage.batch.record_batch import (
-    CODEC_BITS,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    BatchHeader,
-    Buffer,
-    seal,
-    write_header,
-)
-from storage.batch.records import MOST_BYTES_READ, iterate_records
+from storage.batch.record_batch import MAGIC, BatchHeader, Codec
+from storage.batch.records import assemble_batch, read_bytes, walk
 from storage.batch.varints import VARINT_BYTES, VARLONG_BYTES, decode_signed, encode_signed
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value of a record; without a value it is a tombstone."""
 
+READ_AT_ONCE: Final = 1_000
+"""Records, which take half a millisecond. Of a larger batch one is read after the other, as they are asked for."""
+
 _NULL: Final = 1
 """The length -1 as it is written."""
 
 
-def encode_pairs(pairs: Iterable[tuple[bytes, bytes | None]], *, timestamp: int, base_sequence: int = -1) -> bytearray:
+def encode_pairs(
+    pairs: Iterable[tuple[bytes, bytes | None]],
+    *,
+    timestamp: int,
+    codec: Codec = Codec.NONE,
+    base_sequence: int = -1,
+) -> bytearray:
     """One batch of records that all have the time ``timestamp`` (ms), not yet placed in a log.
 
     The bytes are those of `encode_batch`. Raises ValueError if there are no records.
@@ -47,36 +47,30 @@ def encode_pairs(pairs: Iterable[tuple[bytes, bytes | None]], *, timestamp: int,
         count += 1
     if not count:
         raise ValueError("a batch of nothing")
-    section = b"".join(parts)
-    batch = bytearray(HEADER_SIZE + len(section))
-    batch[HEADER_SIZE:] = section
-    write_header(
-        batch,
-        # In the order of the fields: by name it takes twice as long.
-        BatchHeader(
-            0, len(batch) - LOG_OVERHEAD, -1, MAGIC, 0, 0, count - 1, timestamp, timestamp, -1, -1, base_sequence, count
-        ),
-    )
-    seal(batch)
-    return batch
+    # The fields in their order: by name it takes twice as long.
+    header = BatchHeader(0, 0, -1, MAGIC, 0, codec, count - 1, timestamp, timestamp, -1, -1, base_sequence, count)
+    return assemble_batch(header, b"".join(parts))
 
 
-def read_pairs(batch: Buffer, header: BatchHeader, *, most_bytes: int = MOST_BYTES_READ) -> list[Pair]:
-    """Keys and values of one batch, which begins with ``header``; offsets, times and headers are left aside.
+def read_pairs(section: bytes, count: int) -> Iterable[Pair]:
+    """Keys and values of the ``count`` records that `open_records` gives; offsets, times and headers are passed over.
 
-    The CRC is not looked at. Raises UndecodableRecords and DecompressionTooLarge, as `iterate_records` does.
+    Raises UndecodableRecords where the structure breaks, as it is iterated over and behind what stands before that.
     """
-    end = header.batch_length + LOG_OVERHEAD
-    if not header.attributes & CODEC_BITS and header.magic == MAGIC and HEADER_SIZE < end <= len(batch):
-        pairs = _read_plain(bytes(batch[HEADER_SIZE:end]), header.record_count)
-        if pairs is not None:
-            return pairs
-    return [(record.key, record.value) for record in iterate_records(batch, most_bytes=most_bytes)]
+    pairs = _read_plain(section, count) if count <= READ_AT_ONCE else None
+    return _read_any(section, count) if pairs is None else pairs
+
+
+def _read_any(section: bytes, count: int) -> Iterator[Pair]:
+    for _, _, _, position, _ in walk(section, count, len(section)):
+        key, position = read_bytes(section, position)
+        value, _ = read_bytes(section, position)
+        yield key, value
 
 
 def _read_plain(section: bytes, count: int) -> list[Pair] | None:
-    """All pairs of a section without headers and with lengths of one byte or two; None for any other, damaged or not:
-    `iterate_records` has the last word on these."""
+    """The same for records without headers, whose lengths take one byte or two. None for any others, damaged or not:
+    the general way has the last word on these."""
     pairs: list[Pair] = []
     position = 0
     try:
