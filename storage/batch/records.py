@@ -21,7 +21,6 @@ from storage.batch.record_batch import (
     CONTROL_BIT,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
-    LOG_OVERHEAD,
     MAGIC,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
@@ -31,6 +30,7 @@ from storage.batch.record_batch import (
     TimestampType,
     read_header,
     seal,
+    stamp,
     write_header,
 )
 from storage.batch.varints import VARINT_BYTES, VARLONG_BYTES, decode_signed, encode_signed, wrap_64
@@ -301,6 +301,7 @@ def assemble_batch(header: BatchHeader, section: bytes, level: int | None = None
     payload = compress(header.codec, section, level) if header.attributes & CODEC_BITS and section else section
     batch = bytearray(HEADER_SIZE + len(payload))
     batch[HEADER_SIZE:] = payload
-    write_header(batch, header._replace(batch_length=len(batch) - LOG_OVERHEAD))
+    write_header(batch, header)
+    stamp(batch, header.base_offset, header.partition_leader_epoch)  # and with them the length
     seal(batch)
     return batch
