@@ -208,7 +208,11 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     def _begin(self, waiting: _Waiting[ShardT]) -> None:
         index = waiting.partition.topic_partition.partition
-        shard = self._make_shard(lambda change: self._in_office[index].write(change))
+
+        def submit(change: Change[Any]) -> None:
+            self._in_office[index].write(change)
+
+        shard = self._make_shard(submit)
         waiting.loading = loading = PartitionLoading(
             waiting.partition,
             shard,
