@@ -84,6 +84,11 @@ class ClassicGroup:
         raise NotImplementedError
 
     @property
+    def protocol_type(self) -> str:
+        """Of its members, or of those it had; empty if it never had any."""
+        raise NotImplementedError
+
+    @property
     def generation(self) -> int:
         raise NotImplementedError
 
