@@ -26,7 +26,11 @@ from protocol.records.group_metadata import GroupRecord
 from protocol.schema import NO_UUID
 
 OFFSETS_A_PIECE: Final = 1_000
-"""How many offsets (and groups) a piece looks at: about a millisecond's work."""
+"""How many offsets (and groups) a piece looks at: about a millisecond's work. Fewer where the group's id is absurdly
+long, so that tombstones for all of them fit into a batch."""
+
+_BYTES_AN_OFFSET: Final = 128
+"""Of a group's id, that are held to be reasonable."""
 
 
 @dataclass(slots=True)
@@ -90,9 +94,9 @@ class Expiry:
             yield from self.forget_topics(unforgotten)
         piece = _Piece()
         for group_id in list(self._image.group_ids()):
-            for partitions in _slices(self._image.offsets.partitions(group_id)):
+            for partitions, cost in _slices(group_id, self._image.offsets.partitions(group_id)):
                 self._expire(group_id, partitions, piece)
-                piece.looked_at += 1 + len(partitions)
+                piece.looked_at += cost
                 if piece.looked_at >= OFFSETS_A_PIECE:
                     yield self._change(piece)
                     piece = _Piece()
@@ -145,14 +149,14 @@ class Expiry:
         found: list[tuple[str, PartitionKey]] = []
         looked_at = 0
         for group_id in self._offsets.groups():
-            for partitions in _slices(list(self._offsets.known_partitions(group_id))):
+            for partitions, cost in _slices(group_id, list(self._offsets.known_partitions(group_id))):
                 found += [
                     (group_id, partition)
                     for partition in partitions
                     if (topic_id := topics.get(partition[0])) is not None
                     and self._offsets.topic_id(group_id, partition) in (NO_UUID, topic_id)
                 ]
-                looked_at += 1 + len(partitions)
+                looked_at += cost
                 if looked_at >= OFFSETS_A_PIECE:
                     yield self._forgetting(topics, found)
                     found, looked_at = [], 0
@@ -172,10 +176,13 @@ class Expiry:
         return GroupChange([offset_tombstone(group_id, *partition) for group_id, partition in found], then)
 
 
-def _slices(partitions: list[PartitionKey]) -> Iterator[list[PartitionKey]]:
-    """What belongs into one piece each; an empty one where there is nothing."""
-    for first in range(0, max(len(partitions), 1), OFFSETS_A_PIECE):
-        yield partitions[first : first + OFFSETS_A_PIECE]
+def _slices(group_id: str, partitions: list[PartitionKey]) -> Iterator[tuple[list[PartitionKey], int]]:
+    """What of the group may go into one piece, and how much of a piece that is; a group without offsets counts too."""
+    cost = 1 + len(group_id.encode()) // _BYTES_AN_OFFSET
+    most = max(OFFSETS_A_PIECE // cost, 1)
+    for first in range(0, max(len(partitions), 1), most):
+        part = partitions[first : first + most]
+        yield part, cost * (1 + len(part))
 
 
 def _retention(group: ClassicGroup) -> _Retention | None:

@@ -70,6 +70,6 @@ class Membership:
         """Everything is replayed: who was a member has its session's time to show up."""
         raise NotImplementedError
 
-    def unload(self) -> None:
-        """Nothing is known here any more: parked replies get NOT_COORDINATOR, alarms are off."""
+    def unload(self, code: ErrorCode) -> None:
+        """Nothing is known here any more: parked replies get ``code``, alarms are off."""
         raise NotImplementedError

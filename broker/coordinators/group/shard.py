@@ -92,10 +92,10 @@ class GroupShard:
         """Everything that stands in the log is replayed: from now on requests may come."""
         self._membership.loaded()
 
-    def unload(self) -> None:
-        """The partition is no longer led here, or is loaded again into another shard: whoever waits is told
-        NOT_COORDINATOR, and no alarm rings any more."""
-        self._membership.unload()
+    def unload(self, code: ErrorCode) -> None:
+        """The partition is no longer led here, or is loaded again into another shard: whoever waits is told ``code``,
+        and no alarm rings any more."""
+        self._membership.unload(code)
 
     # Membership -------------------------------------------------------------------------------------------------------
 
