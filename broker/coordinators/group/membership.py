@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from broker.clock import Clock, Ids
 from broker.coordinators.change import Change
@@ -11,6 +11,7 @@ from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.image import GroupImage
 from broker.coordinators.group.requests import Heartbeat, Join, JoinReply, LeavingMember, Left, Sync, SyncReply
 from broker.coordinators.group.settings import GroupSettings
+from broker.coordinators.group.stats import GroupStats
 from broker.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
@@ -31,11 +32,16 @@ class Membership:
         ids: Ids,
         events: GroupEvents,
         submit: Callable[[GroupChange], None],
+        stats: GroupStats,
     ) -> None:
         raise NotImplementedError
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """The group as it is now; None if neither the records nor anybody present knows it."""
+        raise NotImplementedError
+
+    def group_ids(self) -> Iterator[str]:
+        """The groups that somebody is in, or has been handed an id for; they need not be in the records yet."""
         raise NotImplementedError
 
     def join(self, request: Join, reply: JoinReply) -> GroupChange | None:
@@ -64,6 +70,6 @@ class Membership:
         """Everything is replayed: who was a member has its session's time to show up."""
         raise NotImplementedError
 
-    def unload(self) -> None:
-        """Nothing is known here any more: parked replies get NOT_COORDINATOR, alarms are off."""
+    def unload(self, code: ErrorCode) -> None:
+        """Nothing is known here any more: parked replies get ``code``, alarms are off."""
         raise NotImplementedError

@@ -55,9 +55,9 @@ class OffsetTable:
         """The groups that have committed something."""
         return iter(self._by_group)
 
-    def has(self, group_id: str, partition: PartitionKey) -> bool:
-        """Whether the group has committed an offset of the partition."""
-        return partition in self._by_group.get(group_id, _NOTHING)
+    def count(self, group_id: str) -> int:
+        """Of how many partitions the group has committed an offset."""
+        return len(self._by_group.get(group_id, _NOTHING))
 
     def get(self, group_id: str, partition: PartitionKey) -> CommittedOffset | None:
         """What stands for the partition."""

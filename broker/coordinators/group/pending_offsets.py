@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from broker.coordinators.group.offset_table import PackedOffset, PartitionKey
+from broker.coordinators.group.offset_table import PackedOffset, PartitionKey, unpack_offset
+from broker.coordinators.group.requests import CommittedOffset
 
 
 class PendingOffsets:
@@ -32,6 +33,11 @@ class PendingOffsets:
     def partitions(self, group_id: str) -> list[PartitionKey]:
         """Those of the group with an offset in an open transaction."""
         return list(self._by_group.get(group_id, ()))
+
+    def newest(self, group_id: str, partition: PartitionKey) -> CommittedOffset | None:
+        """What will stand for the partition if every open transaction commits; None if that changes nothing."""
+        offsets = self._by_group.get(group_id, {}).get(partition, {})
+        return next((unpack_offset(packed) for packed in reversed(offsets.values()) if packed is not None), None)
 
     def replay_put(self, producer_id: int, group_id: str, partition: PartitionKey, packed: PackedOffset) -> None:
         """A transaction's offset is written."""
