@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -39,8 +39,9 @@ class Presence:
         self._pending_is_silent = pending_is_silent
         self._groups: dict[str, ClassicGroup] = {}
 
-    def __len__(self) -> int:
-        return len(self._groups)
+    def group_ids(self) -> Iterator[str]:
+        """The groups with somebody in them."""
+        return iter(self._groups)
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """The group as it is now; None if neither the log nor anybody present knows it."""
@@ -58,8 +59,8 @@ class Presence:
                     self.hear_of(group, member)
         return list(self._groups.values())
 
-    def unload(self) -> None:
-        """Forget everybody: parked replies get NOT_COORDINATOR, and no alarm rings any more."""
+    def unload(self, code: ErrorCode) -> None:
+        """Forget everybody: parked replies get ``code``, and no alarm rings any more."""
         groups, self._groups = self._groups, {}
         for group in groups.values():
             group.stop_alarms()
@@ -68,7 +69,7 @@ class Presence:
                 self.forget_pending(group, member_id)
             for member in tuple(group.members.values()):
                 group.remove(member)
-                self._dismiss(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
+                self._dismiss(group, member, code, member.member_id)
 
     def release(self, group: ClassicGroup) -> None:
         """Something has ended: a group without anybody needs not be kept."""

@@ -12,21 +12,17 @@ from functools import partial
 from typing import Final
 
 from broker.clock import Clock
-from broker.coordinators.change import Change
 from broker.coordinators.group.classic_group import ClassicGroup, EmptyingRound, GroupState, JoinRound, SyncRound
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.image import GroupMetadata
 from broker.coordinators.group.presence import Presence
-from broker.coordinators.group.records import group_record
+from broker.coordinators.group.records import GroupChange, group_record
 from broker.coordinators.group.requests import Joined, Sync, Synced
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.write_errors import told_of_failed_write
 from broker.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
-from protocol.records.group_metadata import GroupRecord
-
-GroupChange = Change[GroupRecord]
 
 RETRY_MS: Final = 1_000
 """When what the machine itself wants written is tried again, and how soon a round in which nobody joins is looked at."""
@@ -71,13 +67,15 @@ class Rounds:
         return self._complete_if_all(group)
 
     def left(self, group: ClassicGroup, why: str) -> GroupChange | None:
-        """A member, or somebody who was expected, comes no more."""
-        if isinstance(group.round, JoinRound):
-            return self._complete_if_all(group)
+        """Members have gone."""
         if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return self.begin(group, why)
+        return self.expected_no_more(group)
+
+    def expected_no_more(self, group: ClassicGroup) -> GroupChange | None:
+        """Somebody does not come (again), for whom everybody may have waited."""
         self._presence.release(group)
-        return None
+        return self._complete_if_all(group)
 
     def begin(self, group: ClassicGroup, why: str) -> GroupChange | None:
         """Have everybody join anew."""
