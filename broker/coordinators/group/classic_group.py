@@ -1,11 +1,11 @@
-"""A classic group: who is present, which round of a rebalance it is in, and what its record says (Kafka's ClassicGroup).
+"""A classic group: who is present, which round of a rebalance it is in, what its record says (Kafka's ClassicGroup).
 
     Empty --> PreparingRebalance --> CompletingRebalance --> Stable
       ^            |    ^                     |                 |
       +------------+    +---------------------+-----------------+          any --> Dead
 
-The state is stored nowhere. What stands in the log is `metadata`; a round lies on top of it while there is no generation
-that everybody has agreed on and that stands in the log.
+The state is stored nowhere. What stands in the log is `metadata`; a round lies on top of it while there is no
+generation that everybody has agreed on and that stands in the log.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ClassicGroup:
         if recorded.leader in self.members:
             self.leader = recorded.leader
 
-    # What it is --------------------------------------------------------------------------------------------------------
+    # What it is -------------------------------------------------------------------------------------------------------
 
     @property
     def metadata(self) -> GroupMetadata | None:
@@ -150,11 +150,6 @@ class ClassicGroup:
         if self._recorded.members:
             return GroupState.STABLE
         return GroupState.EMPTY if self._image.exists(self.group_id) else GroupState.DEAD
-
-    @property
-    def protocol_type(self) -> str:
-        """Of its members, or of those it had; empty if it never had any."""
-        raise NotImplementedError
 
     @property
     def generation(self) -> int:
@@ -282,7 +277,7 @@ class ClassicGroup:
             },
         )
 
-    # Who comes and goes ------------------------------------------------------------------------------------------------
+    # Who comes and goes -----------------------------------------------------------------------------------------------
 
     def add(self, member: Member, protocol_type: str) -> None:
         """Somebody is new here. The first one leads."""
@@ -296,7 +291,7 @@ class ClassicGroup:
             self.leader = member.member_id
 
     def remove(self, member: Member) -> None:
-        """Somebody who waits for nothing is gone. Who has been here for longest leads in its place."""
+        """Somebody is gone. Who has been here for longest leads in its place."""
         del self.members[member.member_id]
         if self.member_of_instance(member.instance_id) is None:
             self._members_by_instance.pop(member.instance_id or "", None)
@@ -306,7 +301,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
 
     def replace(self, member: Member, by: Member) -> None:
-        """A static member, who waits for nothing, has another id and other protocols from now on; it keeps its place."""
+        """A static member has another id and other protocols from now on; it keeps its place."""
         self._forget_protocols(member)
         self._supporters.update(by.protocol_names())
         self.members = {
@@ -353,17 +348,16 @@ class ClassicGroup:
             if not self._supporters[name]:
                 del self._supporters[name]
 
-    # Who waits ---------------------------------------------------------------------------------------------------------
+    # Who waits --------------------------------------------------------------------------------------------------------
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
-        """The member waits for the next generation. Where it has asked before, nobody waits for that answer any more, or
-        it may ask again."""
+        """The member waits for the next generation. An earlier question of it has the answer that it may ask again."""
         self.answer_join(member, Joined(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
         member.join_reply = reply
         self._joined += 1
 
     def park_sync(self, member: Member, reply: SyncReply) -> None:
-        """The member waits for its assignment; an earlier question of it has the answer that it may ask again."""
+        """The member waits for its assignment. An earlier question of it has the answer that it may ask again."""
         self.answer_sync(member, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_reply = reply
 

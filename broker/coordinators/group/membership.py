@@ -75,7 +75,7 @@ class Membership:
         """The groups that somebody is in."""
         return self._presence.group_ids()
 
-    # The life of the partition -----------------------------------------------------------------------------------------
+    # The life of the partition ----------------------------------------------------------------------------------------
 
     def loaded(self) -> None:
         """Everything is replayed: who was a member has its session's time to show up."""
@@ -100,7 +100,7 @@ class Membership:
                 self._presence.forget_pending(group, member_id)
             self._presence.release(group)
 
-    # Joining -----------------------------------------------------------------------------------------------------------
+    # Joining ----------------------------------------------------------------------------------------------------------
 
     def join(self, request: Join, reply: JoinReply) -> GroupChange | None:
         """Let a member take part in the next generation. The reply may be given much later."""
@@ -236,7 +236,7 @@ class Membership:
         group.park_join(member, reply)
         return self._rounds.joined(group, _because(why, request.reason))
 
-    # Being a member ----------------------------------------------------------------------------------------------------
+    # Being a member ---------------------------------------------------------------------------------------------------
 
     def sync(self, request: Sync, reply: SyncReply) -> GroupChange | None:
         """Give a member its part of its generation's assignment, now or when its leader has brought it."""
@@ -266,7 +266,7 @@ class Membership:
         if member is not None:
             self._presence.hear_of(group, member)
 
-    # Going -------------------------------------------------------------------------------------------------------------
+    # Going ------------------------------------------------------------------------------------------------------------
 
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], reply: Callable[[Left], None]

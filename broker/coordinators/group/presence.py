@@ -76,7 +76,7 @@ class Presence:
         if group.is_idle:
             self._groups.pop(group.group_id, None)
 
-    # Members -----------------------------------------------------------------------------------------------------------
+    # Members ----------------------------------------------------------------------------------------------------------
 
     def arrive(self, group: ClassicGroup, member: Member, protocol_type: str) -> None:
         """Somebody is new in the group, and its first join is to be parked."""
@@ -113,7 +113,7 @@ class Presence:
             member.session.cancel()
         member.session = self._wheel.add_after(timeout_ms, partial(self._member_is_silent, group, member))
 
-    # Ids that were handed out ------------------------------------------------------------------------------------------
+    # Ids that were handed out -----------------------------------------------------------------------------------------
 
     def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
         """Somebody was given an id and told to come again with it."""

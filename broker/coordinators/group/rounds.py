@@ -1,8 +1,8 @@
 """The two rounds of a rebalance: everybody joins, then the leader says who has what (Kafka's DelayedJoin and
 DelayedSync).
 
-A record that is under way changes nothing before it stands. Whatever happens to the group meanwhile begins a round of its
-own, so that the one that wanted the record is over and nobody waits for it any more.
+A record that is under way changes nothing before it stands. What happens to the group meanwhile begins a round of its
+own: then the one that wanted the record is over, and nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.image import GroupMetadata
 from broker.coordinators.group.presence import Presence
 from broker.coordinators.group.records import GroupChange, group_record
-from broker.coordinators.group.requests import Joined, Sync, Synced
+from broker.coordinators.group.requests import Joined, Sync, Synced, SyncReply
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.write_errors import told_of_failed_write
@@ -25,12 +25,12 @@ from broker.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 
 RETRY_MS: Final = 1_000
-"""When what the machine itself wants written is tried again, and how soon a round in which nobody joins is looked at."""
+"""When what the machine itself wants written is tried again; and how often, at most, a round that nobody joins ends."""
 
 
 class Rounds:
-    """Takes the groups of a partition through their rebalances. What has to be written is returned; what comes of alarms
-    and of other records is submitted."""
+    """Takes the groups of a partition through their rebalances. What has to be written is returned; what comes of
+    alarms and of other records is submitted."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Rounds:
         if change is not None:
             self._submit(change)
 
-    # Joining -----------------------------------------------------------------------------------------------------------
+    # Joining ----------------------------------------------------------------------------------------------------------
 
     def joined(self, group: ClassicGroup, why: str) -> GroupChange | None:
         """A member's join has been parked, which may be what everybody waits for."""
@@ -192,9 +192,9 @@ class Rounds:
 
         return GroupChange([group_record(group.group_id, metadata)], then)
 
-    # Syncing -----------------------------------------------------------------------------------------------------------
+    # Syncing ----------------------------------------------------------------------------------------------------------
 
-    def sync(self, group: ClassicGroup, request: Sync, reply: Callable[[Synced], None]) -> GroupChange | None:
+    def sync(self, group: ClassicGroup, request: Sync, reply: SyncReply) -> GroupChange | None:
         """A member of the current generation asks for its part; the leader brings everybody's."""
         member = group.members[request.member_id]
         round_ = group.round

@@ -28,7 +28,7 @@ class StaticMembers:
     def come_back(
         self, group: ClassicGroup, old: Member, new_id: str, request: Join, reply: JoinReply
     ) -> GroupChange | None:
-        """Put the one who asks in the place of ``old``, who is fenced from now on: somebody else has its instance id."""
+        """Put the one who asks in the place of ``old``, who is fenced from now on: another has its instance id."""
         former_leader = group.leader
         new = Member(
             member_id=new_id,
