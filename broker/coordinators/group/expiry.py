@@ -13,10 +13,10 @@ from broker.clock import Clock
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.image import GroupImage
-from broker.coordinators.group.membership import GroupChange, Membership
+from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.offset_table import PartitionKey
 from broker.coordinators.group.offsets import Offsets
-from broker.coordinators.group.records import group_tombstone, offset_tombstone
+from broker.coordinators.group.records import GroupChange, group_tombstone, offset_tombstone
 from broker.coordinators.group.requests import NO_TIMESTAMP, CommittedOffset
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats

@@ -12,9 +12,9 @@ from itertools import chain
 from broker.clock import Clock
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.image import GroupImage
-from broker.coordinators.group.membership import GroupChange, Membership
+from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.offset_table import PartitionKey
-from broker.coordinators.group.records import offset_record, offset_tombstone
+from broker.coordinators.group.records import GroupChange, offset_record, offset_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, FetchedOffset, OffsetToCommit, TopicPartitionName
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats

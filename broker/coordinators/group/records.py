@@ -1,7 +1,8 @@
 """How groups and their offsets are written: the record for each, in the version that Kafka 4.3.1 writes."""
 
-from typing import Final
+from typing import Final, TypeAlias
 
+from broker.coordinators.change import Change
 from broker.coordinators.group.image import GroupMetadata
 from broker.coordinators.group.requests import NO_TIMESTAMP, OffsetToCommit
 from protocol.records.group_metadata import (
@@ -11,6 +12,8 @@ from protocol.records.group_metadata import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+
+GroupChange: TypeAlias = Change[GroupRecord]
 
 GROUP_VERSION: Final = 3
 OFFSET_VERSION: Final = 4

@@ -15,9 +15,9 @@ from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.expiry import Expiry
 from broker.coordinators.group.image import CLASSIC, NO_PRODUCER, GroupImage
-from broker.coordinators.group.membership import GroupChange, Membership
+from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.offsets import Offsets
-from broker.coordinators.group.records import group_tombstone, offset_tombstone
+from broker.coordinators.group.records import GroupChange, group_tombstone, offset_tombstone
 from broker.coordinators.group.requests import (
     Commit,
     DescribedGroup,
