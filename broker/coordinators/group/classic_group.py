@@ -152,11 +152,6 @@ class ClassicGroup:
         return GroupState.EMPTY if self._image.exists(self.group_id) else GroupState.DEAD
 
     @property
-    def protocol_type(self) -> str:
-        """Of its members, or of those it had; empty if it never had any."""
-        raise NotImplementedError
-
-    @property
     def generation(self) -> int:
         """The newest that anybody has been told of."""
         return self._recorded.generation if self.round is None else self.round.generation
