@@ -26,7 +26,7 @@ from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.shard import GroupShard
 from broker.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
-from protocol.records.group_metadata import decode_group_record, encode_group_key, encode_group_value
+from protocol.records.group_metadata import GroupMetadataKey, decode_group_record, encode_group_key, encode_group_value
 from tests.support.clock import ManualClock
 from tests.support.group_records import contents
 
@@ -91,11 +91,7 @@ class Journal:
     def append(self, change):
         if change is None:
             return
-        stored = [
-            (encode_group_key(record.key), None if record.value is None else encode_group_value(record.value, record.version))
-            for record in change.records
-        ]
-        self.under_way.append((stored, change.then))
+        self.under_way.append(([_stored(record) for record in change.records], change.then))
         if not self.is_held:
             self.settle()
 
@@ -126,6 +122,11 @@ class Journal:
 
     def recover(self):
         self.error = None
+
+
+def _stored(record):
+    value = None if record.value is None else encode_group_value(record.value, record.version)
+    return encode_group_key(record.key), value
 
 
 class Coordinator:
@@ -219,7 +220,7 @@ class Coordinator:
     def group_records(self, group_id=G):
         """What the group's own records say, in order; None for a tombstone."""
         records = [decode_group_record(*stored) for stored in self.journal.log]
-        return [record.value for record in records if getattr(record.key, "group", None) == group_id and record.key.__class__.__name__ == "GroupMetadataKey"]
+        return [record.value for record in records if record.key == GroupMetadataKey(group=group_id)]
 
     def replayed(self):
         """An image of its own of what stands in the log."""
