@@ -1,5 +1,6 @@
 """A shard of groups with a log of the test's: what it wants written stands at once, or when the test says so."""
 
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ from broker.coordinators.group.requests import (
     FetchedOffset,
     Join,
     Joined,
+    LeavingMember,
+    Left,
     OffsetToCommit,
     Protocol,
     Sync,
@@ -22,6 +25,12 @@ from broker.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord, decode_group_record, encode_group_key, encode_group_value
 from tests.support.clock import ManualClock
+
+
+def subscription(*topics: str, version: int = 0) -> bytes:
+    """What a consumer tells its leader that it wants to read."""
+    names = b"".join(struct.pack(">h", len(topic.encode())) + topic.encode() for topic in topics)
+    return struct.pack(">hi", version, len(topics)) + names + struct.pack(">i", -1)
 
 
 class CountedIds:
@@ -74,7 +83,7 @@ class GroupHome:
             submit=self.write,
         )
 
-    # The log -----------------------------------------------------------------------------------------------------------
+    # The log ----------------------------------------------------------------------------------------------------------
 
     def write(self, change: GroupChange | None) -> None:
         """Write what a step wants written."""
@@ -125,7 +134,7 @@ class GroupHome:
         """The keys of everything in the log."""
         return (record.key for record, _ in self.log)
 
-    # What clients ask --------------------------------------------------------------------------------------------------
+    # What clients ask -------------------------------------------------------------------------------------------------
 
     def commit(self, *offsets: OffsetToCommit, group_id: str = "g1", **given: Any) -> list[ErrorCode]:
         """Commit, and return the errors; nothing if they are not decided yet."""
@@ -177,6 +186,26 @@ class GroupHome:
         request = Sync(group_id=group_id, member_id=member_id, generation=generation, assignments=assignments)
         self.write(self.shard.sync(request, answers.append))
         return answers
+
+    def settle(self, *topics: str, group_id: str = "g1", **given: Any) -> Joined:
+        """Have one consumer of these topics join and sync: the group is Stable from then on."""
+        protocols = [Protocol("range", subscription(*topics))]
+        (joined,) = self.join(group_id=group_id, **{"protocols": protocols, **given})
+        assert joined.error is ErrorCode.NONE, joined
+        (synced,) = self.sync(joined.member_id, joined.generation, {joined.member_id: b"gets"}, group_id)
+        assert synced.error is ErrorCode.NONE, synced
+        return joined
+
+    def leave(self, member_id: str, group_id: str = "g1") -> list[Left]:
+        """A member goes; the list has the answer as soon as there is one."""
+        answers: list[Left] = []
+        self.write(self.shard.leave(group_id, [LeavingMember(member_id)], answers.append))
+        return answers
+
+    def state(self, group_id: str = "g1") -> str:
+        """As administrators see it; Dead where there is no such group."""
+        described = self.shard.describe(group_id)
+        return "Dead" if described is None else described.state
 
     def delete_offsets(
         self, *partitions: tuple[str, int], group_id: str = "g1"
