@@ -182,7 +182,10 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._begin(waiting)
 
     def sweep(self, pieces_of: Sweep[ShardT], finished: Callable[[], None]) -> None:
-        """Work through every shard, in slices of the loop's time; those that are loading once they are loaded."""
+        """Work through every shard, in slices of the loop's time; those that are loading once they are loaded.
+
+        ``finished`` is called when nothing is left to be done; the last changes may still be on their way.
+        """
         coordinators, waiting = list(self._in_office.values()), list(self._waiting.values())
         if not coordinators and not waiting:
             finished()
