@@ -295,7 +295,7 @@ class Client:
             "generation": self.generation,
             "protocol_type": None,
             "protocol": None,
-            "assignments": {member.member_id: part for member, part in (assignments or {}).items()},
+            "assignments": {getattr(member, "member_id", member): part for member, part in (assignments or {}).items()},
         } | changed
         reply = Reply()
         self.groups.journal.append(self.groups.shard.sync(Sync(**about), reply))

@@ -146,7 +146,7 @@ def test_whom_the_leader_leaves_out_has_nothing_to_do_and_who_is_not_a_member_is
     groups = Coordinator()
     anna, bert = completing_group(groups)
 
-    led = anna.asks_to_sync(assignments={"somebody": b"0 1"})
+    led = anna.asks_to_sync({"somebody": b"0 1"})
 
     assert led.answer.assignment == b""
     assert bert.syncs() == b""
