@@ -64,6 +64,7 @@ class GroupHome:
     def __init__(self, **settings: int) -> None:
         self.settings = GroupSettings(**settings)
         self.clock = ManualClock()
+        self.wheel = TimingWheel(self.clock)
         self.ids = CountedIds()
         self.events = RecordedEvents()
         self.log: list[tuple[GroupRecord, int]] = []
@@ -77,7 +78,7 @@ class GroupHome:
         return GroupShard(
             settings=self.settings,
             clock=self.clock,
-            wheel=TimingWheel(self.clock),
+            wheel=self.wheel,
             ids=self.ids,
             events=self.events,
             submit=self.write,
