@@ -210,6 +210,12 @@ class GroupShard:
         """How many groups are in each state."""
         return Counter(group.state for group in self.list())
 
+    @property
+    def members(self) -> int:
+        """How many are in all groups together."""
+        groups = map(self._membership.find, self._membership.group_ids())
+        return sum(len(group.members) for group in groups if group is not None)
+
 
 def _describe(group: ClassicGroup) -> DescribedGroup:
     metadata = group.metadata

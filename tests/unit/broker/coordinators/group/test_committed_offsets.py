@@ -380,6 +380,20 @@ def test_what_consumers_are_subscribed_to_is_not_deleted(home):
     assert home.offsets() == {("orders", 0): 5}
 
 
+def test_while_a_group_rebalances_what_its_members_want_is_not_deleted_either(home):
+    """As a running Kafka answers it."""
+    first = home.consumer("orders")
+    first.joins()
+    assert home.state() == "CompletingRebalance"
+    assert home.deletes_offsets(("refunds", 0), ("orders", 0)) == [(NONE, [NONE, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])]
+
+    first.brings({first: b"gets"})
+    home.consumer("refunds").parks()
+
+    assert home.state() == "PreparingRebalance"
+    assert home.deletes_offsets(("orders", 0)) == [(NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])]
+
+
 def test_of_consumers_whose_subscription_cannot_be_read_nothing_is_deleted(home):
     consumer = home.settled(protocols=[Protocol("range", b"what is this")])
     home.commits(orders(5), **as_member(consumer))

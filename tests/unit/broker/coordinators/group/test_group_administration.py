@@ -126,6 +126,7 @@ def test_every_group_is_listed_once_with_its_state_and_type(home):
         ListedGroup("stable", "consumer", "Stable", "classic"),
     ]
     assert home.shard.groups_by_state() == {"Empty": 3, "PreparingRebalance": 1, "Stable": 1}
+    assert home.shard.members == 3
 
 
 def test_a_group_is_listed_while_its_first_assignment_is_awaited(home):
