@@ -76,6 +76,19 @@ class Events:
         return [event[1:] for event in self.seen if event[0] == name]
 
 
+class Written:
+    """A change that is under way."""
+
+    def __init__(self, stored, then):
+        self.stored = stored
+        self._then = then
+
+    def tell(self, error):
+        then, self._then = self._then, None
+        if then is not None:
+            then(error)
+
+
 class Journal:
     """Stands for the log and what writes it."""
 
@@ -91,7 +104,7 @@ class Journal:
     def append(self, change):
         if change is None:
             return
-        self.under_way.append(([_stored(record) for record in change.records], change.then))
+        self.under_way.append(Written([_stored(record) for record in change.records], change.then))
         if not self.is_held:
             self.settle()
 
@@ -102,12 +115,17 @@ class Journal:
 
     def settle_one(self, error=None):
         """Let the oldest change stand, or fail."""
-        stored, then = self.under_way.popleft()
+        written = self.under_way.popleft()
         if error is None:
-            for key, value in stored:
+            for key, value in written.stored:
                 self.log.append((key, value))
                 self.replay(decode_group_record(key, value))
-        then(ErrorCode.NONE if error is None else error)
+        written.tell(ErrorCode.NONE if error is None else error)
+
+    def time_out(self):
+        """Whoever waits for what is under way is told that it took too long. It will stand or fail all the same."""
+        for written in tuple(self.under_way):
+            written.tell(ErrorCode.REQUEST_TIMED_OUT)
 
     def hold(self):
         self.is_held = True
