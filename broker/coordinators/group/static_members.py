@@ -58,8 +58,8 @@ class StaticMembers:
 
         def then(error: ErrorCode) -> None:
             group.replacements_under_way -= 1
-            if group.round is not None:
-                # The new member waits for the next generation, as everybody does.
+            if group.round is not None or not group.members:
+                # The new member waits for the next generation, as everybody does; or everything is unloaded.
                 return
             if group.members.get(new.member_id) is new:
                 if error is ErrorCode.NONE:
