@@ -81,8 +81,8 @@ class GroupShard:
     def replay(self, record: GroupRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER) -> None:
         """Apply a record that stands in the log; ``producer_id`` if its batch is part of a transaction."""
         self.image.replay(record, producer_id)
-        if not isinstance(record, UnknownRecord) and record.value is None and isinstance(record.key, GroupMetadataKey):
-            self._membership.removed(record.key.group)
+        if not isinstance(record, UnknownRecord) and isinstance(record.key, GroupMetadataKey):
+            self._membership.recorded(record.key.group)
 
     def replay_marker(self, producer_id: int, *, commits: bool) -> None:
         """Apply the marker that ends the producer's transaction."""
