@@ -55,7 +55,7 @@ class OffsetsHome(Coordinator):
 
     def batches_under_way(self):
         """The records of each change that is not acknowledged yet."""
-        return [[decode_group_record(*stored) for stored in batch] for batch, _ in self.journal.under_way]
+        return [[decode_group_record(*stored) for stored in written.stored] for written in self.journal.under_way]
 
     def fails(self, error):
         """Nothing of what is under way can be written."""

@@ -279,6 +279,18 @@ def test_what_cannot_be_written_is_not_committed_and_the_client_is_told_in_its_o
     assert home.shard.stats.committed_offsets == 1
 
 
+def test_a_commit_that_took_too_long_counts_all_the_same_once_it_stands(home):
+    home.journal.hold()
+    answers = home.commits(orders(1))
+    home.journal.time_out()
+    assert (answers, home.offsets()) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], {})
+
+    home.journal.settle()
+
+    assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert home.offsets() == {("orders", 0): 1}
+
+
 # Fetching ------------------------------------------------------------------------------------------------------------
 
 
