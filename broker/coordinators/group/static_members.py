@@ -79,6 +79,7 @@ class StaticMembers:
         else:
             # It does not know that its assignment may be left as it is: it must not take itself for the leader.
             joined = replace(joined, leader=former_leader or "", members=())
+        self._presence.hear_of(group, new)
         group.answer_join(new, joined)
 
     def _take_back(self, group: ClassicGroup, old: Member, new: Member, error: ErrorCode) -> None:
