@@ -122,6 +122,7 @@ class Daemon:
         self.replicas = ReplicaManager(
             self._clock,
             writer=self._writer,
+            call_soon=loop.call_soon,
             flusher_of=self._flusher_of,
             produce_purgatory=self._produce_purgatory,
             fetch_purgatory=self._fetch_purgatory,
