@@ -10,9 +10,10 @@ value   version   i16
 import struct as binary
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, TypeVar
 
-from protocol.codec import decoder, writer
+from protocol.codec import Writer, decoder, writer
 from protocol.primitives import Buffer, Malformed
 from protocol.schema import describe
 
@@ -37,13 +38,24 @@ def by_type(classes: Iterable[type[Any]]) -> dict[int, type[Any]]:
 
 def encode_key(key: object) -> bytes:
     """Return the key of a record."""
-    cls = type(key)
-    return bytes(writer(cls, 0)(key, bytearray(_NUMBER.pack(describe(cls).key)), []))
+    number, write = _beginning_of_key(type(key))
+    return bytes(write(key, bytearray(number), []))
 
 
 def encode_value(value: object, version: int) -> bytes:
     """Return the value of a record; what ``version`` has no field for is left out."""
-    return bytes(writer(type(value), version)(value, bytearray(_NUMBER.pack(version)), []))
+    number, write = _beginning_of_value(type(value), version)
+    return bytes(write(value, bytearray(number), []))
+
+
+@cache
+def _beginning_of_key(cls: type[Any]) -> tuple[bytes, Writer]:
+    return _NUMBER.pack(describe(cls).key), writer(cls, 0)
+
+
+@cache
+def _beginning_of_value(cls: type[Any], version: int) -> tuple[bytes, Writer]:
+    return _NUMBER.pack(version), writer(cls, version)
 
 
 def decode_record(
