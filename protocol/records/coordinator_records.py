@@ -36,13 +36,13 @@ def by_type(classes: Iterable[type[Any]]) -> dict[int, type[Any]]:
     return {describe(cls).key: cls for cls in classes}
 
 
-def encode_key(key: object) -> bytes:
+def encode_key(key: Any) -> bytes:
     """Return the key of a record."""
     number, write = _beginning_of_key(type(key))
     return bytes(write(key, bytearray(number), []))
 
 
-def encode_value(value: object, version: int) -> bytes:
+def encode_value(value: Any, version: int) -> bytes:
     """Return the value of a record; what ``version`` has no field for is left out."""
     number, write = _beginning_of_value(type(value), version)
     return bytes(write(value, bytearray(number), []))
