@@ -10,7 +10,6 @@ value   version   i16
 import struct as binary
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, TypeVar
 
 from protocol.codec import Writer, decoder, writer
@@ -36,26 +35,25 @@ def by_type(classes: Iterable[type[Any]]) -> dict[int, type[Any]]:
     return {describe(cls).key: cls for cls in classes}
 
 
-def encode_key(key: Any) -> bytes:
+def encode_key(key: object) -> bytes:
     """Return the key of a record."""
-    number, write = _beginning_of_key(type(key))
-    return bytes(write(key, bytearray(number), []))
+    cls = type(key)
+    return _encode(key, _keys.get(cls) or _keys.setdefault(cls, (_NUMBER.pack(describe(cls).key), writer(cls, 0))))
 
 
-def encode_value(value: Any, version: int) -> bytes:
+def encode_value(value: object, version: int) -> bytes:
     """Return the value of a record; what ``version`` has no field for is left out."""
-    number, write = _beginning_of_value(type(value), version)
-    return bytes(write(value, bytearray(number), []))
+    kind = type(value), version
+    return _encode(value, _values.get(kind) or _values.setdefault(kind, (_NUMBER.pack(version), writer(*kind))))
 
 
-@cache
-def _beginning_of_key(cls: type[Any]) -> tuple[bytes, Writer]:
-    return _NUMBER.pack(describe(cls).key), writer(cls, 0)
+def _encode(message: object, known: tuple[bytes, Writer]) -> bytes:
+    number, write = known
+    return bytes(write(message, bytearray(number), []))
 
 
-@cache
-def _beginning_of_value(cls: type[Any], version: int) -> tuple[bytes, Writer]:
-    return _NUMBER.pack(version), writer(cls, version)
+_keys: Final[dict[type[Any], tuple[bytes, Writer]]] = {}
+_values: Final[dict[tuple[type[Any], int], tuple[bytes, Writer]]] = {}
 
 
 def decode_record(
