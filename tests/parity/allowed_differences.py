@@ -171,7 +171,7 @@ def _by(*fields: str) -> Replace:
             return value
         for item in value:
             names.bind_owned(item)
-        keys = [" ".join(str(_id(item.get(field, ""), moment, names)) for field in fields) for item in value]
+        keys = [" ".join(str(_id(item[field], moment, names)) for field in fields if field in item) for item in value]
         if len(set(keys)) < len(keys):
             return value
         rest = [{field: held for field, held in item.items() if field not in fields} for item in value]
@@ -296,6 +296,35 @@ RULES: Final[tuple[Rule, ...]] = (
         reason="Each partition of the coordinator answers for its groups when it can.",
     ),
     Rule(api="LIST_GROUPS", path="groups", replace=_by("group_id"), orders=True, reason="A hash map's order."),
+    Rule(api="DELETE_GROUPS", path="results", replace=_by("group_id"), orders=True, reason="A hash map's order."),
+    Rule(
+        api="OFFSET_COMMIT",
+        path="topics*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="Kafka answers the partitions that it refuses first.",
+    ),
+    Rule(
+        api="OFFSET_DELETE",
+        path="topics*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="Kafka answers the partitions that it refuses first.",
+    ),
+    Rule(
+        api="OFFSET_FETCH",
+        path="*topics",
+        replace=_by("name", "topic_id"),
+        orders=True,
+        reason="All topics come in a hash map's order, and those with unknown ids last.",
+    ),
+    Rule(
+        api="OFFSET_FETCH",
+        path="*topics*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="All partitions come in a hash map's order.",
+    ),
     Rule(api="LIST_OFFSETS", path="topics", replace=_by("name"), orders=True, reason="A hash map's order."),
     Rule(
         api="LIST_OFFSETS",

@@ -19,7 +19,7 @@ from protocol.messages.group_membership import (
 )
 from protocol.messages.groups import DescribeGroupsRequest
 from tests.parity.connection import Asked
-from tests.parity.exchange import Exchange
+from tests.parity.exchange import PATIENCE_S, Exchange
 
 Protocols: TypeAlias = Sequence[tuple[str, bytes]]
 
@@ -103,8 +103,8 @@ class Member:
         """Join; `joined` waits for the answer."""
         return self.exchange.send(self.joining(**fields), version, client_id=self.client_id, over=self.connection)
 
-    def joined(self, step: str | None, asked: Asked) -> Any:
-        answer = self.exchange.answer(step, asked, over=self.connection)
+    def joined(self, step: str | None, asked: Asked, *, patience_s: float = PATIENCE_S) -> Any:
+        answer = self.exchange.answer(step, asked, over=self.connection, patience_s=patience_s)
         if answer is not None and answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self.id = answer.member_id
             self.generation = answer.generation_id

@@ -102,7 +102,7 @@ def simple_consumers(exchange: Exchange, commits: Commits, fetches: Fetches) -> 
     exchange.ask_each("a later offset", lambda version: commits.at(f"simple-v{version}", 9, 2))
     exchange.ask_each("an earlier offset", lambda version: commits.at(f"simple-v{version}", 4, 2))
     described(exchange, "a group that only committed", "simple-v9")
-    for version in range(2, 11):
+    for version in (2, 5, 6, 10):
         exchange.ask(f"what was committed with v{version}", fetches.of(f"simple-v{version}"), 9)
     some = {"orders": [0, 1, 2], "payments": [0]}
     exchange.ask_each("three that were committed, and one that was not", fetches.of("simple-v9", some))
@@ -145,8 +145,8 @@ def odd_commits(exchange: Exchange, commits: Commits, fetches: Fetches) -> None:
     )
     exchange.ask_each("a topic twice", lambda v: commits.of(f"topic-twice-v{v}", *topics))
     exchange.ask("which of both topics it was", fetches.of("topic-twice-v9"), 9)
-    for name in ("", "no spaces", "x" * 250, "__consumer_offsets"):
-        exchange.ask_each(f"the topic {name!r:.20}", commits.of("names", commits.topic(name, at(1))), until=9)
+    for name in ("", "no spaces", "a/b", "__consumer_offsets"):
+        exchange.ask_each(f"the topic {name!r}", commits.of("names", commits.topic(name, at(1))), until=9)
     for offset in (-1, -2, -5, -(1 << 63), (1 << 63) - 1):
         group_id = f"offset{offset}"
         exchange.ask_each(f"offset {offset}", commits.at(group_id, offset))
@@ -202,8 +202,8 @@ def odd_fetches(exchange: Exchange, fetches: Fetches) -> None:
         exchange.ask(f"a topic id that is {what}", fetches.of_groups(group), SINCE_IDS)
         group.group_id = "nope"
         exchange.ask(f"a topic id that is {what}, of an unknown group", fetches.of_groups(group), SINCE_IDS)
-    for name in ("", "no spaces", "x" * 250):
-        exchange.ask_each(f"the topic {name!r:.20}", fetches.of("simple-v9", {name: [0]}), until=9)
+    for name in ("", "no spaces", "a/b"):
+        exchange.ask_each(f"the topic {name!r}", fetches.of("simple-v9", {name: [0]}), until=9)
 
 
 def many_groups(exchange: Exchange, fetches: Fetches) -> None:

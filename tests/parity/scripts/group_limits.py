@@ -52,22 +52,24 @@ def one_too_many(exchange: Exchange, version: int) -> None:
 
 
 def more_ids_than_places(exchange: Exchange) -> None:
-    """Ids are handed out to three, and two of them are too late."""
-    a = Member(exchange, "ids", "a", **SESSION)
-    b = Member(exchange, "ids", "b", **SESSION)
-    c = Member(exchange, "ids", "c", **SESSION)
-    d = Member(exchange, "ids", "d", **SESSION)
+    """Ids are handed out to four; in a rebalance, places are those of who has joined it."""
+    times = {"session_timeout_ms": 20_000, "rebalance_timeout_ms": 2000}
+    a, b, c, d = (Member(exchange, "ids", client_id, **times) for client_id in "abcd")
     for member in (a, b, c, d):
         member.join(f"an id for {member.client_id}")
     a.join("the first with its id")
     a.sync()
     b_joins = b.start_joining()
     await_state(exchange, "ids", "PreparingRebalance", members=2)
-    c.join("the third with its id, while the first must rejoin")
-    c.leave("the third gives its id back")
-    d.leave("the fourth gives its id back")
-    a.join("the first rejoins")
-    b.joined("the second with its id", b_joins)
+    c_joins = c.start_joining()
+    await_state(exchange, "ids", "PreparingRebalance", members=3)
+    d.join("the fourth with its id, when two have joined the rebalance")
+    a.join("the first, when two have joined the rebalance")
+    a.heartbeat("the first, when two have joined the rebalance")
+    b.joined(None, b_joins)
+    c.joined(None, c_joins)
+    await_state(exchange, "ids", "CompletingRebalance", members=2)
+    described(exchange, "the second and the third have the places", "ids")
 
 
 def before_all_have_synced(exchange: Exchange) -> None:
