@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.support.clients import CLIENTS, Client, connect
+from tests.support.clients.member_process import MemberProcess
+from tests.support.clients.members import Membership, SeenMember
 from tests.support.server import BrokerProcess, RunningBroker, broker_for_tests
 
 
@@ -83,3 +85,48 @@ def new_topic(client: Client, topic: str) -> Callable[..., str]:
         return topic
 
     return create
+
+
+@pytest.fixture
+def every_client(broker: BrokerProcess) -> list[Client]:
+    return [connect(name, broker.bootstrap) for name in CLIENTS]
+
+
+@pytest.fixture
+def group(topic: str) -> str:
+    """A group that no other test uses."""
+    return f"group-{topic}"
+
+
+@pytest.fixture
+def join(client: Client, group: str, topic: str) -> Iterator[Callable[..., SeenMember]]:
+    """Start a member of the test's group, subscribed to its topic unless told otherwise; in the end all are closed."""
+    members: list[SeenMember] = []
+
+    def start(**options: Any) -> SeenMember:
+        who = options.pop("client", client)
+        members.append(SeenMember(who, Membership(**{"group": group, "topics": (topic,), **options})))
+        return members[-1]
+
+    yield start
+    for member in members:
+        member.begin_closing()  # together: nobody has to join again because another one has left
+    for member in members:
+        member.close()
+
+
+@pytest.fixture
+def start_process(
+    client_name: str, broker: BrokerProcess, group: str, topic: str
+) -> Iterator[Callable[..., MemberProcess]]:
+    """Start a member of the test's group in a process of its own; in the end all are killed."""
+    members: list[MemberProcess] = []
+
+    def start(**options: Any) -> MemberProcess:
+        membership = Membership(**{"group": group, "topics": (topic,), **options})
+        members.append(MemberProcess(client_name, broker.bootstrap, membership))
+        return members[-1]
+
+    yield start
+    for member in members:
+        member.kill()
