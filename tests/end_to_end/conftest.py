@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.clients import CLIENTS, Client, connect
+from tests.support.clients import CLIENTS, Client, Place, connect
 from tests.support.clients.member_process import MemberProcess
-from tests.support.clients.members import Membership, SeenMember
+from tests.support.clients.members import Membership, Seen, SeenMember, wait_until_shared
 from tests.support.server import BrokerProcess, RunningBroker, broker_for_tests
+
+Shared = Callable[[frozenset[Place], list[Seen]], None]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -99,6 +101,12 @@ def group(topic: str) -> str:
 
 
 @pytest.fixture
+def four(new_topic: Callable[..., str]) -> str:
+    """A topic of four partitions."""
+    return new_topic(partitions=4)
+
+
+@pytest.fixture
 def join(client: Client, group: str, topic: str) -> Iterator[Callable[..., SeenMember]]:
     """Start a member of the test's group, subscribed to its topic unless told otherwise; in the end all are closed."""
     members: list[SeenMember] = []
@@ -130,3 +138,9 @@ def start_process(
     yield start
     for member in members:
         member.kill()
+
+
+@pytest.fixture
+def shared(client: Client, group: str) -> Shared:
+    """Wait until the test's group shares these partitions among these members."""
+    return lambda partitions, members: wait_until_shared(client, group, partitions, members)

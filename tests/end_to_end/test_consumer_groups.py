@@ -7,26 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.clients import Client, Place, Record
+from tests.end_to_end.conftest import Shared
+from tests.support.clients import Client, Record
 from tests.support.clients.member_process import MemberProcess
 from tests.support.clients.members import Revoked, Seen, SeenMember, places, wait_for, wait_until_shared
 
 SESSION_TIMEOUT_MS = 6_000
 """The least that a broker with its defaults allows."""
-
-Shared = Callable[[frozenset[Place], list[Seen]], None]
-
-
-@pytest.fixture
-def shared(client: Client, group: str) -> Shared:
-    """Wait until the test's group shares these partitions among these members."""
-    return lambda partitions, members: wait_until_shared(client, group, partitions, members)
-
-
-@pytest.fixture
-def four(new_topic: Callable[..., str]) -> str:
-    """A topic of four partitions."""
-    return new_topic(partitions=4)
 
 
 def numbered(first: int, count: int) -> list[Record]:
