@@ -46,9 +46,9 @@ class Commit(NamedTuple):
 
 
 def group_start(directory: Path, scale: float) -> dict[str, float]:
-    """Seconds until a broker answers, and until it knows the offsets of every group; its CPU and memory by then, and the
-    longest wait of another client in between: with a million commits of the same thousand partitions (`repeated`), with
-    what compaction leaves of them (`compacted`), and with a million that differ (`distinct`)."""
+    """Seconds until a broker answers, and until it knows the offsets of every group; its CPU and memory by then, and
+    the longest wait of another client in between: with a million commits of the same thousand partitions (`repeated`),
+    with what compaction leaves of them (`compacted`), and with a million that differ (`distinct`)."""
     groups, partitions = REPEATED
     kept = groups * partitions
     count = max(kept, int(COMMITS * scale))
