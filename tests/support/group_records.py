@@ -104,8 +104,9 @@ def differences(stored: Mapping[int, GroupImage], live: Mapping[int, GroupImage]
         told = contents(stored.get(partition, GroupImage()))
         known = contents(live.get(partition, GroupImage()))
         lines += [
-            f"{TOPIC}-{partition}: {' '.join(name)}: {told.get(name)} is stored, the broker has {known.get(name)}"
+            f"{TOPIC}-{partition}: {' '.join(name)}: {told.get(name, 'nothing')} is stored, "
+            f"the broker has {known.get(name, 'nothing')}"
             for name in sorted({*told, *known})
-            if told.get(name) != known.get(name)
+            if (name in told, told.get(name)) != (name in known, known.get(name))
         ]
     return lines

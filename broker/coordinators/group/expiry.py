@@ -25,9 +25,9 @@ from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
 from protocol.schema import NO_UUID
 
-OFFSETS_A_PIECE: Final = 1_000
-"""How many offsets (and groups) a piece looks at: about a millisecond's work. Fewer where the group's id is absurdly
-long, so that tombstones for all of them fit into a batch."""
+OFFSETS_A_PIECE: Final = 500
+"""How many offsets (and groups) a piece looks at: half a millisecond's work, or two where all of them have expired.
+Fewer where the group's id is absurdly long, so that tombstones for all of them fit into a batch."""
 
 _BYTES_AN_OFFSET: Final = 128
 """Of a group's id, that are held to be reasonable."""
@@ -95,11 +95,11 @@ class Expiry:
         piece = _Piece()
         for group_id in list(self._image.group_ids()):
             for partitions, cost in _slices(group_id, self._image.offsets.partitions(group_id)):
-                self._expire(group_id, partitions, piece)
-                piece.looked_at += cost
-                if piece.looked_at >= OFFSETS_A_PIECE:
+                if piece.looked_at + cost > OFFSETS_A_PIECE:
                     yield self._change(piece)
                     piece = _Piece()
+                self._expire(group_id, partitions, piece)
+                piece.looked_at += cost
         yield self._change(piece)
 
     def _expire(self, group_id: str, partitions: list[PartitionKey], piece: _Piece) -> None:
@@ -149,7 +149,10 @@ class Expiry:
         found: list[tuple[str, PartitionKey]] = []
         looked_at = 0
         for group_id in self._offsets.groups():
-            for partitions, cost in _slices(group_id, list(self._offsets.known_partitions(group_id))):
+            for partitions, cost in _slices(group_id, self._offsets.known_partitions(group_id)):
+                if looked_at + cost > OFFSETS_A_PIECE:
+                    yield self._forgetting(topics, found)
+                    found, looked_at = [], 0
                 found += [
                     (group_id, partition)
                     for partition in partitions
@@ -157,9 +160,6 @@ class Expiry:
                     and self._offsets.topic_id(group_id, partition) in (NO_UUID, topic_id)
                 ]
                 looked_at += cost
-                if looked_at >= OFFSETS_A_PIECE:
-                    yield self._forgetting(topics, found)
-                    found, looked_at = [], 0
         yield self._forgetting(topics, found)
 
     def _forgetting(self, topics: Mapping[str, bytes], found: list[tuple[str, PartitionKey]]) -> GroupChange | None:
@@ -182,7 +182,7 @@ def _slices(group_id: str, partitions: list[PartitionKey]) -> Iterator[tuple[lis
     most = max(OFFSETS_A_PIECE // cost, 1)
     for first in range(0, max(len(partitions), 1), most):
         part = partitions[first : first + most]
-        yield part, cost * (1 + len(part))
+        yield part, cost * max(len(part), 1)
 
 
 def _retention(group: ClassicGroup) -> _Retention | None:

@@ -92,13 +92,18 @@ class Membership:
                 reply(Joined(error=code, member_id=request.member_id))
         self._presence.unload(code)
 
-    def removed(self, group_id: str) -> None:
-        """The group's tombstone stands: ids that were handed out for it are not known any more."""
-        group = self._presence.find(group_id)
-        if group is not None and not group.members and group.round is None:
+    def recorded(self, group_id: str) -> None:
+        """A record of the group stands, or its tombstone. Most were waited for, but one that comes late, when whoever
+        waited has been told that it failed, may say something else than is true here."""
+        group = self._presence.live(group_id)
+        if group is None or group.round is not None or group.replacements_under_way:
+            return
+        if group.metadata is None and not group.members:
             for member_id in tuple(group.pending):
                 self._presence.forget_pending(group, member_id)
             self._presence.release(group)
+        elif not group.is_as_recorded:
+            self._rounds.submit(self._rounds.begin(group, "its members are not those in the log"))
 
     # Joining ----------------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,10 @@ class Presence:
         """The groups with somebody in them."""
         return iter(self._groups)
 
+    def live(self, group_id: str) -> ClassicGroup | None:
+        """The group, if somebody is in it."""
+        return self._groups.get(group_id)
+
     def find(self, group_id: str) -> ClassicGroup | None:
         """The group as it is now; None if neither the log nor anybody present knows it."""
         group = self._groups.get(group_id)

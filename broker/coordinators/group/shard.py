@@ -81,8 +81,8 @@ class GroupShard:
     def replay(self, record: GroupRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER) -> None:
         """Apply a record that stands in the log; ``producer_id`` if its batch is part of a transaction."""
         self.image.replay(record, producer_id)
-        if not isinstance(record, UnknownRecord) and record.value is None and isinstance(record.key, GroupMetadataKey):
-            self._membership.removed(record.key.group)
+        if not isinstance(record, UnknownRecord) and isinstance(record.key, GroupMetadataKey):
+            self._membership.recorded(record.key.group)
 
     def replay_marker(self, producer_id: int, *, commits: bool) -> None:
         """Apply the marker that ends the producer's transaction."""
@@ -209,6 +209,12 @@ class GroupShard:
     def groups_by_state(self) -> Counter[str]:
         """How many groups are in each state."""
         return Counter(group.state for group in self.list())
+
+    @property
+    def members(self) -> int:
+        """How many are in all groups together."""
+        groups = map(self._membership.find, self._membership.group_ids())
+        return sum(len(group.members) for group in groups if group is not None)
 
 
 def _describe(group: ClassicGroup) -> DescribedGroup:

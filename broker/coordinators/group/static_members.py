@@ -58,8 +58,8 @@ class StaticMembers:
 
         def then(error: ErrorCode) -> None:
             group.replacements_under_way -= 1
-            if group.round is not None:
-                # The new member waits for the next generation, as everybody does.
+            if group.round is not None or not group.members:
+                # The new member waits for the next generation, as everybody does; or everything is unloaded.
                 return
             if group.members.get(new.member_id) is new:
                 if error is ErrorCode.NONE:
@@ -67,7 +67,7 @@ class StaticMembers:
                 else:
                     self._take_back(group, old, new, error)
             if not group.replacements_under_way and not group.is_as_recorded:
-                # The record that names one id has failed, and another that names it as well stands.
+                # The record that brought an id has failed, and a later one, which names it too, stands.
                 self._rounds.submit(self._rounds.begin(group, "the ids of static members are not those in the log"))
 
         return GroupChange([group_record(group.group_id, metadata)], then)
@@ -79,6 +79,7 @@ class StaticMembers:
         else:
             # It does not know that its assignment may be left as it is: it must not take itself for the leader.
             joined = replace(joined, leader=former_leader or "", members=())
+        self._presence.hear_of(group, new)
         group.answer_join(new, joined)
 
     def _take_back(self, group: ClassicGroup, old: Member, new: Member, error: ErrorCode) -> None:

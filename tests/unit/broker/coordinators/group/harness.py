@@ -46,12 +46,15 @@ class CountedIds:
 class Reply:
     """What somebody waits for; it comes once."""
 
-    def __init__(self):
+    def __init__(self, then=None):
         self._answers = []
+        self._then = then
 
-    def __call__(self, *answer):
+    def __call__(self, answer):
         assert not self._answers, f"answered with {self._answers[0]} already, and with {answer} now"
-        self._answers.append(answer[0] if len(answer) == 1 else answer)
+        self._answers.append(answer)
+        if self._then is not None:
+            self._then(answer)
 
     @property
     def is_parked(self):
@@ -76,6 +79,19 @@ class Events:
         return [event[1:] for event in self.seen if event[0] == name]
 
 
+class Written:
+    """A change that is under way."""
+
+    def __init__(self, stored, then):
+        self.stored = stored
+        self._then = then
+
+    def tell(self, error):
+        then, self._then = self._then, None
+        if then is not None:
+            then(error)
+
+
 class Journal:
     """Stands for the log and what writes it."""
 
@@ -91,7 +107,7 @@ class Journal:
     def append(self, change):
         if change is None:
             return
-        self.under_way.append(([_stored(record) for record in change.records], change.then))
+        self.under_way.append(Written([_stored(record) for record in change.records], change.then))
         if not self.is_held:
             self.settle()
 
@@ -102,12 +118,25 @@ class Journal:
 
     def settle_one(self, error=None):
         """Let the oldest change stand, or fail."""
-        stored, then = self.under_way.popleft()
+        written = self.under_way.popleft()
         if error is None:
-            for key, value in stored:
+            for key, value in written.stored:
                 self.log.append((key, value))
                 self.replay(decode_group_record(key, value))
-        then(ErrorCode.NONE if error is None else error)
+        written.tell(ErrorCode.NONE if error is None else error)
+
+    def time_out(self):
+        """Whoever waits for what is under way is told that it took too long. It will stand or fail all the same."""
+        for written in tuple(self.under_way):
+            written.tell(ErrorCode.REQUEST_TIMED_OUT)
+
+    def close(self, *, keeps_what_is_under_way):
+        """Nobody is told any more what becomes of what is under way."""
+        under_way, self.under_way = self.under_way, deque()
+        for written in under_way:
+            if keeps_what_is_under_way:
+                self.log += written.stored
+            written.tell(ErrorCode.NOT_COORDINATOR)
 
     def hold(self):
         self.is_held = True
@@ -157,11 +186,11 @@ class Coordinator:
         self.journal.replay = shard.replay
         return shard
 
-    def restart(self, **settings):
-        """Another coordinator loads what stands in the log; what is under way will never be acknowledged."""
+    def restart(self, *, keeps_what_is_under_way=False, **settings):
+        """Another coordinator loads what stands in the log. What is under way is not acknowledged any more, whether it
+        has come as far as the log or not."""
         self.shard.unload(ErrorCode.NOT_COORDINATOR)
-        while self.journal.under_way:
-            self.journal.settle_one(ErrorCode.NOT_COORDINATOR)
+        self.journal.close(keeps_what_is_under_way=keeps_what_is_under_way)
         self.settings = GroupSettings(**settings) if settings else self.settings
         self.shard = self._new_shard()
         for key, value in self.journal.log:
@@ -188,9 +217,13 @@ class Coordinator:
     def pass_ms(self, by_ms):
         self.clock.advance(by_ms)
 
-    def commit(self, offset, *, group_id=G, generation=-1, member_id="", instance_id=None, topic="orders", **more):
+    def commit(self, offset, **about):
         """Commit an offset of partition 0; the answer."""
-        reply = Reply()
+        return self.asks_to_commit(offset, Reply(), **about).answer[0]
+
+    def asks_to_commit(
+        self, offset, reply, *, group_id=G, generation=-1, member_id="", instance_id=None, topic="orders", **more
+    ):
         request = Commit(
             group_id=group_id,
             generation=generation,
@@ -200,7 +233,7 @@ class Coordinator:
             **more,
         )
         self.journal.append(self.shard.commit(request, reply))
-        return reply.answer[0]
+        return reply
 
     def committed(self, *, group_id=G, topic="orders"):
         fetched = self.shard.fetch(group_id, [TopicPartitionName(topic, 0)], require_stable=False)
@@ -295,7 +328,7 @@ class Client:
             "generation": self.generation,
             "protocol_type": None,
             "protocol": None,
-            "assignments": {member.member_id: part for member, part in (assignments or {}).items()},
+            "assignments": {getattr(member, "member_id", member): part for member, part in (assignments or {}).items()},
         } | changed
         reply = Reply()
         self.groups.journal.append(self.groups.shard.sync(Sync(**about), reply))
