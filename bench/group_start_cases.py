@@ -15,7 +15,7 @@ from bench.group_cases import OFFSETS_PARTITIONS, OFFSETS_TOPIC
 from bench.group_members import NOT_READY
 from bench.load import LoadFailed
 from bench.partition_cases import Bystander
-from bench.processes import OwnBroker, memory_mb, wait_until_answering
+from bench.processes import OwnBroker, cpu_seconds, memory_mb, wait_until_answering
 from broker.coordinators.partitioning import partition_of
 from protocol.headers import decode_response, encode_request
 from protocol.messages.committed_offsets import OffsetFetchRequest, OffsetFetchResponse
@@ -46,9 +46,9 @@ class Commit(NamedTuple):
 
 
 def group_start(directory: Path, scale: float) -> dict[str, float]:
-    """Seconds until a broker answers, and until it knows the offsets of every group; the longest wait of another
-    client in between, and the memory then: with a million commits of the same thousand partitions (`repeated`), with
-    what compaction leaves of them (`compacted`), and with a million that differ (`distinct`)."""
+    """Seconds until a broker answers, and until it knows the offsets of every group; its CPU and memory by then, and
+    the longest wait of another client in between: with a million commits of the same thousand partitions (`repeated`),
+    with what compaction leaves of them (`compacted`), and with a million that differ (`distinct`)."""
     groups, partitions = REPEATED
     kept = groups * partitions
     count = max(kept, int(COMMITS * scale))
@@ -153,6 +153,7 @@ def _figures_of(bootstrap: str, pid: int, started: float, asked: dict[int, Commi
         "answering_s": answering_s,
         "loaded_s": loaded_s,
         "longest_wait_ms": longest_wait_ms,
+        "cpu_s": cpu_seconds(pid),
         "memory_mb": memory_mb(pid)[0],
     }
 
