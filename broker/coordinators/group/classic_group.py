@@ -296,7 +296,6 @@ class ClassicGroup:
         if self.member_of_instance(member.instance_id) is None:
             self._members_by_instance.pop(member.instance_id or "", None)
         self._forget_protocols(member)
-        self.unsynced.discard(member.member_id)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 

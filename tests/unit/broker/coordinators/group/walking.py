@@ -170,6 +170,7 @@ class Walk:
 
     def __init__(self, steps):
         how = steps[0]
+        self.happenings = ROUGH if how & 64 else HAPPENINGS
         self.story = []
         self.groups = Coordinator(
             initial_rebalance_delay_ms=(0, 0, 3_000)[how % 3], max_size=(2**31 - 1, 3)[how // 3 % 5 == 0]
@@ -187,7 +188,7 @@ class Walk:
             Process(
                 self,
                 number,
-                instance_id=f"shop {number}" if number % 2 else None,
+                instance_id=f"shop {number}" if number % 2 or how >= 128 else None,
                 names=PROTOCOLS[2] if how % 4 == 1 else PROTOCOLS[(how >> number) % 3],
                 session_timeout_ms=(6_000, 10_000)[number % 3 == 0],
                 rebalance_timeout_ms=(5_000, 20_000, 6_000)[number % 3],
@@ -206,7 +207,7 @@ class Walk:
         self.ends()
 
     def step(self, what, process, how):
-        name, happens = HAPPENINGS[what % len(HAPPENINGS)]
+        name, happens = self.happenings[what % len(self.happenings)]
         if name != "nothing":
             self.story.append(f"{name}: {process} {how}")
         happens(self, process, how)
@@ -251,7 +252,7 @@ class Walk:
         for each in self.processes:
             if not each.is_stalled and not each.is_out:
                 each.goes_on(how)
-                self.check()
+        self.check()
 
     def journal_does(self, process, how):
         journal = self.groups.journal
@@ -450,3 +451,14 @@ HAPPENINGS = (
     ("somebody without a group commits", Walk.simple_commit),
     ("the group is deleted", Walk.is_deleted),
 )
+ROUGH = (
+    ("nothing", Walk.nothing),
+    *(("goes on", Walk.goes_on),) * 6,
+    *(("time passes", Walk.time_passes),) * 4,
+    *(("dies", Walk.dies),) * 3,
+    *(("the journal", Walk.journal_does),) * 5,
+    ("commits", Walk.commits_of),
+    ("is removed", Walk.is_removed),
+    ("asks again", Walk.asks_again),
+)
+"""Processes are killed, and the disk does not keep up."""
