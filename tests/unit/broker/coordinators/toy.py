@@ -32,6 +32,8 @@ def encode(entry: Entry) -> tuple[bytes, bytes | None]:
 def decode(key: bytes, value: bytes | None) -> Entry:
     if key.startswith(b"\xff"):
         raise Malformed(f"a key of {len(key)} bytes that begins with 255")
+    if value == b"\xff":
+        raise Malformed("a value that is 255")
     return Entry(key.decode(), None if value is None else value.decode())
 
 
