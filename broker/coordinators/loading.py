@@ -7,7 +7,6 @@ between which the loop turns (`broker.slices`).
 
 import logging
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -80,21 +79,25 @@ class Shard(Protocol):
         """It is not asked any more: whoever waits is told ``code``, and nothing rings."""
 
 
-@dataclass(slots=True)
 class LoadingStats:
     """How far it has come with the partitions that are loaded together."""
 
-    began_ms: int = 0
-    """On the clock that never goes back."""
-    took_ms: int = 0
-    """Up to the last partition that is loaded."""
-    partitions_total: int = 0
-    partitions_loaded: int = 0
-    batches: int = 0
-    records: int = 0
-    bytes: int = 0
-    passed_over: int = 0
-    """Records that could not be read, and batches of which nothing could."""
+    __slots__ = (
+        "batches", "began_ms", "bytes", "partitions_loaded", "partitions_total", "passed_over", "records", "took_ms",
+    )  # fmt: skip
+
+    def __init__(self, began_ms: int = 0) -> None:
+        self.began_ms = began_ms
+        """On the clock that never goes back."""
+        self.took_ms = 0
+        """Up to the last partition that is loaded."""
+        self.partitions_total = 0
+        self.partitions_loaded = 0
+        self.batches = 0
+        self.records = 0
+        self.bytes = 0
+        self.passed_over = 0
+        """Records that could not be read, and batches of which nothing could."""
 
 
 class PartitionLoading:

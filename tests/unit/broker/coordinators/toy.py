@@ -7,7 +7,7 @@ from time import monotonic_ns
 from typing import NamedTuple
 
 from broker.coordinators.change import Change
-from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings, Submit
+from broker.coordinators.runtime import CoordinatorRuntime, Machine, RuntimeSettings, Submit
 from broker.offload import WorkerThread
 from broker.slices import Slices
 from protocol.errors import ErrorCode
@@ -106,9 +106,7 @@ class Toy:
                 slices=Slices(loop.call_soon, now_ns),
                 reader=self.reader,
                 later=lambda after_ms, job: broker.clock.call_at(broker.clock.monotonic_ms() + after_ms, job),
-                make_shard=self._make_shard,
-                decode=decode,
-                encode=encode,
+                machine=lambda: Machine(self._make_shard, decode, encode),
             )
 
         self.runtime: CoordinatorRuntime[Register] = broker.run(make())
