@@ -37,6 +37,23 @@ Sweep = Callable[[ShardT], Iterator[Change[Any] | None]]
 """Work on a whole shard, in pieces: each is a change to be written, or None where a piece has none."""
 
 
+class _Sweep(Generic[ShardT]):
+    """A sweep under way, and in how many shards it still is."""
+
+    __slots__ = ("_finished", "left", "pieces_of")
+
+    def __init__(self, pieces_of: Sweep[ShardT], shards: int, finished: Callable[[], None]) -> None:
+        self.pieces_of = pieces_of
+        self.left = shards
+        self._finished = finished
+
+    def count_shard(self) -> None:
+        """It has ended in one of them."""
+        self.left -= 1
+        if self.left == 0:
+            self._finished()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSettings:
     """How coordinators read and write their topic."""
@@ -76,7 +93,7 @@ class _Waiting(Generic[ShardT]):
         self.partition = partition
         self.loading: PartitionLoading | None = None
         """None before it has begun."""
-        self.sweeps: list[Sweep[ShardT]] = []
+        self.sweeps: list[_Sweep[ShardT]] = []
         """What came up meanwhile."""
 
 
@@ -164,15 +181,25 @@ class CoordinatorRuntime(Generic[ShardT]):
         for waiting in list(self._waiting.values()):
             self._begin(waiting)
 
-    def sweep(self, sweep: Sweep[ShardT]) -> None:
-        """Work through every shard, in slices of the loop's time; those that are loading once they are loaded."""
-        for coordinator in self._in_office.values():
+    def sweep(self, pieces_of: Sweep[ShardT], finished: Callable[[], None]) -> None:
+        """Work through every shard, in slices of the loop's time; those that are loading once they are loaded.
+
+        ``finished`` is called when nothing is left to be done; the last changes may still be on their way.
+        """
+        coordinators, waiting = list(self._in_office.values()), list(self._waiting.values())
+        if not coordinators and not waiting:
+            finished()
+            return
+        sweep = _Sweep(pieces_of, len(coordinators) + len(waiting), finished)
+        for coordinator in coordinators:
             self._slices.run(self._sweep_steps(coordinator, sweep))
-        for waiting in self._waiting.values():
-            waiting.sweeps.append(sweep)
+        for one in waiting:
+            one.sweeps.append(sweep)
 
     def stop(self) -> None:
         """Nobody is answered any more: what is staged is written, and whoever waits is told."""
+        if self._is_stopped:
+            return
         self._replicas.appender.write_staged()
         self._is_stopped = True
         for waiting in list(self._waiting.values()):
@@ -272,6 +299,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         del self._waiting[waiting.partition.topic_partition.partition]
         if waiting.loading is not None:
             waiting.loading.cancel()
+        for sweep in waiting.sweeps:
+            sweep.count_shard()
 
     def _reload(self, coordinator: Coordinator[ShardT]) -> None:
         self._unload(coordinator)
@@ -282,15 +311,17 @@ class CoordinatorRuntime(Generic[ShardT]):
         coordinator.journal.close(ErrorCode.NOT_COORDINATOR)
         coordinator.shard.unload(ErrorCode.NOT_COORDINATOR)
 
-    def _sweep_steps(self, coordinator: Coordinator[ShardT], sweep: Sweep[ShardT]) -> Steps:
+    def _sweep_steps(self, coordinator: Coordinator[ShardT], sweep: _Sweep[ShardT]) -> Steps:
         index = coordinator.partition.topic_partition.partition
-        if self._in_office.get(index) is not coordinator:
-            return
-        for change in sweep(coordinator.shard):
+        pieces = sweep.pieces_of(coordinator.shard)
+        while self._in_office.get(index) is coordinator:
+            try:
+                change = next(pieces)
+            except StopIteration:
+                break
             coordinator.write(change)
             yield Step.MORE
-            if self._in_office.get(index) is not coordinator:
-                return
+        sweep.count_shard()
 
 
 def _stopping() -> Fault:

@@ -105,6 +105,12 @@ class ClusterAuthorizationFailed(Fault):
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+class InvalidGroupId(Fault):
+    """A name that no group with members may have."""
+
+    code = ErrorCode.INVALID_GROUP_ID
+
+
 class CoordinatorLoadInProgress(Fault):
     """The coordinator is here, and still reads what it has to know."""
 

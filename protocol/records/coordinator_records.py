@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from protocol.codec import decoder, writer
+from protocol.codec import Writer, decoder, writer
 from protocol.primitives import Buffer, Malformed
 from protocol.schema import describe
 
@@ -38,12 +38,22 @@ def by_type(classes: Iterable[type[Any]]) -> dict[int, type[Any]]:
 def encode_key(key: object) -> bytes:
     """Return the key of a record."""
     cls = type(key)
-    return bytes(writer(cls, 0)(key, bytearray(_NUMBER.pack(describe(cls).key)), []))
+    return _encode(key, _keys.get(cls) or _keys.setdefault(cls, (_NUMBER.pack(describe(cls).key), writer(cls, 0))))
 
 
 def encode_value(value: object, version: int) -> bytes:
     """Return the value of a record; what ``version`` has no field for is left out."""
-    return bytes(writer(type(value), version)(value, bytearray(_NUMBER.pack(version)), []))
+    kind = type(value), version
+    return _encode(value, _values.get(kind) or _values.setdefault(kind, (_NUMBER.pack(version), writer(*kind))))
+
+
+def _encode(message: object, known: tuple[bytes, Writer]) -> bytes:
+    number, write = known
+    return bytes(write(message, bytearray(number), []))
+
+
+_keys: Final[dict[type[Any], tuple[bytes, Writer]]] = {}
+_values: Final[dict[tuple[type[Any], int], tuple[bytes, Writer]]] = {}
 
 
 def decode_record(

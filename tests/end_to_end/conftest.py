@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.clients import CLIENTS, Client, connect
+from tests.support.clients import CLIENTS, Client, Place, connect
+from tests.support.clients.member_process import MemberProcess
+from tests.support.clients.members import Membership, Seen, SeenMember, wait_until_shared
 from tests.support.server import BrokerProcess, RunningBroker, broker_for_tests
+
+Shared = Callable[[frozenset[Place], list[Seen]], None]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -83,3 +87,60 @@ def new_topic(client: Client, topic: str) -> Callable[..., str]:
         return topic
 
     return create
+
+
+@pytest.fixture
+def every_client(broker: BrokerProcess) -> list[Client]:
+    return [connect(name, broker.bootstrap) for name in CLIENTS]
+
+
+@pytest.fixture
+def group(topic: str) -> str:
+    """A group that no other test uses."""
+    return f"group-{topic}"
+
+
+@pytest.fixture
+def four(new_topic: Callable[..., str]) -> str:
+    """A topic of four partitions."""
+    return new_topic(partitions=4)
+
+
+@pytest.fixture
+def join(client: Client, group: str, topic: str) -> Iterator[Callable[..., SeenMember]]:
+    """Start a member of the test's group, subscribed to its topic unless told otherwise; in the end all are closed."""
+    members: list[SeenMember] = []
+
+    def start(**options: Any) -> SeenMember:
+        who = options.pop("client", client)
+        members.append(SeenMember(who, Membership(**{"group": group, "topics": (topic,), **options})))
+        return members[-1]
+
+    yield start
+    for member in members:
+        member.begin_closing()  # together: nobody has to join again because another one has left
+    for member in members:
+        member.close()
+
+
+@pytest.fixture
+def start_process(
+    client_name: str, broker: BrokerProcess, group: str, topic: str
+) -> Iterator[Callable[..., MemberProcess]]:
+    """Start a member of the test's group in a process of its own; in the end all are killed."""
+    members: list[MemberProcess] = []
+
+    def start(**options: Any) -> MemberProcess:
+        membership = Membership(**{"group": group, "topics": (topic,), **options})
+        members.append(MemberProcess(client_name, broker.bootstrap, membership))
+        return members[-1]
+
+    yield start
+    for member in members:
+        member.kill()
+
+
+@pytest.fixture
+def shared(client: Client, group: str) -> Shared:
+    """Wait until the test's group shares these partitions among these members."""
+    return lambda partitions, members: wait_until_shared(client, group, partitions, members)

@@ -55,6 +55,8 @@ class ApacheKafka(BrokerProcess):
             "transaction.state.log.min.isr": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
+            # By default it waits 3 s for more members of an empty group. We do not.
+            "group.initial.rebalance.delay.ms": "0",
             **self.settings,
             "listeners": f"{listener},CONTROLLER://{controller}",
         }

@@ -125,7 +125,7 @@ class GroupImage:
             self.offsets.replay_removed(group_id, (topic, partition))
             self.pending.replay_removed(group_id, (topic, partition))
             return
-        packed = pack_offset(_committed(value))
+        packed = pack_offset(_committed(value) if isinstance(value, LegacyOffsetCommitValue) else value)
         if producer_id == NO_PRODUCER:
             self.offsets.replay_put(group_id, topic, partition, packed)
             self.pending.replay_overtaken(group_id, (topic, partition))
@@ -146,17 +146,8 @@ class GroupImage:
             del self.other_kinds[key.group_id]
 
 
-def _committed(value: OffsetCommitValue | LegacyOffsetCommitValue) -> CommittedOffset:
-    if isinstance(value, LegacyOffsetCommitValue):
-        return CommittedOffset(value.offset, -1, value.metadata, value.commit_timestamp, NO_TIMESTAMP, NO_UUID)
-    return CommittedOffset(
-        value.offset,
-        value.leader_epoch,
-        value.metadata,
-        value.commit_timestamp,
-        value.expire_timestamp,
-        value.topic_id,
-    )
+def _committed(value: LegacyOffsetCommitValue) -> CommittedOffset:
+    return CommittedOffset(value.offset, -1, value.metadata, value.commit_timestamp, NO_TIMESTAMP, NO_UUID)
 
 
 def _metadata(value: GroupMetadataValue) -> GroupMetadata:

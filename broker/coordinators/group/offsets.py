@@ -98,7 +98,7 @@ class Offsets:
     ) -> list[FetchedOffset]:
         """What is committed for these partitions, or for all that have an offset. With ``require_stable``, nothing is
         said of a partition that an open transaction has an offset of."""
-        unstable = self._image.pending.partitions(group_id) if require_stable else ()
+        unstable = frozenset(self._image.pending.partitions(group_id) if require_stable else ())
         asked = self._image.offsets.partitions(group_id) if partitions is None else partitions
         return [
             FetchedOffset(topic, partition, ErrorCode.UNSTABLE_OFFSET_COMMIT, None)
@@ -120,9 +120,11 @@ class Offsets:
             return None
         errors = []
         records = []
-        known = self.known_partitions(group_id)
+        known = set(self.known_partitions(group_id))
+        read_topics = frozenset() if group.state is GroupState.EMPTY else group.subscribed_topics()
         for topic, partition in partitions:
-            subscribed = is_subscribed(group, topic)
+            # Where the subscriptions can't be read, the members may read anything.
+            subscribed = read_topics is None or topic in read_topics
             errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE)
             if not subscribed and (topic, partition) in known:
                 records.append(offset_tombstone(group_id, topic, partition))
@@ -152,13 +154,14 @@ class Offsets:
             return ErrorCode.NON_EMPTY_GROUP, None
         return ErrorCode.NONE, group
 
-    def known_partitions(self, group_id: str) -> set[PartitionKey]:
-        """Those with an offset that stands, waits for its transaction's end, or is under way."""
-        return {
-            *self._image.offsets.partitions(group_id),
+    def known_partitions(self, group_id: str) -> list[PartitionKey]:
+        """Those with an offset that stands, waits for its transaction's end, or is under way; each once."""
+        committed = self._image.offsets.partitions(group_id)
+        others = {
             *self._image.pending.partitions(group_id),
             *((offset.topic, offset.partition) for offset in self._offsets_under_way(group_id)),
         }
+        return committed + list(others.difference(committed)) if others else committed
 
     def topic_id(self, group_id: str, partition: PartitionKey) -> bytes:
         """The id of the topic for which the newest offset of the partition was committed, zeros if it is not known."""
@@ -175,14 +178,6 @@ class Offsets:
 
     def _offsets_under_way(self, group_id: str) -> Iterator[OffsetToCommit]:
         return chain.from_iterable(commit.offsets for commit in reversed(self._under_way.get(group_id, ())))
-
-
-def is_subscribed(group: ClassicGroup, topic: str) -> bool:
-    """Whether somebody in the group reads the topic: where the consumers' subscriptions can't be read, they may."""
-    if group.state is GroupState.EMPTY:
-        return False
-    topics = group.subscribed_topics()
-    return group.protocol_type == CONSUMER_PROTOCOL if topics is None else topic in topics
 
 
 def _characters(text: str) -> int:

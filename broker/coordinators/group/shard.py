@@ -210,6 +210,12 @@ class GroupShard:
         """How many groups are in each state."""
         return Counter(group.state for group in self.list())
 
+    @property
+    def members(self) -> int:
+        """How many are in all groups together."""
+        groups = map(self._membership.find, self._membership.group_ids())
+        return sum(len(group.members) for group in groups if group is not None)
+
 
 def _describe(group: ClassicGroup) -> DescribedGroup:
     metadata = group.metadata
@@ -236,7 +242,14 @@ def _describe(group: ClassicGroup) -> DescribedGroup:
         state=group.state.value,
         protocol_type=group.protocol_type,
         members=[
-            DescribedMember(member.member_id, member.instance_id, member.client_id, member.client_host, b"", b"")
+            DescribedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                b"",
+                group.assignment_of(member) if group.is_after_the_record else b"",
+            )
             for member in group.members.values()
         ],
     )

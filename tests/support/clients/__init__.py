@@ -1,7 +1,8 @@
 """One way to speak to a broker through three stock clients, each in its default configuration but for the address.
 
 A test says what is produced and what must come back; the client under it makes the requests it always makes. Every
-call opens a producer or consumer of its own and closes it, as a short script would. Consumers `assign`: no groups.
+call opens a producer or consumer of its own and closes it, as a short script would. These consumers `assign`; for
+those that subscribe and share a topic with others see `members.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+if TYPE_CHECKING:
+    from tests.support.clients.members import GroupConsumer, Membership, Tell
 
 CLIENTS = ("kafka-python", "confluent-kafka", "aiokafka")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -54,6 +58,29 @@ class Cluster:
     cluster_id: str
     controller_id: int
     brokers: tuple[tuple[int, str, int], ...]
+
+
+class Place(NamedTuple):
+    """A partition."""
+
+    topic: str
+    partition: int
+
+
+class Committed(NamedTuple):
+    """What a group has committed for a partition: the next offset to read, and a remark of whoever committed it."""
+
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSeen:
+    """A group as an administrator sees it; `state` in Kafka's words, Dead where there is no such group."""
+
+    state: str
+    assignments: tuple[frozenset[Place], ...]
+    """Of each member, in no order."""
 
 
 class RequestFailed(Exception):
@@ -117,6 +144,20 @@ class Client(Protocol):
 
     def consume_all(self, topic: str) -> list[Received]:
         """Everything between the first and the next offsets, in the order in which it arrived."""
+        ...
+
+    def commit(self, group: str, offsets: Mapping[Place, Committed]) -> None:
+        """Commit for a group without being in it. Raises RequestFailed with the broker's error code."""
+        ...
+
+    def committed(self, group: str, places: Iterable[Place]) -> dict[Place, Committed]:
+        """What stands for these partitions; those without an offset are left out."""
+        ...
+
+    def describe_group(self, group: str) -> GroupSeen: ...
+
+    def group_consumer(self, membership: Membership, tell: Tell) -> GroupConsumer:
+        """A consumer that subscribes. It belongs to the thread that has called this."""
         ...
 
 

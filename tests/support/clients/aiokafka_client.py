@@ -5,15 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import BrokerResponseError, for_code
+from aiokafka.coordinator.protocol import ConsumerProtocol
+from aiokafka.errors import BrokerResponseError, CommitFailedError, for_code
 
-from tests.support.clients import TIMEOUT_S, Cluster, Produced, Received, Record, RequestFailed
+from tests.support.clients import (
+    TIMEOUT_S,
+    Cluster,
+    Committed,
+    GroupSeen,
+    Place,
+    Produced,
+    Received,
+    Record,
+    RequestFailed,
+)
+
+if TYPE_CHECKING:
+    from tests.support.clients.members import GroupConsumer, Membership, Tell
 
 T = TypeVar("T")
 
@@ -165,6 +179,46 @@ class StockClient:
 
         return _run(run())
 
+    def commit(self, group: str, offsets: Mapping[Place, Committed]) -> None:
+        wanted = {TopicPartition(*place): tuple(one) for place, one in offsets.items()}
+
+        async def run() -> None:
+            async with self._consumer(group_id=group, enable_auto_commit=False) as consumer:
+                consumer.assign(list(wanted))
+                try:
+                    await consumer.commit(wanted)
+                except CommitFailedError as error:
+                    raise error.__cause__ or error from None
+
+        _run(run())
+
+    def committed(self, group: str, places: Iterable[Place]) -> dict[Place, Committed]:
+        wanted = list(places)
+
+        async def run() -> dict[Place, Committed]:
+            async with self._consumer(group_id=group, enable_auto_commit=False) as consumer, self._admin() as admin:
+                for place in wanted:  # it waits for the coordinator, and gives no metadata
+                    await consumer.committed(TopicPartition(*place))
+                found = await admin.list_consumer_group_offsets(group, partitions=wanted)
+            known = {Place(*place): Committed(one.offset, one.metadata) for place, one in found.items()}
+            return {place: one for place, one in known.items() if one.offset >= 0}
+
+        return _run(run())
+
+    def describe_group(self, group: str) -> GroupSeen:
+        async def run() -> GroupSeen:
+            async with self._admin() as admin:
+                ((code, name, state, _, _, members),) = (await admin.describe_consumer_groups([group]))[0].groups
+                _check([(name, code)])
+                return GroupSeen(state=state, assignments=tuple(_assignment(member[-1]) for member in members))
+
+        return _run(run())
+
+    def group_consumer(self, membership: Membership, tell: Tell) -> GroupConsumer:
+        from tests.support.clients.aiokafka_member import GroupConsumer as Consumer
+
+        return Consumer(self._address, membership, tell)
+
     @contextlib.asynccontextmanager
     async def _admin(self) -> AsyncIterator[Any]:
         admin = AIOKafkaAdminClient(**self._address)
@@ -175,8 +229,8 @@ class StockClient:
             await admin.close()
 
     @contextlib.asynccontextmanager
-    async def _consumer(self) -> AsyncIterator[Any]:
-        consumer = AIOKafkaConsumer(**self._address)
+    async def _consumer(self, **options: Any) -> AsyncIterator[Any]:
+        consumer = AIOKafkaConsumer(**self._address, **options)
         await consumer.start()
         try:
             yield consumer
@@ -198,6 +252,12 @@ def _check(entries: Sequence[Sequence[Any]]) -> None:
             raise RequestFailed(code, f"{for_code(code).__name__} for {name} {rest}")
 
 
+def _assignment(data: bytes) -> frozenset[Place]:
+    if not data:  # of a member in a rebalance
+        return frozenset()
+    return frozenset(Place(*place) for place in ConsumerProtocol.ASSIGNMENT.decode(data).partitions())
+
+
 def _has_leaders(topics: Any, partitions: int) -> bool:
     (topic,) = topics
     return len(topic["partitions"]) == partitions and all(p["leader"] >= 0 for p in topic["partitions"])
@@ -216,21 +276,22 @@ async def _offsets(consumer: Any, topic: str) -> dict[Any, tuple[int, int]]:
 
 
 async def _poll(consumer: Any, wants_more: Callable[[list[Received]], bool]) -> list[Received]:
-    received: list[Received] = []
+    records: list[Received] = []
     deadline = time.monotonic() + TIMEOUT_S
-    while wants_more(received):
-        assert time.monotonic() < deadline, f"{len(received)} records within {TIMEOUT_S} s, more were expected"
-        for records in (await consumer.getmany(timeout_ms=500)).values():
-            received.extend(
-                Received(
-                    partition=record.partition,
-                    offset=record.offset,
-                    key=record.key,
-                    value=record.value,
-                    headers=tuple(record.headers),
-                    timestamp_ms=record.timestamp,
-                    is_log_append_time=record.timestamp_type == 1,
-                )
-                for record in records
-            )
-    return received
+    while wants_more(records):
+        assert time.monotonic() < deadline, f"{len(records)} records within {TIMEOUT_S} s, more were expected"
+        for batch in (await consumer.getmany(timeout_ms=500)).values():
+            records.extend(map(received, batch))
+    return records
+
+
+def received(record: Any) -> Received:
+    return Received(
+        partition=record.partition,
+        offset=record.offset,
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers),
+        timestamp_ms=record.timestamp,
+        is_log_append_time=record.timestamp_type == 1,
+    )

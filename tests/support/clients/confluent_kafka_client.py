@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -17,7 +17,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from tests.support.clients import TIMEOUT_S, Cluster, Produced, Received, Record, RequestFailed
+from tests.support.clients import (
+    TIMEOUT_S,
+    Cluster,
+    Committed,
+    GroupSeen,
+    Place,
+    Produced,
+    Received,
+    Record,
+    RequestFailed,
+)
+
+if TYPE_CHECKING:
+    from tests.support.clients.members import GroupConsumer, Membership, Tell
 
 
 class StockClient:
@@ -115,9 +128,9 @@ class StockClient:
         return [answers[number] for number in range(len(records))]
 
     @contextlib.contextmanager
-    def _consumer(self) -> Iterator[Consumer]:
+    def _consumer(self, group: str = "assigned-by-hand") -> Iterator[Consumer]:
         # librdkafka demands a group id even for `assign`; with commits off it stays unused.
-        consumer = Consumer({**self._address, "group.id": "assigned-by-hand", "enable.auto.commit": False})
+        consumer = Consumer({**self._address, "group.id": group, "enable.auto.commit": False})
         try:
             with _refusals():
                 yield consumer
@@ -156,6 +169,39 @@ class StockClient:
             consumer.assign([TopicPartition(topic, number, first) for number, (first, _) in bounds.items()])
             return _poll(consumer, {number: end for number, (first, end) in bounds.items() if end > first})
 
+    def commit(self, group: str, offsets: Mapping[Place, Committed]) -> None:
+        wanted = [TopicPartition(*place, *one) for place, one in offsets.items()]
+        with self._consumer(group) as consumer, _refusals():
+            for answer in consumer.commit(offsets=wanted, asynchronous=False) or ():
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+
+    def committed(self, group: str, places: Iterable[Place]) -> dict[Place, Committed]:
+        with self._consumer(group) as consumer:
+            found = consumer.committed([TopicPartition(*place) for place in places], timeout=TIMEOUT_S)
+        return {
+            Place(one.topic, one.partition): Committed(one.offset, one.metadata or "")
+            for one in found
+            if one.offset >= 0
+        }
+
+    def describe_group(self, group: str) -> GroupSeen:
+        admin = AdminClient(self._address)
+        with _refusals():
+            seen = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+        return GroupSeen(
+            state=seen.state.name.title().replace("_", ""),
+            assignments=tuple(
+                frozenset(Place(one.topic, one.partition) for one in member.assignment.topic_partitions)
+                for member in seen.members
+            ),
+        )
+
+    def group_consumer(self, membership: Membership, tell: Tell) -> GroupConsumer:
+        from tests.support.clients.confluent_kafka_member import GroupConsumer as Consumer
+
+        return Consumer(self._address, membership, tell)
+
 
 def _produce(producer: Producer, topic: str, record: Record, extra: dict[str, Any]) -> None:
     while True:
@@ -173,23 +219,23 @@ def _has_leaders(topic: Any, partitions: int) -> bool:
 
 
 def _poll(consumer: Consumer, ends: dict[int, int]) -> list[Received]:
-    received: list[Received] = []
+    records: list[Received] = []
     open_ends = dict(ends)
     deadline = time.monotonic() + TIMEOUT_S
     while open_ends:
-        assert time.monotonic() < deadline, f"{len(received)} records within {TIMEOUT_S} s, more were expected"
+        assert time.monotonic() < deadline, f"{len(records)} records within {TIMEOUT_S} s, more were expected"
         for message in consumer.consume(500, timeout=0.2):
             if (error := message.error()) is not None:
                 raise KafkaException(error)
-            record = _received(message)
+            record = received(message)
             if record.offset < ends[record.partition]:
-                received.append(record)
+                records.append(record)
             if record.offset + 1 >= ends[record.partition]:
                 open_ends.pop(record.partition, None)
-    return received
+    return records
 
 
-def _received(message: Message) -> Received:
+def received(message: Message) -> Received:
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None

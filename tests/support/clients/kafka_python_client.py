@@ -5,14 +5,27 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource
-from kafka.errors import BrokerResponseError
+from kafka.errors import BrokerResponseError, CommitFailedError
 
-from tests.support.clients import TIMEOUT_S, Cluster, Produced, Received, Record, RequestFailed
+from tests.support.clients import (
+    TIMEOUT_S,
+    Cluster,
+    Committed,
+    GroupSeen,
+    Place,
+    Produced,
+    Received,
+    Record,
+    RequestFailed,
+)
+
+if TYPE_CHECKING:
+    from tests.support.clients.members import GroupConsumer, Membership, Tell
 
 
 class StockClient:
@@ -96,8 +109,8 @@ class StockClient:
         return [Produced(partition=a.partition, offset=a.offset, timestamp_ms=a.timestamp) for a in answers]
 
     @contextlib.contextmanager
-    def _consumer(self) -> Iterator[Any]:
-        with contextlib.closing(KafkaConsumer(**self._address)) as consumer, _refusals():
+    def _consumer(self, **options: Any) -> Iterator[Any]:
+        with contextlib.closing(KafkaConsumer(**self._address, **options)) as consumer, _refusals():
             yield consumer
 
     def partitions(self, topic: str) -> list[int]:
@@ -134,26 +147,59 @@ class StockClient:
                 consumer.seek(place, first)
             return _poll(consumer, lambda _: all(consumer.position(p) >= bounds[p][1] for p in bounds))
 
+    def commit(self, group: str, offsets: Mapping[Place, Committed]) -> None:
+        with self._consumer(group_id=group, enable_auto_commit=False) as consumer:
+            try:
+                consumer.commit({TopicPartition(*p): OffsetAndMetadata(*one, -1) for p, one in offsets.items()})
+            except CommitFailedError as error:
+                raise error.args[0] from None  # the broker's own
+
+    def committed(self, group: str, places: Iterable[Place]) -> dict[Place, Committed]:
+        with self._consumer(group_id=group, enable_auto_commit=False) as consumer:
+            found = {place: consumer.committed(TopicPartition(*place), metadata=True) for place in places}
+        return {place: Committed(one.offset, one.metadata) for place, one in found.items() if one is not None}
+
+    def describe_group(self, group: str) -> GroupSeen:
+        with self._admin() as admin:
+            seen = admin.describe_groups([group])[group]
+        return GroupSeen(
+            state=seen["group_state"],
+            assignments=tuple(
+                frozenset(
+                    Place(part["topic"], number)
+                    for part in (member["member_assignment"] or {}).get("assigned_partitions", ())
+                    for number in part["partitions"]
+                )
+                for member in seen["members"]
+            ),
+        )
+
+    def group_consumer(self, membership: Membership, tell: Tell) -> GroupConsumer:
+        from tests.support.clients.kafka_python_member import GroupConsumer as Consumer
+
+        return Consumer(self._address, membership, tell)
+
 
 def _poll(consumer: Any, is_enough: Any) -> list[Received]:
-    received: list[Received] = []
+    records: list[Received] = []
     deadline = time.monotonic() + TIMEOUT_S
-    while not is_enough(received):
-        assert time.monotonic() < deadline, f"{len(received)} records within {TIMEOUT_S} s, more were expected"
-        for records in consumer.poll(timeout_ms=500).values():
-            received.extend(
-                Received(
-                    partition=record.partition,
-                    offset=record.offset,
-                    key=record.key,
-                    value=record.value,
-                    headers=tuple(record.headers),
-                    timestamp_ms=record.timestamp,
-                    is_log_append_time=record.timestamp_type == 1,
-                )
-                for record in records
-            )
-    return received
+    while not is_enough(records):
+        assert time.monotonic() < deadline, f"{len(records)} records within {TIMEOUT_S} s, more were expected"
+        for batch in consumer.poll(timeout_ms=500).values():
+            records.extend(map(received, batch))
+    return records
+
+
+def received(record: Any) -> Received:
+    return Received(
+        partition=record.partition,
+        offset=record.offset,
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers),
+        timestamp_ms=record.timestamp,
+        is_log_append_time=record.timestamp_type == 1,
+    )
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from storage.batch.records import Record
 from tests.support.batches import T, changed, end_marker, stored
 from tests.support.broker import InProcessBroker
 from tests.support.files import FaultyFileSystem
-from tests.unit.broker.coordinators.toy import TOPIC, Toy
+from tests.unit.broker.coordinators.toy import TOPIC, Entry, Toy
 
 UNREADABLE = b"\xff"
 
@@ -60,6 +60,13 @@ def test_the_last_value_of_each_key_counts_and_a_tombstone_removes_it(broker: In
     assert stats.bytes == broker.log(TOPIC).size
 
 
+def test_what_a_later_record_replaces_is_not_replayed(broker: InProcessBroker) -> None:
+    append(broker, *[stored([put("a", str(number)), put("b", str(number)), put("c", None)]) for number in range(100)])
+    toy = loaded(broker)
+    assert toy.shards[0].replayed == [Entry("a", "99"), Entry("b", "99"), Entry("c", None)]
+    assert toy.runtime.loading_stats.records == 300
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("size", [10, OPENED_HERE_BYTES * 20])
 def test_compressed_batches_are_opened_small_and_large(broker: InProcessBroker, codec: Codec, size: int) -> None:
@@ -103,7 +110,7 @@ def test_many_that_cannot_be_read_have_a_few_lines_and_a_number(
     broker: InProcessBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    append(broker, stored([put(UNREADABLE)] * 1000), stored([put("a")]))
+    append(broker, stored([put(UNREADABLE + b"%d" % number) for number in range(1000)]), stored([put("a")]))
     assert loaded(broker).values == {"a": "1"}
     assert sum("is passed over:" in line for line in caplog.messages) == LINES
     assert any("1001 records in 2 batches" in line and "1000 passed over" in line for line in caplog.messages)
@@ -155,6 +162,26 @@ def test_records_of_a_transaction_count_from_its_marker_on(broker: InProcessBrok
     toy = loaded(broker)
     assert toy.values == {"committed": "1", "idempotent": "1"}
     assert toy.shards[0].in_transactions == {3: {"open": "1"}}
+
+
+def test_a_transaction_and_what_is_written_beside_it_keep_their_order(broker: InProcessBroker) -> None:
+    def transactional(*values: str) -> bytes:
+        records = [put("a", value) for value in values]
+        return stored(records, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+    append(
+        broker,
+        stored([put("a", "0")]),
+        transactional("1", "2"),
+        stored([put("a", "3")]),
+        transactional("4"),
+        transactional("5"),
+        end_marker(commit=True, producer_id=1, producer_epoch=0),
+        stored([put("b", "6")]),
+    )
+    toy = loaded(broker)
+    assert [entry.value for entry in toy.shards[0].replayed] == ["0", "2", "3", "5", "6"]
+    assert toy.values == {"a": "5", "b": "6"}
 
 
 def test_what_lies_before_the_logs_start_is_not_loaded(broker: InProcessBroker) -> None:

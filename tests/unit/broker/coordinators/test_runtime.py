@@ -13,7 +13,7 @@ from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.files import FaultyFileSystem
 from tests.support.requests import produce_request
-from tests.unit.broker.coordinators.toy import TOPIC, Toy
+from tests.unit.broker.coordinators.toy import TOPIC, Register, Toy
 
 
 def refused_with(toy: Toy, key: str = "a") -> E:
@@ -141,11 +141,15 @@ def test_a_sweep_goes_through_every_shard(broker: InProcessBroker) -> None:
     toy.start()
     toy.put(*[(f"key-{number}", "x") for number in range(100)])
 
+    ended: list[bool] = []
+
     async def sweep() -> None:
-        toy.runtime.sweep(lambda shard: shard.remove_all())
+        toy.runtime.sweep(Register.remove_all, lambda: ended.append(True))
 
     broker.run(sweep())
-    broker.wait_until(lambda: not toy.values)
+    broker.wait_until(lambda: bool(ended))
+    broker.settle()
+    assert toy.values == {}
     toy.stop()
     again = Toy(broker)
     again.start()
@@ -157,22 +161,37 @@ def test_a_sweep_waits_for_what_is_still_loading(broker: InProcessBroker, toy: T
     toy.stop()
     again = Toy(broker)
 
+    ended: list[bool] = []
+
     async def sweep() -> None:
-        again.runtime.sweep(lambda shard: shard.remove_all())
+        again.runtime.sweep(Register.remove_all, lambda: ended.append(True))
 
     broker.run(sweep())
     again.start()
-    broker.wait_until(lambda: not again.values)
+    broker.wait_until(lambda: bool(ended))
+    broker.settle()
+    assert again.values == {}
     assert broker.log(TOPIC).log_end_offset == 2
 
 
 def test_a_sweep_ends_where_the_partition_is_gone(broker: InProcessBroker, toy: Toy) -> None:
     toy.put(*[(f"key-{number}", "x") for number in range(10)])
 
+    ended: list[bool] = []
+
     async def sweep() -> None:
-        toy.runtime.sweep(lambda shard: shard.remove_all())
+        toy.runtime.sweep(Register.remove_all, lambda: ended.append(True))
         toy.runtime.stop()
 
     broker.run(sweep())
     broker.settle()
     assert len(toy.shards[0].values) == 10
+    assert ended == [True]
+
+
+def test_a_sweep_of_nothing_ends_at_once(broker: InProcessBroker) -> None:
+    toy = Toy(broker)
+    toy.start()
+    ended: list[bool] = []
+    toy.runtime.sweep(Register.remove_all, lambda: ended.append(True))
+    assert ended == [True]

@@ -42,6 +42,7 @@ class Register:
     submit: Submit
     values: dict[str, str] = field(default_factory=dict)
     in_transactions: dict[int, dict[str, str]] = field(default_factory=dict)
+    replayed: list[Entry] = field(default_factory=list)
     is_loaded: bool = False
     unloaded_with: ErrorCode | None = None
 
@@ -54,6 +55,7 @@ class Register:
         yield None
 
     def replay(self, record: Entry, *, producer_id: int = -1) -> None:
+        self.replayed.append(record)
         values = self.values if producer_id < 0 else self.in_transactions.setdefault(producer_id, {})
         if record.value is None:
             values.pop(record.key, None)

@@ -9,14 +9,15 @@ from protocol.records.group_metadata import encode_group_key, encode_group_value
 from storage.batch.record_batch import Codec
 from storage.batch.records import Record, encode_batch
 from tests.support.group_records import StoredGroups, contents, differences
-from tests.support.group_shard import GroupHome
 from tests.support.logs import marker
+from tests.unit.broker.coordinators.group.harness import G
+from tests.unit.broker.coordinators.group.offsets_harness import OffsetsHome
 
 T = 1_700_000_000_000
 PARTITION = 42
 
 
-def commit(offset, *, topic="orders", partition=0, group="g1"):
+def commit(offset, *, topic="orders", partition=0, group=G):
     return offset_record(group, OffsetToCommit(topic, partition, offset), T)
 
 
@@ -25,7 +26,7 @@ class Files:
 
     def __init__(self, path):
         self.path = path
-        self.home = GroupHome()
+        self.home = OffsetsHome()
         self.next_offset = 0
         self.segment = self.roll()
 
@@ -80,14 +81,14 @@ def files(tmp_path):
 
 
 def test_what_stands_in_the_files_is_what_the_broker_has(files, tmp_path):
-    files.write(group_record("g1", GroupMetadata(protocol_type="consumer", generation=3)))
+    files.write(group_record(G, GroupMetadata(protocol_type="consumer", generation=3)))
     files.write(commit(1), commit(2, partition=1), codec=Codec.GZIP)
     files.write(commit(5), producer_id=12)
     files.write(commit(6, partition=1), producer_id=13)
     files.write(commit(7, partition=2), producer_id=14)
     files.write_marker(12, commit=True)
     files.write_marker(13, commit=False)
-    files.write(offset_tombstone("g1", "refunds", 0))
+    files.write(offset_tombstone(G, "refunds", 0))
 
     stored = StoredGroups(tmp_path)
 
@@ -103,7 +104,7 @@ def test_every_record_is_a_step(files, tmp_path):
     files.write(commit(3))
 
     seen = [
-        (partition, offset, image.offsets.get("g1", ("orders", 0)).offset)
+        (partition, offset, image.offsets.get(G, ("orders", 0)).offset)
         for partition, offset, image in StoredGroups(tmp_path).steps()
     ]
 
@@ -129,7 +130,7 @@ def test_it_reads_on_where_it_was_and_not_into_a_batch_that_is_being_written(fil
 
 
 def test_a_record_that_cannot_be_read_is_passed_over_and_the_rest_of_the_group_kept(files, tmp_path):
-    files.write(group_record("g1", GroupMetadata(protocol_type="consumer", generation=3)), commit(1))
+    files.write(group_record(G, GroupMetadata(protocol_type="consumer", generation=3)), commit(1))
     key = encode_group_key(commit(2, partition=1).key)
     files.write_batch(
         [
@@ -150,20 +151,20 @@ def test_a_record_that_cannot_be_read_is_passed_over_and_the_rest_of_the_group_k
 
 
 def test_where_a_broker_has_something_else_it_says_what(files, tmp_path):
-    files.write(group_record("g1", GroupMetadata(generation=3)), commit(1))
+    files.write(group_record(G, GroupMetadata(generation=3)), commit(1))
     files.write(commit(5), producer_id=12)
     stored = StoredGroups(tmp_path)
     stored.read_on()
 
-    files.home.stands(group_record("g1", GroupMetadata(generation=4)), commit(2), commit(6, topic="refunds"))
+    files.home.stands(group_record(G, GroupMetadata(generation=4)), commit(2), commit(6, topic="refunds"))
     files.home.shard.replay_marker(12, commits=False)
 
     lines = differences(stored.images, {PARTITION: files.image})
     assert [line.split(": ")[1] for line in lines] == [
-        "group g1 generation",
-        "offset g1 orders 0",
-        "offset g1 refunds 0",
-        "pending offset g1 orders 0",
+        "group g generation",
+        "offset g orders 0",
+        "offset g refunds 0",
+        "pending offset g orders 0",
     ]
-    assert lines[0] == f"__consumer_offsets-{PARTITION}: group g1 generation: 3 is stored, the broker has 4"
+    assert lines[0] == f"__consumer_offsets-{PARTITION}: group g generation: 3 is stored, the broker has 4"
     assert len(differences({}, {PARTITION: files.image})) == len(contents(files.image))

@@ -1,0 +1,109 @@
+"""confluent-kafka's consumer in a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from tests.support.clients import Place, Received, RequestFailed
+from tests.support.clients.confluent_kafka_client import received
+from tests.support.clients.members import POLL_MS, Assigned, Membership, NotCommitted, Revoked, Tell
+
+MOST_RECORDS = 500
+
+GROUP_HAS_MOVED_ON = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError._ASSIGNMENT_LOST,
+}
+GOES_ON = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._MAX_POLL_EXCEEDED}
+"""What librdkafka tells and sees to by itself."""
+
+
+class GroupConsumer:
+    """Rebalances are told of in `poll`."""
+
+    def __init__(self, address: dict[str, Any], membership: Membership, tell: Tell) -> None:
+        options: dict[str, Any] = {
+            **address,
+            "group.id": membership.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": membership.commits == "by itself",
+        }
+        if membership.instance_id is not None:
+            options["group.instance.id"] = membership.instance_id
+        if membership.assignor is not None:
+            options["partition.assignment.strategy"] = membership.assignor
+        if membership.session_timeout_ms is not None:
+            options["session.timeout.ms"] = membership.session_timeout_ms
+        if membership.heartbeat_ms is not None:
+            options["heartbeat.interval.ms"] = membership.heartbeat_ms
+        self._tell = tell
+        self._behind: dict[Place, int] = {}
+        self._consumer = Consumer(options)
+        self._consumer.subscribe(
+            list(membership.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+
+    def poll(self) -> list[Received]:
+        # One by one: what `consume` has gathered may belong to others by the time it returns.
+        records: list[Received] = []
+        message = self._consumer.poll(POLL_MS / 1000)
+        while message is not None:
+            if (error := message.error()) is not None:
+                if error.code() not in GOES_ON:
+                    raise RequestFailed(_code(error), str(error))
+            else:
+                records.append(received(message))
+                self._behind[Place(str(message.topic()), records[-1].partition)] = records[-1].offset + 1
+            if len(records) == MOST_RECORDS:
+                break
+            message = self._consumer.poll(0)
+        return records
+
+    def commit(self) -> dict[Place, int]:
+        offsets, self._behind = self._behind, {}
+        if not offsets:
+            return {}
+        try:
+            answers = self._consumer.commit(
+                offsets=[TopicPartition(*place, offset) for place, offset in offsets.items()], asynchronous=False
+            )
+        except KafkaException as refused:
+            _raise(refused.args[0])
+        for answer in answers or ():
+            if answer.error is not None:
+                _raise(answer.error)
+        return offsets
+
+    def pause(self, places: Iterable[Place]) -> None:
+        self._consumer.pause([TopicPartition(*place) for place in places])
+
+    def resume(self, places: Iterable[Place]) -> None:
+        self._consumer.resume([TopicPartition(*place) for place in places])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _assigned(self, _: Consumer, assigned: list[TopicPartition]) -> None:
+        self._tell(Assigned(frozenset(Place(one.topic, one.partition) for one in assigned)))
+
+    def _revoked(self, _: Consumer, revoked: list[TopicPartition]) -> None:
+        places = frozenset(Place(one.topic, one.partition) for one in revoked)
+        self._behind = {place: offset for place, offset in self._behind.items() if place not in places}
+        self._tell(Revoked(places))
+
+
+def _raise(error: KafkaError) -> None:
+    if error.code() in GROUP_HAS_MOVED_ON:
+        raise NotCommitted(str(error))
+    raise RequestFailed(_code(error), str(error))
+
+
+def _code(error: KafkaError) -> int:
+    """The broker's code, which librdkafka names in its text only where it takes an error for the consumer's end."""
+    fenced = KafkaError.FENCED_INSTANCE_ID
+    return fenced if error.code() == KafkaError._FATAL and KafkaError(fenced).str() in error.str() else error.code()

@@ -1,0 +1,66 @@
+"""A member of a consumer group that is a process of its own, so that it can be killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from multiprocessing.connection import Connection
+
+from tests.support.clients import TIMEOUT_S, connect
+from tests.support.clients.members import Event, Member, Membership, Sightings
+
+_SPAWN = multiprocessing.get_context("spawn")  # librdkafka's threads do not survive a fork
+
+
+class MemberProcess:
+    """What is known of the member comes through a pipe, up to its last breath."""
+
+    def __init__(self, client: str, bootstrap: str, membership: Membership) -> None:
+        self.seen = Sightings()
+        self._pipe, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_live, args=(client, bootstrap, membership, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def close(self) -> None:
+        """End it in order. Returns when it has ended."""
+        if self._process.is_alive():
+            self._pipe.send("close")
+        self._process.join(TIMEOUT_S)
+        assert not self._process.is_alive(), f"member process {self._process.pid} lives on after {TIMEOUT_S} s"
+        self._listener.join()
+
+    def kill(self) -> None:
+        """SIGKILL: the broker hears nothing of it any more. Returns when it is dead."""
+        self._process.kill()
+        self._process.join()
+        self._listener.join()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                self.seen.note(self._pipe.recv())
+        except (EOFError, OSError):
+            self._pipe.close()
+
+
+def _live(client: str, bootstrap: str, membership: Membership, pipe: Connection) -> None:
+    """In the process: be a member until told to close, or until whoever might tell is gone."""
+    telling = threading.Lock()
+
+    def tell(event: Event) -> None:
+        with telling:
+            pipe.send(event)
+
+    member = Member(connect(client, bootstrap), membership, tell)
+    try:
+        pipe.recv()
+    except EOFError:
+        return
+    member.close()

@@ -1,0 +1,286 @@
+"""Members of consumer groups. Each polls in a thread of its own, as a program would, and says what happens to it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, NamedTuple, Protocol
+
+from tests.support.clients import TIMEOUT_S, Client, Place, Received, RequestFailed
+from tests.support.waiting import until
+
+POLL_MS = 200
+"""How long one poll waits for records. Between two polls a member does what it was told to."""
+
+QUICK_HEARTBEAT_MS = 250
+"""A member learns of a rebalance from the answer to a heartbeat: by default of all three clients after up to 3 s."""
+
+Commits = Literal["by itself", "after each poll", "never"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Which group and topics, and how. None is the client's own default."""
+
+    group: str
+    topics: tuple[str, ...]
+    instance_id: str | None = None
+    assignor: Literal["range", "roundrobin", "cooperative-sticky"] | None = None
+    session_timeout_ms: int | None = None
+    heartbeat_ms: int | None = QUICK_HEARTBEAT_MS
+    commits: Commits = "by itself"
+
+
+class Assigned(NamedTuple):
+    """The member was given these partitions, beside those it has; perhaps none."""
+
+    places: frozenset[Place]
+
+
+class Revoked(NamedTuple):
+    """These were taken from it."""
+
+    places: frozenset[Place]
+
+
+class Polled(NamedTuple):
+    """A poll gave these records."""
+
+    records: tuple[Received, ...]
+
+
+class CommitAnswered(NamedTuple):
+    """A synchronous commit has succeeded."""
+
+    offsets: dict[Place, int]
+
+
+class CommitRefused(NamedTuple):
+    """The group had moved on before the commit: whoever has the partitions now reads the records again."""
+
+    reason: str
+
+
+class Ended(NamedTuple):
+    """The member is no more: it was closed (code 0), or nothing can be done about the error."""
+
+    code: int
+    reason: str
+
+
+Event = Assigned | Revoked | Polled | CommitAnswered | CommitRefused | Ended
+Tell = Callable[[Event], None]
+
+
+class NotCommitted(Exception):
+    """The group has moved on, as it may; the consumer goes on with its next poll."""
+
+
+class GroupConsumer(Protocol):
+    """One stock consumer, for one thread."""
+
+    def poll(self) -> list[Received]:
+        """What there is within `POLL_MS`. Raises RequestFailed where the client gives up."""
+        ...
+
+    def commit(self) -> dict[Place, int]:
+        """Commit synchronously behind the records that were polled since the last time, as far as the partitions are
+        still this member's; what was committed. Raises `NotCommitted`, RequestFailed."""
+        ...
+
+    def pause(self, places: Iterable[Place]) -> None: ...
+
+    def resume(self, places: Iterable[Place]) -> None: ...
+
+    def close(self) -> None:
+        """As a program that ends in order."""
+        ...
+
+
+class Sightings:
+    """What is known of a member. Written by one thread, read by the test's."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.assignment: frozenset[Place] = frozenset()
+        self.received: list[Received] = []
+        self.committed: dict[Place, int] = {}
+        """By synchronous commits."""
+        self.rebalances = 0
+        """How often it was given partitions, the same ones included."""
+        self.ended: Ended | None = None
+
+    def note(self, event: Event) -> None:
+        match event:
+            case Assigned(places):
+                self.assignment |= places
+                self.rebalances += 1
+            case Revoked(places):
+                self.assignment -= places
+            case Polled(records):
+                self.received.extend(records)
+            case CommitAnswered(offsets):
+                self.committed |= offsets
+            case Ended():
+                self.assignment = frozenset()
+                self.ended = event
+            case CommitRefused():
+                pass
+        self.events.append(event)
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self.received]
+
+    @property
+    def has_failed(self) -> bool:
+        return self.ended is not None and self.ended.code != 0
+
+    def __str__(self) -> str:
+        numbers = sorted(place.partition for place in self.assignment)
+        return f"partitions {numbers}, {self.rebalances} rebalances, {len(self.received)} records, {self.ended}"
+
+
+class Seen(Protocol):
+    """A member that can be looked at, wherever it lives."""
+
+    @property
+    def seen(self) -> Sightings: ...
+
+
+class Member:
+    """A consumer in a thread that polls until it is closed; what happens to it goes to `tell`."""
+
+    def __init__(self, client: Client, membership: Membership, tell: Tell) -> None:
+        self._client = client
+        self._membership = membership
+        self._tell = tell
+        self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._is_closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"member of {membership.group}", daemon=True)
+        self._thread.start()
+
+    def pause(self, places: Iterable[Place]) -> None:
+        """Read these no further. Returns when it is so."""
+        self._do(lambda consumer: consumer.pause(places))
+
+    def resume(self, places: Iterable[Place]) -> None:
+        self._do(lambda consumer: consumer.resume(places))
+
+    def commit(self) -> None:
+        """Commit now, synchronously. Raises `NotCommitted`, RequestFailed."""
+        self._do(self._commit)
+
+    def begin_closing(self) -> None:
+        """End it in order, after the poll of the moment."""
+        self._is_closing.set()
+
+    def close(self) -> None:
+        """End it in order. Returns when it has ended."""
+        self.begin_closing()
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive(), f"a {self._client.name} consumer is not closed after {TIMEOUT_S} s"
+
+    def _do(self, order: Callable[[GroupConsumer], None]) -> None:
+        """Between two polls, since a consumer belongs to its thread."""
+        done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+        def obey() -> None:
+            try:
+                order(self._consumer)
+            except BaseException as error:  # noqa: BLE001 - it is raised again by the one who has given the order
+                done.put(error)
+            else:
+                done.put(None)
+
+        self._orders.put(obey)
+        if error := done.get(timeout=TIMEOUT_S):
+            raise error
+
+    def _run(self) -> None:
+        try:
+            self._consumer = self._client.group_consumer(self._membership, self._tell)
+            try:
+                while not self._is_closing.is_set():
+                    self._poll()
+            finally:
+                self._consumer.close()
+        except RequestFailed as error:
+            self._tell(Ended(error.code, str(error)))
+        except BaseException as error:
+            self._tell(Ended(-1, repr(error)))
+            raise
+        else:
+            self._tell(Ended(0, "closed"))
+
+    def _poll(self) -> None:
+        while not self._orders.empty():
+            self._orders.get()()
+        if records := self._consumer.poll():
+            self._tell(Polled(tuple(records)))
+            if self._membership.commits == "after each poll":
+                try:
+                    self._commit(self._consumer)
+                except NotCommitted as error:
+                    self._tell(CommitRefused(str(error)))
+
+    def _commit(self, consumer: GroupConsumer) -> None:
+        if offsets := consumer.commit():
+            self._tell(CommitAnswered(offsets))
+
+
+class SeenMember(Member):
+    """A member in the test's own process, with what is known of it."""
+
+    def __init__(self, client: Client, membership: Membership) -> None:
+        self.seen = Sightings()
+        super().__init__(client, membership, self.seen.note)
+
+    def __enter__(self) -> SeenMember:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self.close()
+
+
+def places(topic: str, partitions: int) -> frozenset[Place]:
+    """All partitions of a topic."""
+    return frozenset(Place(topic, number) for number in range(partitions))
+
+
+def wait_for(what: str, condition: Callable[[], bool], members: Sequence[Seen]) -> None:
+    """Wait until the condition holds. Fails at once if one of the members gives up, and says what they have."""
+
+    def look() -> bool:
+        for member in members:
+            assert not member.seen.has_failed, f"{what} can not come to pass: {member.seen.ended}"
+        return condition()
+
+    try:
+        until(look, what)
+    except AssertionError as error:
+        for number, member in enumerate(members):
+            error.add_note(f"member {number}: {member.seen}")
+        raise
+
+
+def wait_until_shared(client: Client, group: str, partitions: frozenset[Place], members: Sequence[Seen]) -> None:
+    """Wait until each of the partitions is one member's, each member has its fair part, and the broker says the same.
+
+    So nobody is in the middle of a join: whoever is closed there cannot leave before the join is over, and a group
+    waits a whole session for the answer of one that was closed as its leader.
+    """
+
+    def is_shared() -> bool:
+        parts = [member.seen.assignment for member in members]
+        sizes = [len(part) for part in parts]
+        if frozenset().union(*parts) != partitions or sum(sizes) != len(partitions) or max(sizes) - min(sizes) > 1:
+            return False
+        seen = client.describe_group(group)
+        return seen.state == "Stable" and Counter(seen.assignments) == Counter(parts)
+
+    wait_for(f"sharing {len(partitions)} partitions among {len(members)} members", is_shared, members)
