@@ -1,14 +1,14 @@
 """The group coordinator: the groups of ``__consumer_offsets``, and what happens to them without being asked."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 from broker.clock import Clock, Ids
-from broker.coordinators.group.records import GroupChange
-from broker.coordinators.group.settings import GroupSettings
-from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group_trace import GroupTrace
-from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings, Submit
+from broker.coordinators.runtime import CoordinatorRuntime, Machine, RuntimeSettings, Submit
 from broker.metadata.image import MetadataDelta, MetadataImage
 from broker.metadata.topic_rules import CONSUMER_OFFSETS
 from broker.offload import WorkerThread
@@ -17,10 +17,13 @@ from broker.slices import Slices
 from broker.timing_wheel import TimingWheel
 from broker.upkeep import Upkeep
 from config.broker_settings import BrokerSettings
-from protocol.records.group_metadata import decode_group_record, encode_group_record
 from storage.batch.record_batch import Codec
 
-Groups = CoordinatorRuntime[GroupShard]
+if TYPE_CHECKING:
+    from broker.coordinators.group.records import GroupChange
+    from broker.coordinators.group.shard import GroupShard
+
+Groups: TypeAlias = "CoordinatorRuntime[GroupShard]"
 """Whom handlers ask for the coordinator of a group."""
 
 
@@ -43,19 +46,28 @@ class GroupCoordinator:
         self._check_interval_ms = settings.offsets_retention_check_interval_ms
         self._upkeep = upkeep
         self.trace = GroupTrace()
-        group_settings = GroupSettings(
-            initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
-            min_session_timeout_ms=settings.group_min_session_timeout_ms,
-            max_session_timeout_ms=settings.group_max_session_timeout_ms,
-            max_size=settings.group_max_size,
-            offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
-            offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
-        )
 
-        def make_shard(submit: Submit) -> GroupShard:
-            return GroupShard(
-                settings=group_settings, clock=clock, wheel=wheel, ids=ids, events=self.trace, submit=submit
+        def machine() -> Machine[GroupShard]:
+            # Imported with the first group: what the daemon imports before it is ready has a budget of 150 ms.
+            from broker.coordinators.group.settings import GroupSettings
+            from broker.coordinators.group.shard import GroupShard
+            from protocol.records.group_metadata import decode_group_record, encode_group_record
+
+            group_settings = GroupSettings(
+                initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+                min_session_timeout_ms=settings.group_min_session_timeout_ms,
+                max_session_timeout_ms=settings.group_max_session_timeout_ms,
+                max_size=settings.group_max_size,
+                offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
+                offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
             )
+
+            def make_shard(submit: Submit) -> GroupShard:
+                return GroupShard(
+                    settings=group_settings, clock=clock, wheel=wheel, ids=ids, events=self.trace, submit=submit
+                )
+
+            return Machine(make_shard, decode_group_record, encode_group_record)
 
         self.groups: Groups = CoordinatorRuntime(
             CONSUMER_OFFSETS,
@@ -71,9 +83,7 @@ class GroupCoordinator:
             slices=slices,
             reader=reader,
             later=upkeep.once,
-            make_shard=make_shard,
-            decode=decode_group_record,
-            encode=encode_group_record,
+            machine=machine,
         )
         self._is_expiring = False
         self._deleted_topics: deque[tuple[str, bytes]] = deque()
@@ -103,7 +113,7 @@ class GroupCoordinator:
         def finished() -> None:
             self._is_expiring = False
 
-        self.groups.sweep(GroupShard.expire_offsets, finished)
+        self.groups.sweep(lambda shard: shard.expire_offsets(), finished)
 
     def _forget_deleted_topics(self) -> None:
         """All that have been deleted meanwhile in one go, since each goes through all offsets there are."""

@@ -7,7 +7,6 @@ between which the loop turns (`broker.slices`).
 
 import logging
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -16,6 +15,7 @@ from broker.replication.partition import Partition
 from broker.slices import Slices, Step, Steps, Work
 from protocol.errors import ErrorCode
 from protocol.primitives import Malformed
+from protocol.records.coordinator_records import UnknownRecord
 from storage.batch.pairs import read_pairs
 from storage.batch.record_batch import (
     CODEC_BITS,
@@ -43,6 +43,10 @@ RECORDS_A_STEP: Final = 64
 """That are looked at; of those that are replayed each is a step, since a group of 200 members takes half a millisecond.
 """
 
+MOST_HELD_RECORDS: Final = 1 << 14
+MOST_HELD_BYTES: Final = 4 << 20
+"""What is read before it is replayed: a compressed batch may hold a thousand times its size."""
+
 LINES: Final = 10
 """How many of the records that cannot be read have their own line, for each partition."""
 
@@ -51,8 +55,10 @@ RETRY_MS: Final = 1_000
 Result = TypeVar("Result")
 Decode = Callable[[bytes, bytes | None], Any]
 """A record out of key and value. Raises `Malformed`."""
-Newest = dict[bytes | None, tuple[int, bytes | None]]
-"""Records by their key, with the first offset of their batch, in the order of the log."""
+Version = tuple[int, bytes | None, Any]
+"""What a key had as its value: the first offset of the batch, the value, and the version before it, or None."""
+Newest = dict[bytes | None, Version]
+"""The last version of each key that is read and not replayed yet, in the order of the log."""
 
 NO_PRODUCER: Final = -1
 
@@ -73,21 +79,25 @@ class Shard(Protocol):
         """It is not asked any more: whoever waits is told ``code``, and nothing rings."""
 
 
-@dataclass(slots=True)
 class LoadingStats:
     """How far it has come with the partitions that are loaded together."""
 
-    began_ms: int = 0
-    """On the clock that never goes back."""
-    took_ms: int = 0
-    """Up to the last partition that is loaded."""
-    partitions_total: int = 0
-    partitions_loaded: int = 0
-    batches: int = 0
-    records: int = 0
-    bytes: int = 0
-    passed_over: int = 0
-    """Records that could not be read, and batches of which nothing could."""
+    __slots__ = (
+        "batches", "began_ms", "bytes", "partitions_loaded", "partitions_total", "passed_over", "records", "took_ms",
+    )  # fmt: skip
+
+    def __init__(self, began_ms: int = 0) -> None:
+        self.began_ms = began_ms
+        """On the clock that never goes back."""
+        self.took_ms = 0
+        """Up to the last partition that is loaded."""
+        self.partitions_total = 0
+        self.partitions_loaded = 0
+        self.batches = 0
+        self.records = 0
+        self.bytes = 0
+        self.passed_over = 0
+        """Records that could not be read, and batches of which nothing could."""
 
 
 class PartitionLoading:
@@ -170,10 +180,11 @@ class PartitionLoading:
 
     def _replay_chunk(self, chunk: bytes) -> Steps:
         """Replay the whole batches that ``chunk`` begins with, as if they had been compacted: of the records with one
-        key the last one. In a log that is long, few are (bench: group-start)."""
+        key the last one that can be read. In a log that is long, few are (bench: group-start)."""
         newest = Newest()
         producer_id = NO_PRODUCER
-        position, left, taken = 0, len(chunk), 0
+        position, left = 0, len(chunk)
+        taken = replayed = held_bytes = 0
         while left >= HEADER_SIZE:
             header = read_header(chunk, position)
             size = header.size
@@ -182,9 +193,9 @@ class PartitionLoading:
             if header.next_offset > self.offset:
                 # What belongs to a transaction and what does not keep their order.
                 owner = header.producer_id if header.attributes & TRANSACTIONAL_BIT else NO_PRODUCER
-                if owner != producer_id or header.attributes & CONTROL_BIT:
+                if owner != producer_id or header.attributes & CONTROL_BIT or held_bytes > MOST_HELD_BYTES:
                     yield from self._replay(newest, producer_id)
-                    newest, producer_id = Newest(), owner
+                    producer_id, replayed, held_bytes = owner, taken, 0
                 try:
                     if computed_crc(chunk, position, size) != header.crc:
                         raise UndecodableRecords("its bytes do not agree with its CRC")
@@ -195,12 +206,16 @@ class PartitionLoading:
                             section = yield from self._open(header, chunk[position : position + size])
                         else:
                             section = chunk[position + HEADER_SIZE : position + size]
+                        held_bytes += len(section)
                         for key, value in read_pairs(section, header.record_count):
-                            newest.pop(key, None)  # it comes in the place of its last record
-                            newest[key] = header.base_offset, value
+                            # It comes in the place of its last record.
+                            newest[key] = header.base_offset, value, newest.pop(key, None)
                             taken += 1
                             if not taken % RECORDS_A_STEP:
                                 yield Step.MORE
+                                if taken - replayed >= MOST_HELD_RECORDS:
+                                    yield from self._replay(newest, producer_id)
+                                    replayed = taken
                 except UndecodableRecords as error:
                     self._pass_over(header.base_offset, f"the batch there: {error}")
                 self._stats.batches += 1
@@ -217,16 +232,23 @@ class PartitionLoading:
         return (yield from self._in_thread(partial(open_records, batch, header, MOST_OPENED_BYTES)))
 
     def _replay(self, newest: Newest, producer_id: int) -> Steps:
-        for key, (offset, value) in newest.items():
-            try:
-                if key is None:
-                    raise Malformed("it has no key")
-                record = self._decode(key, value)
-            except Malformed as error:
-                self._pass_over(offset, f"a record of the batch there: {error}")
-            else:
+        """Replay what is held, and hold it no more. What cannot be read, or is not known, replaces nothing."""
+        for key, version in newest.items():
+            before: Version | None = version
+            while before is not None:
+                offset, value, before = before
+                try:
+                    if key is None:
+                        raise Malformed("it has no key")
+                    record = self._decode(key, value)
+                except Malformed as error:
+                    self._pass_over(offset, f"a record of the batch there: {error}")
+                    continue
                 self._shard.replay(record, producer_id=producer_id)
+                if not isinstance(record, UnknownRecord):
+                    break
             yield Step.MORE
+        newest.clear()
 
     def _replay_marker(self, header: BatchHeader, batch: bytes) -> None:
         marker = read_marker(header, batch)

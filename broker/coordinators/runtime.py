@@ -9,8 +9,8 @@ A coordinator is a partition's state machine (a shard) and the journal of what i
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from functools import cache
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from broker.clock import Clock
 from broker.coordinators.change import Change
@@ -37,6 +37,15 @@ Sweep = Callable[[ShardT], Iterator[Change[Any] | None]]
 """Work on a whole shard, in pieces: each is a change to be written, or None where a piece has none."""
 
 
+class Machine(NamedTuple, Generic[ShardT]):
+    """What the coordinators of a topic are made of."""
+
+    make_shard: Callable[[Submit], ShardT]
+    """Told what its alarms call where they want something written."""
+    decode: Decode
+    encode: Encode[Any]
+
+
 class _Sweep(Generic[ShardT]):
     """A sweep under way, and in how many shards it still is."""
 
@@ -54,8 +63,7 @@ class _Sweep(Generic[ShardT]):
             self._finished()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeSettings:
+class RuntimeSettings(NamedTuple):
     """How coordinators read and write their topic."""
 
     partitions: int
@@ -111,12 +119,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         slices: Slices,
         reader: WorkerThread,
         later: Callable[[int, Callable[[], None]], object],
-        make_shard: Callable[[Submit], ShardT],
-        decode: Decode,
-        encode: Encode[Any],
+        machine: Callable[[], Machine[ShardT]],
     ) -> None:
-        """``reader`` reads files, ``later`` calls after so many milliseconds. A shard is made with what its alarms
-        call where they want something written."""
+        """``reader`` reads files, ``later`` calls after so many milliseconds; ``machine`` is asked for once there is
+        something to load."""
         self._topic = topic
         self._settings = settings
         self._image = image
@@ -125,9 +131,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._slices = slices
         self._reader = reader
         self._later = later
-        self._make_shard = make_shard
-        self._decode = decode
-        self._encode = encode
+        self._machine = cache(machine)
         self._in_office: dict[int, Coordinator[ShardT]] = {}
         """By partition."""
         self._waiting: dict[int, _Waiting[ShardT]] = {}
@@ -226,7 +230,7 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     def _load(self, partition: Partition) -> None:
         if not self._waiting:
-            self.loading_stats = LoadingStats(began_ms=self._clock.monotonic_ms())
+            self.loading_stats = LoadingStats(self._clock.monotonic_ms())
         self.loading_stats.partitions_total += 1
         waiting: _Waiting[ShardT] = _Waiting(partition)
         self._waiting[partition.topic_partition.partition] = waiting
@@ -239,11 +243,12 @@ class CoordinatorRuntime(Generic[ShardT]):
         def submit(change: Change[Any]) -> None:
             self._in_office[index].write(change)
 
-        shard = self._make_shard(submit)
+        machine = self._machine()
+        shard = machine.make_shard(submit)
         waiting.loading = loading = PartitionLoading(
             waiting.partition,
             shard,
-            decode=self._decode,
+            decode=machine.decode,
             reader=self._reader,
             chunk_bytes=self._chunk_bytes,
             later=self._later,
@@ -266,7 +271,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             partition,
             replicas=self._replicas,
             clock=self._clock,
-            encode=self._encode,
+            encode=self._machine().encode,
             codec=self._settings.codec,
             timeout_ms=self._settings.write_timeout_ms,
             end_offset=end_offset,

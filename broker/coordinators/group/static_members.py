@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from broker.clock import Clock
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.events import GroupEvents
@@ -75,10 +73,10 @@ class StaticMembers:
     def _welcome(self, group: ClassicGroup, new: Member, request: Join, former_leader: str | None) -> None:
         joined = self._rounds.current_generation(group, new.member_id)
         if request.may_skip_assignment:
-            joined = replace(joined, skip_assignment=new.member_id == group.leader)
+            joined = joined._replace(skip_assignment=new.member_id == group.leader)
         else:
             # It does not know that its assignment may be left as it is: it must not take itself for the leader.
-            joined = replace(joined, leader=former_leader or "", members=())
+            joined = joined._replace(leader=former_leader or "", members=())
         self._presence.hear_of(group, new)
         group.answer_join(new, joined)
 

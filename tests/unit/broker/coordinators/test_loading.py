@@ -6,8 +6,16 @@ from itertools import pairwise
 
 import pytest
 
-from broker.coordinators.loading import LINES, OPENED_HERE_BYTES
+from broker.coordinators.loading import (
+    LINES,
+    MOST_HELD_BYTES,
+    MOST_HELD_RECORDS,
+    OPENED_HERE_BYTES,
+    Newest,
+    PartitionLoading,
+)
 from broker.request.faults import Fault
+from broker.slices import Steps
 from protocol.errors import ErrorCode as E
 from storage.batch.record_batch import HEADER_SIZE, Codec
 from storage.batch.records import Record
@@ -65,6 +73,34 @@ def test_what_a_later_record_replaces_is_not_replayed(broker: InProcessBroker) -
     toy = loaded(broker)
     assert toy.shards[0].replayed == [Entry("a", "99"), Entry("b", "99"), Entry("c", None)]
     assert toy.runtime.loading_stats.records == 300
+
+
+def test_a_record_that_cannot_be_read_replaces_nothing(broker: InProcessBroker) -> None:
+    unreadable = Record(timestamp=T, key=b"a", value=UNREADABLE)
+    append(broker, stored([put("a", "1"), put("b", "1")]), stored([put("a", "2")]), stored([unreadable, unreadable]))
+    toy = loaded(broker)
+    assert toy.values == {"a": "2", "b": "1"}
+    assert toy.runtime.loading_stats.passed_over == 2
+    assert Entry("a", "1") not in toy.shards[0].replayed
+
+
+def test_what_is_held_before_it_is_replayed_is_bounded(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most: list[int] = []
+    replay = PartitionLoading._replay
+
+    def watched(loading: PartitionLoading, newest: Newest, producer_id: int) -> Steps:
+        most.append(len(newest))
+        return replay(loading, newest, producer_id)
+
+    monkeypatch.setattr(PartitionLoading, "_replay", watched)
+    tiny = [put(f"{number}", None) for number in range(2 * MOST_HELD_RECORDS + 10)]
+    large = [stored([put(f"large-{number}", "x" * 1_000_000)], codec=Codec.ZSTD) for number in range(20)]
+    append(broker, stored(tiny, codec=Codec.ZSTD), *large)
+    assert len(loaded(broker).values) == 20
+    assert max(most) == MOST_HELD_RECORDS
+    assert len(most) > 2 + 20_000_000 // MOST_HELD_BYTES // 2
 
 
 @pytest.mark.parametrize("codec", list(Codec))

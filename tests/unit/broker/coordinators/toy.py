@@ -7,7 +7,7 @@ from time import monotonic_ns
 from typing import NamedTuple
 
 from broker.coordinators.change import Change
-from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings, Submit
+from broker.coordinators.runtime import CoordinatorRuntime, Machine, RuntimeSettings, Submit
 from broker.offload import WorkerThread
 from broker.slices import Slices
 from protocol.errors import ErrorCode
@@ -32,6 +32,8 @@ def encode(entry: Entry) -> tuple[bytes, bytes | None]:
 def decode(key: bytes, value: bytes | None) -> Entry:
     if key.startswith(b"\xff"):
         raise Malformed(f"a key of {len(key)} bytes that begins with 255")
+    if value == b"\xff":
+        raise Malformed("a value that is 255")
     return Entry(key.decode(), None if value is None else value.decode())
 
 
@@ -104,9 +106,7 @@ class Toy:
                 slices=Slices(loop.call_soon, now_ns),
                 reader=self.reader,
                 later=lambda after_ms, job: broker.clock.call_at(broker.clock.monotonic_ms() + after_ms, job),
-                make_shard=self._make_shard,
-                decode=decode,
-                encode=encode,
+                machine=lambda: Machine(self._make_shard, decode, encode),
             )
 
         self.runtime: CoordinatorRuntime[Register] = broker.run(make())
