@@ -301,8 +301,9 @@ class ClassicGroup:
     def remove(self, member: Member) -> None:
         """Somebody is gone. Who has been here for longest leads in its place."""
         del self.members[member.member_id]
-        if self.member_of_instance(member.instance_id) is None:
-            self._members_by_instance.pop(member.instance_id or "", None)
+        instance_id = member.instance_id
+        if instance_id is not None and self._members_by_instance.get(instance_id) == member.member_id:
+            del self._members_by_instance[instance_id]
         self._forget_protocols(member)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
