@@ -186,6 +186,14 @@ class ClassicGroup:
         """Whether the members are those of the record, so that each has an assignment."""
         return self.members.keys() == self._recorded.members.keys()
 
+    @property
+    def is_after_the_record(self) -> bool:
+        """Whether the record is of this generation, or of the one before while this one is on its way. If not, members
+        were sent back before they had an assignment, and what they had before is no longer theirs."""
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            return self.generation == self._recorded.generation + 1
+        return self.generation == self._recorded.generation
+
     def member_of_instance(self, instance_id: str | None) -> Member | None:
         """The static member with this instance id."""
         return self.members.get(self._members_by_instance.get(instance_id, "")) if instance_id is not None else None

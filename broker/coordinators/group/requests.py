@@ -181,7 +181,8 @@ class DescribedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """A classic group as administrators see it; metadata and assignments are empty unless it is Stable."""
+    """A classic group as administrators see it; metadata is empty unless it is Stable, and while a generation is on its
+    way the assignments are those of the one before."""
 
     group_id: str
     state: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -77,10 +77,14 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         return offsets
 
     def pause(self, places: Iterable[Place]) -> None:
-        self._consumer.pause(*(TopicPartition(*place) for place in places))
+        self._run(self._call(self._consumer.pause, places))
 
     def resume(self, places: Iterable[Place]) -> None:
-        self._consumer.resume(*(TopicPartition(*place) for place in places))
+        self._run(self._call(self._consumer.resume, places))
+
+    async def _call(self, what: Callable[..., None], places: Iterable[Place]) -> None:
+        """Within the loop, where it makes its futures."""
+        what(*(TopicPartition(*place) for place in places))
 
     def close(self) -> None:
         self._run(self._consumer.stop())
