@@ -160,7 +160,7 @@ def _joined(joined: Joined, version: int) -> JoinGroupResponse:
         error_code=joined.error,
         generation_id=joined.generation,
         protocol_type=joined.protocol_type,
-        protocol_name=no_protocol if joined.protocol is None else joined.protocol,
+        protocol_name=joined.protocol or no_protocol,
         leader=joined.leader,
         skip_assignment=joined.skip_assignment,
         member_id=joined.member_id,

@@ -52,8 +52,8 @@ class GroupsHandler:
         )
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-        """List groups of these states and types, or all; the filters know no upper and lower case."""
-        states = {state.lower() for state in request.states_filter}
+        """List groups of these states and types, or all, in upper or lower case; around a state there may be spaces."""
+        states = {state.strip().lower() for state in request.states_filter}
         types = {type_.lower() for type_ in request.types_filter}
         sees_all = context.may(Operation.DESCRIBE, ResourceType.CLUSTER)
         return ListGroupsResponse(

@@ -26,6 +26,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from tests.parity.exchange import Exchange as ParityExchange  # noqa: E402
+from tests.parity.members import await_coordinator  # noqa: E402
+from tests.parity.normalised import Normaliser  # noqa: E402
 from tests.support.apache_kafka import ApacheKafka  # noqa: E402
 from tests.support.clients import CLIENTS, Client, Committed, Place, Record, connect  # noqa: E402
 from tests.support.clients.members import (  # noqa: E402
@@ -86,7 +89,6 @@ def group_life(client: Client) -> None:
     """A group of a dynamic and a static member, and a simple consumer's commits."""
     membership = Membership(group="golden-group", topics=("golden",), commits="after each poll")
     partitions = places("golden", 2)
-    client.committed("golden-group", partitions)
     with SeenMember(client, membership) as first:
         wait_for("a commit of all partitions", lambda: first.seen.committed.keys() == partitions, [first])
         with SeenMember(client, replace(membership, instance_id="one")) as second:
@@ -203,6 +205,7 @@ def capture(name: str, libraries: str, meaning: Meaning) -> None:
         kafka = ApacheKafka(Path(directory), settings=settings, port=port, libraries=libraries)
         kafka.start()
         try:
+            await_coordinator(ParityExchange("golden", kafka, Normaliser()))
             job(f"127.0.0.1:{proxy.port}")
         finally:
             kafka.close()

@@ -21,14 +21,13 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreateTopicsRequest
 from protocol.schema import describe
 from tests.parity.allowed_differences import Names
-from tests.parity.comparison import CLOSED
+from tests.parity.comparison import CLOSED, SILENCE
 from tests.parity.connection import Asked, Closed, Connection, response_class
 from tests.parity.normalised import Moment, Normaliser
 from tests.parity.plain import plain
 from tests.support.server import BrokerProcess
 
 NO_ANSWER = "no answer, and the connection stays open"
-SILENCE = "nothing comes, nor does an answer to what is asked next"
 
 PATIENCE_S = 8.0
 """How long an answer may take on a busy machine. Silence is no answer within this time."""

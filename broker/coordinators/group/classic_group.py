@@ -186,6 +186,14 @@ class ClassicGroup:
         """Whether the members are those of the record, so that each has an assignment."""
         return self.members.keys() == self._recorded.members.keys()
 
+    @property
+    def is_after_the_record(self) -> bool:
+        """Whether the record is of this generation, or of the one before while this one is on its way. If not, members
+        were sent back before they had an assignment, and what they had before is no longer theirs."""
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            return self.generation == self._recorded.generation + 1
+        return self.generation == self._recorded.generation
+
     def member_of_instance(self, instance_id: str | None) -> Member | None:
         """The static member with this instance id."""
         return self.members.get(self._members_by_instance.get(instance_id, "")) if instance_id is not None else None
@@ -293,8 +301,9 @@ class ClassicGroup:
     def remove(self, member: Member) -> None:
         """Somebody is gone. Who has been here for longest leads in its place."""
         del self.members[member.member_id]
-        if self.member_of_instance(member.instance_id) is None:
-            self._members_by_instance.pop(member.instance_id or "", None)
+        instance_id = member.instance_id
+        if instance_id is not None and self._members_by_instance.get(instance_id) == member.member_id:
+            del self._members_by_instance[instance_id]
         self._forget_protocols(member)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)

@@ -176,7 +176,8 @@ class DescribedMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A classic group as administrators see it; metadata and assignments are empty unless it is Stable."""
+    """A classic group as administrators see it; metadata is empty unless it is Stable, and while a generation is on its
+    way the assignments are those of the one before."""
 
     group_id: str
     state: str

@@ -201,7 +201,7 @@ class Rounds:
         if isinstance(round_, (JoinRound, EmptyingRound)):
             reply(Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
             return None
-        self._has_synced(group, request.member_id)
+        self._mark_synced(group, request.member_id)
         if round_ is None:
             reply(self._assignment(group, group.assignment_of(member)))
             return None
@@ -231,7 +231,7 @@ class Rounds:
     def _assignment(self, group: ClassicGroup, assignment: bytes) -> Synced:
         return Synced(protocol_type=group.protocol_type, protocol=group.protocol, assignment=assignment)
 
-    def _has_synced(self, group: ClassicGroup, member_id: str) -> None:
+    def _mark_synced(self, group: ClassicGroup, member_id: str) -> None:
         group.unsynced.discard(member_id)
         if not group.unsynced and group.unsynced_alarm is not None:
             group.unsynced_alarm.cancel()

@@ -242,7 +242,14 @@ def _describe(group: ClassicGroup) -> DescribedGroup:
         state=group.state.value,
         protocol_type=group.protocol_type,
         members=[
-            DescribedMember(member.member_id, member.instance_id, member.client_id, member.client_host, b"", b"")
+            DescribedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                b"",
+                group.assignment_of(member) if group.is_after_the_record else b"",
+            )
             for member in group.members.values()
         ],
     )

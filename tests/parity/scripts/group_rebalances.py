@@ -34,6 +34,7 @@ def run(exchange: Exchange) -> None:
         an_id_is_never_used,
         a_member_that_waits_is_not_silent,
         of_three_members,
+        what_is_said_of_assignments,
     ):
         exchange.forget_members()
         scene(exchange)
@@ -158,3 +159,32 @@ def of_three_members(exchange: Exchange) -> None:
     leader.sync("the leader of three left: its successor", assignments={b.id: b"half", c.id: b"half"})
     follower.sync("the leader of three left: the other one")
     described(exchange, "two of three members", group_id)
+
+
+def what_is_said_of_assignments(exchange: Exchange) -> None:
+    """The last ones stay to be seen, until the members of a new generation are sent back before they have theirs."""
+    a, b = a_pair(exchange, "assigned")
+    b_joins = b.start_joining(protocols=CHANGED)
+    a.await_rebalance()
+    described(exchange, "a rebalance began", "assigned")
+    a.join()
+    b.joined(None, b_joins)
+    described(exchange, "all have joined", "assigned")
+    b_joins = b.start_joining()
+    a.await_rebalance()
+    described(exchange, "another rebalance began before all had synced", "assigned")
+    a.join()
+    b.joined(None, b_joins)
+    described(exchange, "all have joined once more", "assigned")
+    b.leave()
+    described(exchange, "one left before all had synced", "assigned")
+    a.join()
+    a.sync(assignments={a.id: b"everything"})
+    described(exchange, "all have synced", "assigned")
+    c = Member(exchange, "assigned", "c")
+    c_joins = c.start_entering()
+    a.await_rebalance()
+    described(exchange, "another member comes", "assigned")
+    a.join()
+    c.joined(None, c_joins)
+    described(exchange, "another member came", "assigned")

@@ -90,12 +90,12 @@ def listed(exchange: Exchange) -> None:
     exchange.ask_each("all", of())
     for state in ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling"):
         exchange.ask_each(f"the state {state}", of(state), since=SINCE_STATES)
-    for state in ("empty", "STABLE", "preparingrebalance", "Preparing Rebalance", " Empty", "", "nope", "Unknown"):
+    for state in ("empty", "STABLE", "preparingrebalance", "Preparing Rebalance", " Empty ", "", "nope", "Unknown"):
         exchange.ask_each(f"the state {state!r}", of(state), since=SINCE_STATES)
     exchange.ask_each("two states", of("Empty", "Stable"), since=SINCE_STATES)
     exchange.ask_each("a known and an unknown state", of("nope", "Stable"), since=SINCE_STATES)
     exchange.ask_each("the same state twice", of("Stable", "Stable"), since=SINCE_STATES)
-    for group_type in ("classic", "consumer", "share", "streams", "CLASSIC", "Unknown", "nope", ""):
+    for group_type in ("classic", "consumer", "share", "streams", "CLASSIC", " classic ", "Unknown", "nope", ""):
         exchange.ask(f"the type {group_type!r}", of(types=(group_type,)), SINCE_TYPES)
     exchange.ask("two types", of(types=("consumer", "classic")), SINCE_TYPES)
     exchange.ask("a known and an unknown type", of(types=("nope", "classic")), SINCE_TYPES)

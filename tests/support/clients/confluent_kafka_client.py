@@ -171,7 +171,7 @@ class StockClient:
 
     def commit(self, group: str, offsets: Mapping[Place, Committed]) -> None:
         wanted = [TopicPartition(*place, *one) for place, one in offsets.items()]
-        with self._consumer(group) as consumer:
+        with self._consumer(group) as consumer, _refusals():
             for answer in consumer.commit(offsets=wanted, asynchronous=False) or ():
                 if answer.error is not None:
                     raise KafkaException(answer.error)

@@ -55,7 +55,7 @@ class GroupConsumer:
         while message is not None:
             if (error := message.error()) is not None:
                 if error.code() not in GOES_ON:
-                    raise RequestFailed(error.code(), str(error))
+                    raise RequestFailed(_code(error), str(error))
             else:
                 records.append(received(message))
                 self._behind[Place(str(message.topic()), records[-1].partition)] = records[-1].offset + 1
@@ -100,4 +100,10 @@ class GroupConsumer:
 def _raise(error: KafkaError) -> None:
     if error.code() in GROUP_HAS_MOVED_ON:
         raise NotCommitted(str(error))
-    raise RequestFailed(error.code(), str(error))
+    raise RequestFailed(_code(error), str(error))
+
+
+def _code(error: KafkaError) -> int:
+    """The broker's code, which librdkafka names in its text only where it takes an error for the consumer's end."""
+    fenced = KafkaError.FENCED_INSTANCE_ID
+    return fenced if error.code() == KafkaError._FATAL and KafkaError(fenced).str() in error.str() else error.code()

@@ -21,10 +21,6 @@ ASSIGNORS = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 
-METADATA_MAX_AGE_MS = 1_000
-"""An answer that was on its way when `subscribe` asked for the topic counts as the answer to that. The leader then
-knows of no partitions and assigns none before the next refresh, which by default comes after 5 minutes."""
-
 
 class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
     """It rejoins in `poll` only; heartbeats come from a thread of its own."""
@@ -36,7 +32,6 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             "group_instance_id": membership.instance_id,
             "auto_offset_reset": "earliest",
             "enable_auto_commit": membership.commits == "by itself",
-            "metadata_max_age_ms": METADATA_MAX_AGE_MS,
         }
         if membership.assignor is not None:
             options["partition_assignment_strategy"] = [ASSIGNORS[membership.assignor]]
@@ -48,6 +43,11 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         self._behind: dict[Place, int] = {}
         self._consumer = KafkaConsumer(**options)
         self._consumer.subscribe(list(membership.topics), listener=self)
+        # A leader that does not know its topic yet assigns nothing, and joins again when it does. If a poll's time is
+        # over in the middle of that, no later poll sees a reason to join, and the member is stuck with its new
+        # assignment never applied (3.0.12). So it joins with the topic known.
+        for topic in membership.topics:
+            self._consumer.partitions_for_topic(topic)
 
     def poll(self) -> list[Received]:
         try:

@@ -71,14 +71,14 @@ def test_a_stable_group_is_described_alike_after_a_restart(home):
     assert home.shard.describe(G) == before
 
 
-def test_while_a_group_rebalances_only_who_is_there_is_shown(home):
+def test_while_a_group_rebalances_everybody_is_shown_with_what_it_had(home):
     first = home.settled("orders")
     home.consumer("orders", name="bert").parks()
 
     group = home.shard.describe(G)
     assert (group.state, group.protocol_type, group.protocol) == ("PreparingRebalance", "consumer", "")
     assert [(member.client_id, member.metadata, member.assignment) for member in group.members] == [
-        ("anna", b"", b""),
+        ("anna", b"", b"gets"),
         ("bert", b"", b""),
     ]
     assert group.members[0].member_id == first.member_id
@@ -87,7 +87,21 @@ def test_while_a_group_rebalances_only_who_is_there_is_shown(home):
 
     group = home.shard.describe(G)
     assert (group.state, group.protocol_type, group.protocol) == ("CompletingRebalance", "consumer", "")
-    assert [(member.metadata, member.assignment) for member in group.members] == [(b"", b""), (b"", b"")]
+    assert [(member.metadata, member.assignment) for member in group.members] == [(b"", b"gets"), (b"", b"")]
+
+
+def test_what_members_had_is_not_shown_once_they_were_sent_back_without_an_assignment(home):
+    first = home.settled("orders")
+    second = home.consumer("orders", name="bert")
+    waiting = second.parks()
+    first.joins()
+    second.takes(waiting.answer)
+
+    second.leaves()
+
+    group = home.shard.describe(G)
+    assert group.state == "PreparingRebalance"
+    assert [member.assignment for member in group.members] == [b""]
 
 
 def test_an_emptied_group_still_says_what_it_was_for(home):

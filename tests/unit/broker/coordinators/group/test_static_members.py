@@ -341,6 +341,18 @@ def test_a_static_member_that_is_removed_may_come_back_as_a_new_one(names_its_id
     assert waiting.answer.generation == 3
 
 
+def test_an_instance_id_may_be_empty_and_is_one_all_the_same():
+    groups = Coordinator()
+    anna, bert, _ = stable_group(
+        groups, groups.member("anna", instance_id=""), groups.member("bert"), groups.member("carl")
+    )
+
+    bert.leaves()
+
+    assert anna.beats() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert groups.leaves(("", "")).answer.members == [ErrorCode.NONE]
+
+
 def test_a_static_member_is_removed_when_its_session_ends_as_others_are():
     groups = Coordinator()
     anna, _ = shops(groups)
