@@ -2,19 +2,15 @@
 
 from broker.clock import Clock
 from broker.coordinators.group_coordinator import Groups
-from broker.dispatch.registry import Registry
+from broker.dispatch.registry import Handlers, Registry
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.cluster import ClusterHandler
-from broker.handlers.committed_offsets import CommittedOffsetsHandler
 from broker.handlers.config_resources import ConfigResourcesHandler
 from broker.handlers.configs import ConfigsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.elections import ElectionsHandler
 from broker.handlers.fetch import FetchHandler
-from broker.handlers.find_coordinator import FindCoordinatorHandler
-from broker.handlers.group_membership import GroupMembershipHandler
-from broker.handlers.groups import GroupsHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.log_dirs import LogDirsHandler
@@ -207,25 +203,44 @@ def serve_all(
         resources.list_config_resources,
         refuse=resources.refuse,
     )
-    finding = FindCoordinatorHandler(image, controller, replicas, node)
-    registry.serve(FindCoordinatorRequest, FindCoordinatorResponse, finding.find_coordinator, refuse=finding.refuse)
-    members = GroupMembershipHandler(groups)
-    registry.serve(JoinGroupRequest, JoinGroupResponse, members.join_group, refuse=members.refuse_join)
-    registry.serve(SyncGroupRequest, SyncGroupResponse, members.sync_group, refuse=members.refuse_sync)
-    registry.serve(HeartbeatRequest, HeartbeatResponse, members.heartbeat, refuse=members.refuse_heartbeat)
-    registry.serve(LeaveGroupRequest, LeaveGroupResponse, members.leave_group, refuse=members.refuse_leave)
-    offsets = CommittedOffsetsHandler(groups, image, clock)
-    registry.serve(OffsetCommitRequest, OffsetCommitResponse, offsets.offset_commit, refuse=offsets.refuse_commit)
-    registry.serve(OffsetFetchRequest, OffsetFetchResponse, offsets.offset_fetch, refuse=offsets.refuse_fetch)
-    registry.serve(OffsetDeleteRequest, OffsetDeleteResponse, offsets.offset_delete, refuse=offsets.refuse_delete)
-    administered = GroupsHandler(groups)
-    registry.serve(
-        DescribeGroupsRequest,
-        DescribeGroupsResponse,
-        administered.describe_groups,
-        refuse=administered.refuse_description,
-    )
-    registry.serve(ListGroupsRequest, ListGroupsResponse, administered.list_groups, refuse=administered.refuse_list)
-    registry.serve(
-        DeleteGroupsRequest, DeleteGroupsResponse, administered.delete_groups, refuse=administered.refuse_deletion
+
+    def group_handlers() -> Handlers:
+        from broker.handlers.committed_offsets import CommittedOffsetsHandler
+        from broker.handlers.find_coordinator import FindCoordinatorHandler
+        from broker.handlers.group_membership import GroupMembershipHandler
+        from broker.handlers.groups import GroupsHandler
+
+        finding = FindCoordinatorHandler(image, controller, replicas, node)
+        members = GroupMembershipHandler(groups)
+        offsets = CommittedOffsetsHandler(groups, image, clock)
+        administered = GroupsHandler(groups)
+        return {
+            FindCoordinatorRequest: (finding.find_coordinator, finding.refuse),
+            JoinGroupRequest: (members.join_group, members.refuse_join),
+            SyncGroupRequest: (members.sync_group, members.refuse_sync),
+            HeartbeatRequest: (members.heartbeat, members.refuse_heartbeat),
+            LeaveGroupRequest: (members.leave_group, members.refuse_leave),
+            OffsetCommitRequest: (offsets.offset_commit, offsets.refuse_commit),
+            OffsetFetchRequest: (offsets.offset_fetch, offsets.refuse_fetch),
+            OffsetDeleteRequest: (offsets.offset_delete, offsets.refuse_delete),
+            DescribeGroupsRequest: (administered.describe_groups, administered.refuse_description),
+            ListGroupsRequest: (administered.list_groups, administered.refuse_list),
+            DeleteGroupsRequest: (administered.delete_groups, administered.refuse_deletion),
+        }
+
+    registry.serve_late(
+        {
+            FindCoordinatorRequest: FindCoordinatorResponse,
+            JoinGroupRequest: JoinGroupResponse,
+            SyncGroupRequest: SyncGroupResponse,
+            HeartbeatRequest: HeartbeatResponse,
+            LeaveGroupRequest: LeaveGroupResponse,
+            OffsetCommitRequest: OffsetCommitResponse,
+            OffsetFetchRequest: OffsetFetchResponse,
+            OffsetDeleteRequest: OffsetDeleteResponse,
+            DescribeGroupsRequest: DescribeGroupsResponse,
+            ListGroupsRequest: ListGroupsResponse,
+            DeleteGroupsRequest: DeleteGroupsResponse,
+        },
+        group_handlers,
     )

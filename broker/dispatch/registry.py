@@ -1,6 +1,7 @@
 """Which APIs are served, in which versions and by whom."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from broker.request.context import ApiVersionRange, RequestContext
@@ -16,6 +17,10 @@ Handler = Callable[[Request, RequestContext], Response | None]
 
 Refuse = Callable[[Request, ErrorCode, str], Response | None]
 """What a request is answered that failed as a whole; None where it can only be answered by closing (acks=0)."""
+
+
+Handlers = Mapping[type[Any], tuple[Handler[Any, Any], Refuse[Any, Any]]]
+"""Of several APIs, by the classes of their requests."""
 
 
 class Route(Generic[Request, Response]):
@@ -63,6 +68,27 @@ class Registry:
         ``keeps_frame``: the handler's work looks into the frame after it has returned None. Raises `ValueError` where
         request and response do not belong together, or the API is served already.
         """
+        self._announce(request_class, response_class, lambda: (handler, refuse), advertised, keeps_frame)
+
+    def serve_late(self, responses: Mapping[type[Any], type[Any]], make: Callable[[], Handlers]) -> None:
+        """Serve APIs, given by their requests and responses, whose handlers are made with the first request to one of
+        them: a start need not import what it does not need."""
+        handlers = cache(make)
+
+        def handler_of(request_class: type[Any]) -> Callable[[], tuple[Handler[Any, Any], Refuse[Any, Any]]]:
+            return lambda: handlers()[request_class]
+
+        for request_class, response_class in responses.items():
+            self._announce(request_class, response_class, handler_of(request_class), None, keeps_frame=False)
+
+    def _announce(
+        self,
+        request_class: type[Request],
+        response_class: type[Response],
+        handlers: Callable[[], tuple[Handler[Request, Response], Refuse[Request, Response]]],
+        advertised: tuple[int, int] | None,
+        keeps_frame: bool,
+    ) -> None:
         info, answer = describe(request_class), describe(response_class)
         if (info.key, info.versions) != (answer.key, answer.versions):
             raise ValueError(
@@ -74,6 +100,7 @@ class Registry:
 
         def route(version: int) -> Route[Request, Response]:
             name = f"{info.name.removesuffix('Request')} v{version}"
+            handler, refuse = handlers()
             return Route(name, decoder(request_class, version), handler, refuse, keeps_frame)
 
         self._apis[info.key] = info.versions, route

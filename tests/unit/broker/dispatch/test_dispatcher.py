@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.dispatch.dispatcher import Dispatcher
-from broker.dispatch.registry import Registry
+from broker.dispatch.registry import Handlers, Registry
 from broker.request.context import ApiVersionRange, RequestContext
 from broker.request.faults import InvalidRequest
 from broker.request.response import NO_FRAME, NOTHING, Peer, ResponseSlot
@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 
 Handle = Callable[[ApiVersionsRequest, RequestContext], ApiVersionsResponse | None]
@@ -99,6 +99,27 @@ def test_an_api_is_served_once_and_with_the_answer_that_belongs_to_it() -> None:
         registry.serve(ApiVersionsRequest, ApiVersionsResponse, lambda request, context: None, refuse=lambda *_: None)
     with pytest.raises(ValueError, match="MetadataRequest is API 3"):
         registry.serve(MetadataRequest, DescribeClusterResponse, lambda request, context: None, refuse=lambda *_: None)
+
+
+def test_handlers_that_are_made_late_are_made_once_with_the_first_request_to_one_of_them() -> None:
+    made: list[str] = []
+
+    def make() -> Handlers:
+        made.append("handlers")
+        handler = (lambda request, context: None), (lambda request, code, message: None)
+        return {MetadataRequest: handler, DescribeClusterRequest: handler}
+
+    registry = Registry()
+    registry.serve_late({MetadataRequest: MetadataResponse, DescribeClusterRequest: DescribeClusterResponse}, make)
+    assert [served.api_key for served in registry.advertised()] == [3, 60]
+    assert (registry.route(3, 99), made) == (None, [])
+    for key in (3, 60, 3):
+        route = registry.route(key, 0)
+        assert route is not None
+        assert not route.keeps_frame
+    assert made == ["handlers"]
+    with pytest.raises(ValueError, match="served already"):
+        registry.serve_late({MetadataRequest: MetadataResponse}, make)
 
 
 @pytest.mark.parametrize("version", [5, 99, 0x7FFF, -1])
