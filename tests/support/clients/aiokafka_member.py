@@ -9,11 +9,14 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import BrokerResponseError, CommitFailedError, IllegalStateError
+from aiokafka.errors import BrokerResponseError, CommitFailedError, IllegalStateError, KafkaError
 
 from tests.support.clients import Place, Received, RequestFailed
 from tests.support.clients.aiokafka_client import received
 from tests.support.clients.members import POLL_MS, Assigned, Membership, NotCommitted, Revoked, Tell
+
+UNKNOWN_TO_AIOKAFKA = -1
+"""It says no more than that of an error whose code it does not know."""
 
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
@@ -40,7 +43,11 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         self._between_rebalances = asyncio.Lock()
         self._runner = asyncio.Runner()
         self._consumer: Any = None
-        self._run(self._start(options, membership.topics))
+        try:
+            self._run(self._start(options, membership.topics))
+        except BaseException:
+            self._runner.close()
+            raise
 
     async def _start(self, options: dict[str, Any], topics: Iterable[str]) -> None:
         self._consumer = AIOKafkaConsumer(**options)
@@ -87,8 +94,10 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         what(*(TopicPartition(*place) for place in places))
 
     def close(self) -> None:
-        self._run(self._consumer.stop())
-        self._runner.close()
+        try:
+            self._run(self._consumer.stop())
+        finally:
+            self._runner.close()
 
     async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         self._tell(Assigned(frozenset(Place(*place) for place in assigned)))
@@ -104,3 +113,5 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             return self._runner.run(work)
         except BrokerResponseError as error:
             raise RequestFailed(error.errno, str(error)) from error
+        except KafkaError as error:
+            raise RequestFailed(UNKNOWN_TO_AIOKAFKA, str(error)) from error
