@@ -22,7 +22,7 @@ class GroupTrace:
         """The group waits for its members to join."""
         self.counts["rebalance_began"] += 1
         log.info(
-            "Preparing to rebalance group %s with old generation %d (%d members): %s",
+            "Group %s rebalances, generation %d of %d members ends: %s",
             _shown(group_id),
             generation,
             members,
@@ -33,7 +33,7 @@ class GroupTrace:
         """Its members have joined."""
         self.counts["generation_formed"] += 1
         log.info(
-            "Stabilized group %s generation %d with %d members and protocol %s, %d ms after the last one had joined",
+            "Group %s forms generation %d of %d members with protocol %s, %d ms after the last of them has joined",
             _shown(group_id),
             generation,
             members,
@@ -45,7 +45,7 @@ class GroupTrace:
         """The leader's assignment stands."""
         self.counts["assignment_stored"] += 1
         log.info(
-            "Assignment received from the leader of group %s for generation %d with %d members",
+            "Group %s is stable: the assignment of generation %d to %d members is stored",
             _shown(group_id),
             generation,
             members,
@@ -54,7 +54,7 @@ class GroupTrace:
     def group_emptied(self, group_id: str, generation: int) -> None:
         """The last member has gone."""
         self.counts["group_emptied"] += 1
-        log.info("Group %s with generation %d is now empty", _shown(group_id), generation)
+        log.info("Group %s is empty from generation %d on", _shown(group_id), generation)
 
     def member_removed(self, group_id: str, member_id: str, why: str) -> None:
         """A member counts no more."""

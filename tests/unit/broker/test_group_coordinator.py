@@ -391,10 +391,10 @@ def test_a_rebalance_can_be_followed_in_the_log(broker: InProcessBroker, caplog:
     second.end_join()
     broker.ask(leave_request(first.joined.member_id, second.joined.member_id), 5)
     lines = [line for line in caplog.messages if "group readers" in line.lower()]
-    assert "Stabilized group readers generation 2 with 2 members and protocol range, 0 ms after" in "\n".join(lines)
-    assert lines[0].startswith("Preparing to rebalance group readers with old generation 0 (1 members): member test-")
-    assert any(line.startswith("Assignment received from the leader of group readers") for line in lines)
-    assert lines[-1] == "Group readers with generation 3 is now empty"
+    assert "Group readers forms generation 2 of 2 members with protocol range, 0 ms after" in "\n".join(lines)
+    assert lines[0].startswith("Group readers rebalances, generation 0 of 1 members ends: member test-")
+    assert any(line.startswith("Group readers is stable: the assignment of generation") for line in lines)
+    assert lines[-1] == "Group readers is empty from generation 3 on"
 
 
 def test_an_absurdly_long_name_does_not_fill_the_log(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
