@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.support.clients import Place, Received, RequestFailed
 from tests.support.clients.confluent_kafka_client import received
-from tests.support.clients.members import POLL_MS, Assigned, Membership, NotCommitted, Revoked, Tell
+from tests.support.clients.members import POLL_MS, RECONNECT_MS, Assigned, Membership, NotCommitted, Revoked, Tell
 
 MOST_RECORDS = 500
 
@@ -31,6 +31,7 @@ class GroupConsumer:
             **address,
             "group.id": membership.group,
             "auto.offset.reset": "earliest",
+            "reconnect.backoff.max.ms": RECONNECT_MS,
             "enable.auto.commit": membership.commits == "by itself",
         }
         if membership.instance_id is not None:

@@ -13,7 +13,7 @@ from kafka.errors import BrokerResponseError, CommitFailedError, RebalanceInProg
 
 from tests.support.clients import Place, Received, RequestFailed
 from tests.support.clients.kafka_python_client import received
-from tests.support.clients.members import POLL_MS, Assigned, Membership, NotCommitted, Revoked, Tell
+from tests.support.clients.members import POLL_MS, RECONNECT_MS, Assigned, Membership, NotCommitted, Revoked, Tell
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -31,6 +31,7 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             "group_id": membership.group,
             "group_instance_id": membership.instance_id,
             "auto_offset_reset": "earliest",
+            "reconnect_backoff_max_ms": RECONNECT_MS,
             "enable_auto_commit": membership.commits == "by itself",
         }
         if membership.assignor is not None:

@@ -19,6 +19,9 @@ POLL_MS = 200
 QUICK_HEARTBEAT_MS = 250
 """A member learns of a rebalance from the answer to a heartbeat: by default of all three clients after up to 3 s."""
 
+RECONNECT_MS = 1_000
+"""How long a member waits at most before it looks again for a broker that has gone: by default up to 30 s."""
+
 Commits = Literal["by itself", "after each poll", "never"]
 
 
