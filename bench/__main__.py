@@ -10,11 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from bench import (
     client_cases,
     connection_cases,
+    group_cases,
+    group_start_cases,
     partition_cases,
     process_cases,
     raw_cases,
@@ -25,6 +28,7 @@ from bench import (
 from bench.limits import SocketOptions
 from bench.processes import BenchedBroker, Disturbance, OwnBroker, memory_mb, wait_until_answering
 from bench.raw_cases import Bench
+from bench.rival import Rival
 
 CASES: dict[str, Callable[[Bench], dict[str, float]]] = {
     "produce-one-record": raw_cases.produce_one_record,
@@ -38,6 +42,8 @@ CASES: dict[str, Callable[[Bench], dict[str, float]]] = {
     "fetch-16x64kb": raw_cases.fetch_16_partitions,
     "fetch-session": session_cases.fetch_session,
     "latency": raw_cases.latency,
+    "commits": group_cases.commits,
+    "rebalances": group_cases.rebalances,
     "fairness": connection_cases.fairness,
     "confluent-kafka": client_cases.confluent_kafka,
     "kafka-python": client_cases.kafka_python,
@@ -49,12 +55,13 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "partitions": partition_cases.partitions,
     "many-partitions": recovery_cases.many_partitions,
 }
-RECOVERY: dict[str, Callable[[Path, float], dict[str, float]]] = {
+ON_MADE_DIRECTORIES: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "recovery-one-record": recovery_cases.one_record,
     "recovery-16kb": recovery_cases.sixteen_kb,
     "recovery-1mb": recovery_cases.one_mb,
+    "group-start": group_start_cases.group_start,
 }
-OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, *RECOVERY, "imports")
+OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, *ON_MADE_DIRECTORIES, "imports")
 ATTEMPTS = 3
 QUIET_CORES = 0.15
 """More than this share of a processor spent on others makes a sample worth repeating."""
@@ -88,7 +95,7 @@ def chosen(only: list[str], names: tuple[str, ...] | list[str]) -> list[str]:
 
 def warm_up(bench: Bench, seconds: float) -> None:
     """Load of both kinds for so long; nothing of it counts."""
-    small = Bench(broker=bench.broker, options=bench.options, directory=bench.directory, scale=0.2)
+    small = replace(bench, scale=0.2)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         raw_cases.produce(small, records=1, value_bytes=100, connections=8, in_flight=8, requests=20_000)
@@ -100,7 +107,7 @@ def undisturbed(bench: Bench, case: Callable[[Bench], dict[str, float]]) -> dict
     """A sample during which nobody else had work for the processors; after three attempts, the quietest one."""
     quietest: dict[str, float] | None = None
     for _ in range(ATTEMPTS):
-        disturbance = Disturbance(bench.broker)
+        disturbance = Disturbance(bench.broker, bench.rival)
         figures = case(bench)
         figures["others_cores"] = disturbance.processors()
         if quietest is None or figures["others_cores"] < quietest["others_cores"]:
@@ -151,15 +158,15 @@ def main() -> int:
             for number in range(given.rounds if name in own_cases else 0):
                 results.setdefault(name, []).append(case(directory / f"{name}-{number}"))
                 progress(f"round {number + 1}/{given.rounds}  {name}")
-        for name, recovery in RECOVERY.items():
+        for name, start in ON_MADE_DIRECTORIES.items():
             for number in range(given.rounds if name in own_cases else 0):
-                results.setdefault(name, []).append(recovery(directory / f"{name}-{number}", given.scale))
+                results.setdefault(name, []).append(start(directory / f"{name}-{number}", given.scale))
                 progress(f"round {number + 1}/{given.rounds}  {name}")
         if "imports" in own_cases:
             imports = process_cases.imports(directory / "imports")
         if load_cases:
             broker = BenchedBroker(given.bootstrap, given.pid) if given.bootstrap else OwnBroker(directory / "broker")
-            with contextlib.closing(broker):
+            with contextlib.closing(broker), contextlib.closing(Rival(directory / "kafka")) as rival:
                 wait_until_answering(broker.bootstrap)
                 congestion = given.congestion or broker.congestion_control()
                 about |= {"congestion_control": congestion, "send_buffer_bytes": given.send_buffer}
@@ -168,7 +175,7 @@ def main() -> int:
                     send_buffer_bytes=given.send_buffer,
                     receive_buffer_bytes=given.receive_buffer,
                 )
-                bench = Bench(broker=broker, options=sockets, directory=directory, scale=given.scale)
+                bench = Bench(broker=broker, rival=rival, options=sockets, directory=directory, scale=given.scale)
                 measure_load(bench, given, results, load_cases)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

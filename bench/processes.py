@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from bench.conversation import Conversation, address_of
 
@@ -156,18 +156,24 @@ class OwnBroker(BenchedBroker):
         return self._log_path.read_text(errors="replace")
 
 
-class Disturbance:
-    """How many processors worked for somebody else while a sample was taken: neither the broker, nor the bench."""
+class Worker(Protocol):
+    """A process, or what stands for one, that works for the bench."""
 
-    def __init__(self, broker: BenchedBroker) -> None:
-        self._broker = broker
+    def cpu_seconds(self) -> float: ...
+
+
+class Disturbance:
+    """How many processors worked for somebody else while a sample was taken: neither the brokers, nor the bench."""
+
+    def __init__(self, *brokers: Worker) -> None:
+        self._brokers = brokers
         self._started = time.perf_counter()
         self._others = self._other_seconds()
 
     def _other_seconds(self) -> float:
         times = os.times()
         ours = times.user + times.system + times.children_user + times.children_system
-        return machine_cpu_seconds() - ours - self._broker.cpu_seconds()
+        return machine_cpu_seconds() - ours - sum(broker.cpu_seconds() for broker in self._brokers)
 
     def processors(self) -> float:
         return max(0.0, (self._other_seconds() - self._others) / (time.perf_counter() - self._started))

@@ -13,6 +13,7 @@ from bench.conversation import Conversation, fetch_frame, produce_frame
 from bench.limits import MEGABYTE, SocketOptions, bare_append, echo_cpu_us, fsync_rate, plain_sendfile, sequential_write
 from bench.load import LoadFailed, Sample, run_load, run_paced
 from bench.processes import BenchedBroker
+from bench.rival import Rival
 from protocol.headers import decode_response
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.produce import ProduceResponse
@@ -27,6 +28,7 @@ class Bench:
     """What every case is handed."""
 
     broker: BenchedBroker
+    rival: Rival
     options: SocketOptions
     directory: Path
     scale: float

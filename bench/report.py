@@ -23,6 +23,15 @@ TARGETS = {
         for size in ("16kb", "1mb")
         for workers in (1, 2)
     },
+    **{
+        (case, f"{figure}_ratio"): (">=", 1.0, "x Apache Kafka's speed in the same run")
+        for case, figures in {
+            "commits": ("alone_s", "together_s", "pipelined_s"),
+            "rebalances": tuple(f"{what}_{size}_ms" for size in (2, 20, 200) for what in ("form", "join", "leave")),
+            "group-start": ("repeated_loaded", "compacted_loaded", "distinct_loaded"),
+        }.items()
+        for figure in figures
+    },
     ("start", "again_s"): ("<=", 0.15, "s from start to first answer"),
     ("start", "new_directory_s"): ("<=", 0.15, "s from start to first answer, formatting included"),
     ("start", "idle_mb"): ("<=", 35.0, "MB resident after the start"),

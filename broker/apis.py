@@ -1,15 +1,20 @@
 """The one list of APIs: which request goes to which handler."""
 
 from broker.clock import Clock
+from broker.coordinators.group_coordinator import Groups
 from broker.dispatch.registry import Registry
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.cluster import ClusterHandler
+from broker.handlers.committed_offsets import CommittedOffsetsHandler
 from broker.handlers.config_resources import ConfigResourcesHandler
 from broker.handlers.configs import ConfigsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.elections import ElectionsHandler
 from broker.handlers.fetch import FetchHandler
+from broker.handlers.find_coordinator import FindCoordinatorHandler
+from broker.handlers.group_membership import GroupMembershipHandler
+from broker.handlers.groups import GroupsHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.log_dirs import LogDirsHandler
@@ -30,6 +35,14 @@ from broker.request.node import Node
 from config.broker_settings import BrokerSettings
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from protocol.messages.config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from protocol.messages.configs import (
     AlterConfigsRequest,
@@ -42,6 +55,25 @@ from protocol.messages.configs import (
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.group_membership import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -82,6 +114,7 @@ def serve_all(
     clock: Clock,
     controller: Controller,
     producer_ids: ProducerIds,
+    groups: Groups,
 ) -> None:
     """Put every API into the registry."""
     publisher = metadata_log.publisher
@@ -173,4 +206,26 @@ def serve_all(
         ListConfigResourcesResponse,
         resources.list_config_resources,
         refuse=resources.refuse,
+    )
+    finding = FindCoordinatorHandler(image, controller, replicas, node)
+    registry.serve(FindCoordinatorRequest, FindCoordinatorResponse, finding.find_coordinator, refuse=finding.refuse)
+    members = GroupMembershipHandler(groups)
+    registry.serve(JoinGroupRequest, JoinGroupResponse, members.join_group, refuse=members.refuse_join)
+    registry.serve(SyncGroupRequest, SyncGroupResponse, members.sync_group, refuse=members.refuse_sync)
+    registry.serve(HeartbeatRequest, HeartbeatResponse, members.heartbeat, refuse=members.refuse_heartbeat)
+    registry.serve(LeaveGroupRequest, LeaveGroupResponse, members.leave_group, refuse=members.refuse_leave)
+    offsets = CommittedOffsetsHandler(groups, image, clock)
+    registry.serve(OffsetCommitRequest, OffsetCommitResponse, offsets.offset_commit, refuse=offsets.refuse_commit)
+    registry.serve(OffsetFetchRequest, OffsetFetchResponse, offsets.offset_fetch, refuse=offsets.refuse_fetch)
+    registry.serve(OffsetDeleteRequest, OffsetDeleteResponse, offsets.offset_delete, refuse=offsets.refuse_delete)
+    administered = GroupsHandler(groups)
+    registry.serve(
+        DescribeGroupsRequest,
+        DescribeGroupsResponse,
+        administered.describe_groups,
+        refuse=administered.refuse_description,
+    )
+    registry.serve(ListGroupsRequest, ListGroupsResponse, administered.list_groups, refuse=administered.refuse_list)
+    registry.serve(
+        DeleteGroupsRequest, DeleteGroupsResponse, administered.delete_groups, refuse=administered.refuse_deletion
     )

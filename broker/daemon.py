@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from broker.apis import serve_all
 from broker.clock import Clock, Ids, LoopClock, SystemIds
+from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.directories import Directories
 from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.handler_pool import HandlerPool
@@ -42,6 +43,7 @@ from broker.replication.partition import Partition
 from broker.replication.replica_manager import Failures, ReplicaManager
 from broker.request.channel import RequestChannel
 from broker.request.node import Endpoint, Node
+from broker.slices import Slices
 from broker.timing_wheel import TimingWheel
 from broker.upkeep import Upkeep
 from config.broker_settings import BrokerSettings
@@ -99,6 +101,8 @@ class Daemon:
         self._upkeep = Upkeep(self._wheel)
         self._writer = WorkerThread("writer", loop, self._clock)
         self._housekeeper = WorkerThread("housekeeper", loop, self._clock)
+        self._reader = WorkerThread("reader", loop, self._clock)
+        self._slices = Slices(loop.call_soon)
         self._flushers: dict[str, tuple[Flusher, WorkerThread]] = {}
 
         self._channel = RequestChannel(settings.queued_max_requests)
@@ -122,6 +126,7 @@ class Daemon:
         self.replicas = ReplicaManager(
             self._clock,
             writer=self._writer,
+            call_soon=loop.call_soon,
             flusher_of=self._flusher_of,
             produce_purgatory=self._produce_purgatory,
             fetch_purgatory=self._fetch_purgatory,
@@ -143,6 +148,7 @@ class Daemon:
         self._failed_directories: FailedDirectories | None = None
         self._metadata_log: MetadataLog | None = None
         self._controller: Controller | None = None
+        self.group_coordinator: GroupCoordinator | None = None
         self.node: Node | None = None
 
     @property
@@ -356,6 +362,18 @@ class Daemon:
             on_disk_failure=self._disk_failed,
         )
         self._log_upkeep.start(self._upkeep, self._settings)
+        self.group_coordinator = GroupCoordinator(
+            self._settings,
+            image=publisher.image,
+            replicas=self.replicas,
+            clock=self._clock,
+            wheel=self._wheel,
+            ids=self._ids,
+            slices=self._slices,
+            reader=self._reader,
+            upkeep=self._upkeep,
+        )
+        publisher.subscribe(self.group_coordinator.apply)
 
     async def _serve(self) -> None:
         """Accept and answer requests until somebody wants a stop; return when the last answer is out."""
@@ -363,6 +381,7 @@ class Daemon:
         assert self._in_force is not None
         assert self._metadata_log is not None
         assert self._logs is not None
+        assert self.group_coordinator is not None
         assert self.node is not None
         serve_all(
             self.registry,
@@ -375,6 +394,7 @@ class Daemon:
             clock=self._clock,
             controller=self._controller,
             producer_ids=ProducerIds(self._controller.allocate_producer_ids),
+            groups=self.group_coordinator.groups,
         )
         pool = HandlerPool(
             self._channel,
@@ -390,6 +410,7 @@ class Daemon:
                 for acceptor in self._acceptors:
                     acceptor.start()
                 self._is_ready.set()
+                self.group_coordinator.start()
                 await self._stop_asked.wait()
                 await self._drain()
                 for task in (sending, handling):
@@ -404,6 +425,8 @@ class Daemon:
         for acceptor in self._acceptors:
             acceptor.close()
         self._processor_pool.stop_reading()
+        assert self.group_coordinator is not None
+        self.group_coordinator.stop()
         self.expire_waiting()
         try:
             async with asyncio.timeout(DRAIN_S):
@@ -431,6 +454,9 @@ class Daemon:
         broker_epoch = -1
         is_clean = False
         try:
+            if self.group_coordinator is not None:
+                self.group_coordinator.stop()
+            await self._reader.stop()
             await self._writer.stop()
             if self._is_ready.is_set() and self.failure is None:
                 broker_epoch = await self._leave_office()

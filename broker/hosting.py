@@ -146,7 +146,7 @@ class Hosting:
         except StorageError as error:
             self._failed(hosted.log_dir, error)
         else:
-            self._replicas.changed(hosted)
+            self._replicas.leadership_changed(hosted)
 
     def _forget_deleted(self, image: MetadataImage) -> None:
         """Take what is deleted out of the checkpoints; new partitions of the same names wait for it."""

@@ -128,6 +128,15 @@ class BrokerSettings:
 
     # Groups, transactions and their topics
     group_initial_rebalance_delay_ms: int = setting(ConfigType.INT, ours("group.initial.rebalance.delay.ms"))
+    group_min_session_timeout_ms: int = setting(ConfigType.INT, "6000")
+    group_max_session_timeout_ms: int = setting(ConfigType.INT, "1800000")
+    group_max_size: int = setting(ConfigType.INT, _NO_LIMIT_INT, "[1,...]")
+    offset_metadata_max_bytes: int = setting(ConfigType.INT, "4096")
+    offsets_retention_minutes: int = setting(ConfigType.INT, "10080", "[1,...]")
+    offsets_retention_check_interval_ms: int = setting(ConfigType.LONG, "600000", "[1,...]")
+    offsets_commit_timeout_ms: int = setting(ConfigType.INT, "5000", "[1,...]")
+    offsets_load_buffer_size: int = setting(ConfigType.INT, "5242880", "[1,...]")
+    offsets_topic_compression_codec: int = setting(ConfigType.INT, "0")
     offsets_topic_num_partitions: int = setting(ConfigType.INT, "50", "[1,...]")
     offsets_topic_replication_factor: int = setting(
         ConfigType.SHORT, ours("offsets.topic.replication.factor"), "[1,...]"

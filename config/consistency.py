@@ -1,8 +1,13 @@
 """What no single value shows: settings that contradict each other, or that Kafka's types alone do not rule out."""
 
+from typing import Final
+
 from config.broker_settings import BrokerSettings
 from config.declared import field_name
 from config.errors import InvalidConfig
+
+_LAST_CODEC: Final = 4
+"""Of those that a record batch can name, zstd."""
 
 
 def check_together(settings: BrokerSettings) -> None:
@@ -42,6 +47,18 @@ def check_together(settings: BrokerSettings) -> None:
         size = getattr(settings, field_name(key))
         if size < 1 and size != -1:
             raise InvalidConfig(key, str(size), "a whole number of at least 1, or -1 for the system's own tuning")
+    if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
+        raise InvalidConfig(
+            "group.min.session.timeout.ms",
+            str(settings.group_min_session_timeout_ms),
+            f"at most group.max.session.timeout.ms, which is {settings.group_max_session_timeout_ms}",
+        )
+    if not 0 <= settings.offsets_topic_compression_codec <= _LAST_CODEC:
+        raise InvalidConfig(
+            "offsets.topic.compression.codec",
+            str(settings.offsets_topic_compression_codec),
+            "0 for none, 1 for gzip, 2 for snappy, 3 for lz4 or 4 for zstd",
+        )
     names = [listener.name for listener in settings.listeners]
     if settings.inter_broker_listener_name is not None and settings.inter_broker_listener not in names:
         raise InvalidConfig(

@@ -336,8 +336,12 @@ class DecoderSource(_Source):
         tag, size, end = self.fresh("tag"), self.fresh("size"), self.fresh("end")
         self.line(f"for _ in range({count}):")
         self.indent += 1
-        self.line(f"{tag}, pos = read_uvarint(buf, pos)")
-        self.line(f"{size}, pos = read_uvarint(buf, pos)")
+        self.fixed(tag, "B")
+        self.fixed(size, "B")
+        self.flush()
+        self.line(f"if {tag} > 127 or {size} > 127:")
+        self.line(f"    {tag}, pos = read_uvarint(buf, pos - 2)")
+        self.line(f"    {size}, pos = read_uvarint(buf, pos)")
         self.line(f"{end} = pos + {size}")
         self.line(f"if {end} > limit:")
         self.line(f"    raise refused_length({cls.__qualname__ + ', a tagged field'!r}, {size}, limit - pos)")
@@ -525,6 +529,13 @@ class WriterSource(_Source):
         for field in tagged:
             self.line(f"if {conditions[field.name]}:")
             self.indent += 1
+            if isinstance(field.wire_type, Fixed):
+                beginning = encode_uvarint(field.tag or 0) + encode_uvarint(field.wire_type.size)
+                self.line(f"{self.out} += {beginning!r}")
+                self.fixed(f"{made}.{field.name}", field.wire_type.format)
+                self.flush()
+                self.indent -= 1
+                continue
             outer, self.out = self.out, self.fresh("out")
             self.line(f"{self.out} = bytearray()")
             given = f"{made}.{field.name}"

@@ -213,6 +213,11 @@ class Log:
         )
 
     @property
+    def next_offset(self) -> int:
+        """Where the next batch that is staged will begin: behind everything staged before it."""
+        return self._next_offset
+
+    @property
     def staged(self) -> Sequence[StagedAppend]:
         """What has been staged and is neither published nor taken back, in order; a write under way included."""
         return self._staged

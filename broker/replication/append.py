@@ -62,15 +62,19 @@ class Appender:
         clock: Clock,
         writer: WorkerThread,
         *,
+        call_soon: Callable[[Callable[[], None]], object],
         on_published: Callable[[Partition], None],
         on_failed: Callable[[Partition, StorageError], None],
     ) -> None:
         self._clock = clock
         self._writer = writer
+        self._call_soon = call_soon
         self._on_published = on_published
         self._on_failed = on_failed
         self._staged_in_turn: dict[Partition, None] = {}  # a set that keeps its order
         self._turn_ms = 0
+        self._writes_soon = False
+        """The loop will call `write_staged` by itself."""
         self.stats = AppendStats()
 
     def append(self, partition: Partition, records: memoryview | None, done: Done) -> None:
@@ -84,6 +88,23 @@ class Appender:
         staged = log.stage(validate_produced(records, log.rules, now_ms), leader_epoch=partition.leader_epoch)
         staged.tag = done  # whoever takes the append further calls it with the staged batch and what came of it
         self._staged_in_turn[partition] = None
+
+    def append_own(self, partition: Partition, batch: bytearray, done: Done) -> None:
+        """Stage a batch that the broker itself made, which need not be a handler's doing: where no handler's turn takes
+        it along, it is written in the next turn of the loop.
+
+        Raises BatchLargerThanSegment; ``done`` is not called then.
+        """
+        staged = partition.log.stage_trusted(batch, leader_epoch=partition.leader_epoch)
+        staged.tag = done
+        self._staged_in_turn[partition] = None
+        if not self._writes_soon:
+            self._writes_soon = True
+            self._call_soon(self._write_soon)
+
+    def _write_soon(self) -> None:
+        self._writes_soon = False
+        self.write_staged()
 
     def write_staged(self) -> None:
         """Write what this turn has staged; called at the end of each turn of a handler."""

@@ -33,6 +33,7 @@ class ReplicaManager:
         clock: Clock,
         *,
         writer: WorkerThread,
+        call_soon: Callable[[Callable[[], None]], object],
         flusher_of: Callable[[Partition], Flusher],
         produce_purgatory: Purgatory,
         fetch_purgatory: Purgatory,
@@ -47,15 +48,26 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
         """Partitions of this node whose data directory cannot be used, in this run of the process."""
-        self.appender = Appender(clock, writer, on_published=self._published, on_failed=self._write_failed)
+        self._leadership_watchers: dict[str, Callable[[Partition], None]] = {}
+        self.appender = Appender(
+            clock, writer, call_soon=call_soon, on_published=self._published, on_failed=self._write_failed
+        )
         self.produce_purgatory = produce_purgatory
         self.fetch_purgatory = fetch_purgatory
         self.delete_records_purgatory = delete_records_purgatory
+
+    def watch_leadership(self, topic: str, told: Callable[[Partition], None]) -> None:
+        """Call ``told`` with each partition of ``topic`` that this node comes to lead, or leads no more: those that it
+        hosts already at once, and from then on whoever is hosted, led by another, deleted or offline."""
+        self._leadership_watchers[topic] = told
+        for partition in [one for one in self._partitions.values() if one.topic_partition.topic == topic]:
+            told(partition)
 
     def host(self, partition: Partition) -> None:
         """Take a partition in."""
         self._offline.discard(partition.topic_partition)
         self._partitions[partition.topic_partition] = partition
+        self._tell_leadership(partition)
 
     def drop(self, topic: str, index: int) -> None:
         """Let go of a partition whose topic is deleted; whoever waits for it is told at once."""
@@ -80,9 +92,19 @@ class ReplicaManager:
 
     def _tell_gone(self, partition: Partition) -> None:
         partition.go()
-        self.changed(partition)
+        self.leadership_changed(partition)
         self.produce_purgatory.check(partition)
         self.delete_records_purgatory.check(partition)
+
+    def leadership_changed(self, partition: Partition) -> None:
+        """Another node leads it now, or this one, or nobody."""
+        self.changed(partition)
+        self._tell_leadership(partition)
+
+    def _tell_leadership(self, partition: Partition) -> None:
+        told = self._leadership_watchers.get(partition.topic_partition.topic)
+        if told is not None:
+            told(partition)
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition. Raises `UnknownTopicOrPartition`, and LogDirFailed for one that is offline."""

@@ -64,6 +64,15 @@ CLUSTER_OPERATIONS = operations_mask(
 )
 """What there is to be allowed on the cluster."""
 
+GROUP_OPERATIONS = operations_mask(
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+"""What there is to be allowed on a group."""
+
 
 class ApiVersionRange(NamedTuple):
     """An API that is served, and the versions that are advertised for it."""

@@ -105,6 +105,30 @@ class ClusterAuthorizationFailed(Fault):
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+class InvalidGroupId(Fault):
+    """A name that no group with members may have."""
+
+    code = ErrorCode.INVALID_GROUP_ID
+
+
+class CoordinatorLoadInProgress(Fault):
+    """The coordinator is here, and still reads what it has to know."""
+
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class CoordinatorNotAvailable(Fault):
+    """There is no coordinator yet, or none any more."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class NotCoordinator(Fault):
+    """Another node, or none, is the coordinator."""
+
+    code = ErrorCode.NOT_COORDINATOR
+
+
 class InvalidRequiredAcks(Fault):
     """Acks other than 0, 1 and -1."""
 

@@ -8,24 +8,17 @@ value   version   i16
 """
 
 import struct as binary
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeVar
 
-from protocol.codec import decoder, encode
+from protocol.codec import Writer, decoder, writer
 from protocol.primitives import Buffer, Malformed
 from protocol.schema import describe
 
+R = TypeVar("R")
+
 _NUMBER: Final = binary.Struct(">h")
-
-
-class DecodedRecord(NamedTuple):
-    """Key and value of one record, as the messages they are."""
-
-    key: Any
-    value: Any | None
-    version: int | None
-    """Of the value; None for a tombstone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,32 +37,53 @@ def by_type(classes: Iterable[type[Any]]) -> dict[int, type[Any]]:
 
 def encode_key(key: object) -> bytes:
     """Return the key of a record."""
-    return _NUMBER.pack(describe(type(key)).key) + encode(key, 0)
+    cls = type(key)
+    return _encode(key, _keys.get(cls) or _keys.setdefault(cls, (_NUMBER.pack(describe(cls).key), writer(cls, 0))))
 
 
 def encode_value(value: object, version: int) -> bytes:
     """Return the value of a record; what ``version`` has no field for is left out."""
-    return _NUMBER.pack(version) + encode(value, version)
+    kind = type(value), version
+    return _encode(value, _values.get(kind) or _values.setdefault(kind, (_NUMBER.pack(version), writer(*kind))))
+
+
+def _encode(message: object, known: tuple[bytes, Writer]) -> bytes:
+    number, write = known
+    return bytes(write(message, bytearray(number), []))
+
+
+_keys: Final[dict[type[Any], tuple[bytes, Writer]]] = {}
+_values: Final[dict[tuple[type[Any], int], tuple[bytes, Writer]]] = {}
 
 
 def decode_record(
-    key_types: Mapping[int, type[Any]], value_types: Mapping[int, type[Any]], key: Buffer, value: Buffer | None
-) -> DecodedRecord | UnknownRecord:
-    """Read a record whose key and value are among these.
+    made: Callable[[Any, Any, int | None], R],
+    key_types: Mapping[int, type[Any]],
+    value_types: Mapping[int, type[Any]],
+    key: Buffer,
+    value: Buffer | None,
+) -> R | UnknownRecord:
+    """Read a record whose key and value are among these; ``made`` is given both, and the value's version.
 
     Raises `Malformed` for bytes that end too early, and for bytes left over.
     """
     number = _number(key, "key")
-    if number not in key_types:
+    key_type = key_types.get(number)
+    if key_type is None:
         return _unknown(number, key, value)
-    decoded_key = _decode_behind_number(key_types[number], 0, key)
+    decoded_key, end = decoder(key_type, 0)(key, _NUMBER.size)
+    if end != len(key):
+        raise _left_over(key_type, 0, key, end)
     if value is None:
-        return DecodedRecord(decoded_key, None, None)
+        return made(decoded_key, None, None)
     version = _number(value, "value")
     value_type = value_types[number]
     if not 0 <= version <= describe(value_type).versions[1]:
         return _unknown(number, key, value)
-    return DecodedRecord(decoded_key, _decode_behind_number(value_type, version, value), version)
+    decoded_value, end = decoder(value_type, version)(value, _NUMBER.size)
+    if end != len(value):
+        raise _left_over(value_type, version, value, end)
+    return made(decoded_key, decoded_value, version)
 
 
 def _number(buffer: Buffer, what: str) -> int:
@@ -83,8 +97,5 @@ def _unknown(number: int, key: Buffer, value: Buffer | None) -> UnknownRecord:
     return UnknownRecord(type=number, raw_key=bytes(key), raw_value=None if value is None else bytes(value))
 
 
-def _decode_behind_number(cls: type[Any], version: int, buffer: Buffer) -> Any:
-    decoded, end = decoder(cls, version)(buffer, _NUMBER.size)
-    if end != len(buffer):
-        raise Malformed(f"{len(buffer) - end} bytes are left over behind a {cls.__name__} of version {version}")
-    return decoded
+def _left_over(cls: type[Any], version: int, buffer: Buffer, end: int) -> Malformed:
+    return Malformed(f"{len(buffer) - end} bytes are left over behind a {cls.__name__} of version {version}")

@@ -546,10 +546,16 @@ def encode_group_value(value: GroupValue, version: int) -> bytes:
     return encode_value(value, version)
 
 
+def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """Return key and value of a record; no value is a tombstone."""
+    if record.value is None or record.version is None:
+        return encode_key(record.key), None
+    return encode_key(record.key), encode_value(record.value, record.version)
+
+
 def decode_group_record(key: Buffer, value: Buffer | None) -> GroupRecord | UnknownRecord:
     """Read a record of ``__consumer_offsets``.
 
     Raises `Malformed` for bytes that end too early, and for bytes left over.
     """
-    record = decode_record(KEY_TYPES, VALUE_TYPES, key, value)
-    return record if isinstance(record, UnknownRecord) else GroupRecord(*record)
+    return decode_record(GroupRecord, KEY_TYPES, VALUE_TYPES, key, value)

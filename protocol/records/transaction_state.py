@@ -80,5 +80,4 @@ def decode_transaction_record(key: Buffer, value: Buffer | None) -> TransactionR
 
     Raises `Malformed` for bytes that end too early, and for bytes left over.
     """
-    record = decode_record(_KEY_TYPES, _VALUE_TYPES, key, value)
-    return record if isinstance(record, UnknownRecord) else TransactionRecord(*record)
+    return decode_record(TransactionRecord, _KEY_TYPES, _VALUE_TYPES, key, value)

@@ -17,10 +17,10 @@ from typing import Final
 
 from storage.batch.compression import compress, decompress
 from storage.batch.record_batch import (
+    CODEC_BITS,
     CONTROL_BIT,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
-    LOG_OVERHEAD,
     MAGIC,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
@@ -30,6 +30,7 @@ from storage.batch.record_batch import (
     TimestampType,
     read_header,
     seal,
+    stamp,
     write_header,
 )
 from storage.batch.varints import VARINT_BYTES, VARLONG_BYTES, decode_signed, encode_signed, wrap_64
@@ -59,8 +60,9 @@ class Record:
 def open_records(batch: Buffer, header: BatchHeader, most_bytes: int) -> bytes:
     """The records section of `batch` as it was before compression; DecompressionTooLarge, UndecodableRecords."""
     section = memoryview(batch)[HEADER_SIZE : header.size]
-    codec = header.codec
-    return bytes(section) if codec is Codec.NONE else decompress(codec, section, most_bytes)
+    if not header.attributes & CODEC_BITS:
+        return bytes(section)
+    return decompress(header.codec, section, most_bytes)
 
 
 def walk(section: bytes, count: int, most_headers: int) -> Iterator[tuple[int, int, bool, int, int]]:
@@ -181,13 +183,13 @@ def iterate_records(batch: Buffer, *, most_bytes: int = MOST_BYTES_READ) -> Iter
 def _records_of(section: bytes, header: BatchHeader) -> Iterator[Record]:
     given = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     for timestamp_delta, offset_delta, _, position, _ in walk(section, header.record_count, len(section)):
-        key, position = _read_bytes(section, position)
-        value, position = _read_bytes(section, position)
+        key, position = read_bytes(section, position)
+        value, position = read_bytes(section, position)
         count, position = decode_signed(section, position, VARINT_BYTES)
         headers: list[tuple[str, bytes | None]] = []
         for _ in range(count):
-            name, position = _read_bytes(section, position)
-            content, position = _read_bytes(section, position)
+            name, position = read_bytes(section, position)
+            content, position = read_bytes(section, position)
             headers.append(((name or b"").decode("utf-8", "surrogateescape"), content))
         yield Record(
             offset=wrap_64(header.base_offset + offset_delta),
@@ -198,7 +200,8 @@ def _records_of(section: bytes, header: BatchHeader) -> Iterator[Record]:
         )
 
 
-def _read_bytes(section: bytes, position: int) -> tuple[bytes | None, int]:
+def read_bytes(section: bytes, position: int) -> tuple[bytes | None, int]:
+    """A key, a value or a part of a header that begins with its length, and the position behind it."""
     length, position = decode_signed(section, position, VARINT_BYTES)
     if length < 0:
         return None, position
@@ -295,9 +298,10 @@ def encode_batch(
 
 def assemble_batch(header: BatchHeader, section: bytes, level: int | None = None) -> bytearray:
     """A batch of `header` and a records `section`, compressed as the header says; length and crc are made here."""
-    payload = compress(header.codec, section, level) if header.attributes & 0x07 and section else section
+    payload = compress(header.codec, section, level) if header.attributes & CODEC_BITS and section else section
     batch = bytearray(HEADER_SIZE + len(payload))
     batch[HEADER_SIZE:] = payload
-    write_header(batch, header._replace(batch_length=len(batch) - LOG_OVERHEAD))
+    write_header(batch, header)
+    stamp(batch, header.base_offset, header.partition_leader_epoch)  # and with them the length
     seal(batch)
     return batch

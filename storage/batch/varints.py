@@ -11,14 +11,17 @@ VARLONG_BYTES: Final = 10
 _SIGN_32: Final = 1 << 31
 _SIGN_64: Final = 1 << 63
 
-_ONE_BYTE: Final = tuple(bytes((number,)) for number in range(128))
+_SHORT: Final = tuple(
+    bytes((number,)) if number < 0x80 else bytes((number & 0x7F | 0x80, number >> 7)) for number in range(2048)
+)
+"""The varints up to 1023: what most records say of themselves and of their keys and values."""
 
 
 def encode_signed(value: int) -> bytes:
     """A varint or varlong; both look the same when written."""
     number = value << 1 if value >= 0 else ~(value << 1)
-    if number < 128:
-        return _ONE_BYTE[number]
+    if number < 2048:
+        return _SHORT[number]
     encoded = bytearray()
     while number > 127:
         encoded.append(number & 0x7F | 0x80)

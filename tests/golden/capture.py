@@ -4,7 +4,7 @@
 
 LIBS is a directory with the jars of Apache Kafka (server and tools); Java must be on the path. Every client does the
 same small job through a proxy that records the frames. Kept are, for each client, API and version, the first exchange
-and the one with the longest answer, as
+and those with the longest request and the longest answer, as
 
     CLIENT/API-vVERSION-NUMBER.request.hex    the frame without its size, as hexadecimal digits
     CLIENT/API-vVERSION-NUMBER.response.hex
@@ -20,13 +20,24 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from tests.parity.exchange import Exchange as ParityExchange  # noqa: E402
+from tests.parity.members import await_coordinator  # noqa: E402
+from tests.parity.normalised import Normaliser  # noqa: E402
 from tests.support.apache_kafka import ApacheKafka  # noqa: E402
-from tests.support.clients import CLIENTS, Record, connect  # noqa: E402
+from tests.support.clients import CLIENTS, Client, Committed, Place, Record, connect  # noqa: E402
+from tests.support.clients.members import (  # noqa: E402
+    Membership,
+    SeenMember,
+    places,
+    wait_for,
+    wait_until_shared,
+)
 from tests.support.proxy import Exchange, FrameProxy  # noqa: E402
 from tests.support.server import port_below_client_ports  # noqa: E402
 
@@ -35,17 +46,28 @@ APIS = {
     1: "Fetch",
     2: "ListOffsets",
     3: "Metadata",
+    8: "OffsetCommit",
+    9: "OffsetFetch",
+    10: "FindCoordinator",
+    11: "JoinGroup",
+    12: "Heartbeat",
+    13: "LeaveGroup",
+    14: "SyncGroup",
+    15: "DescribeGroups",
+    16: "ListGroups",
     18: "ApiVersions",
     19: "CreateTopics",
     20: "DeleteTopics",
     22: "InitProducerId",
     32: "DescribeConfigs",
+    42: "DeleteGroups",
+    47: "OffsetDelete",
     60: "DescribeCluster",
 }
 
 
 def python_client_job(name: str, bootstrap: str) -> None:
-    """A topic's life, from its creation to its end, as the end-to-end tests lead it."""
+    """A topic's life, from its creation to its end, and a group's in it, as the end-to-end tests lead them."""
     client = connect(name, bootstrap)
     client.cluster()
     client.create_topic("golden", partitions=2, configs={"max.message.bytes": "2000000"})
@@ -59,7 +81,20 @@ def python_client_job(name: str, bootstrap: str) -> None:
     client.produce("made-by-producing", [Record(value=b"compressed")], codec="zstd")
     client.offset_for_time("golden", 0, 1700000000001)
     client.consume_all("golden")
+    group_life(client)
     client.delete_topic("golden")
+
+
+def group_life(client: Client) -> None:
+    """A group of a dynamic and a static member, and a simple consumer's commits."""
+    membership = Membership(group="golden-group", topics=("golden",), commits="after each poll")
+    partitions = places("golden", 2)
+    with SeenMember(client, membership) as first:
+        wait_for("a commit of all partitions", lambda: first.seen.committed.keys() == partitions, [first])
+        with SeenMember(client, replace(membership, instance_id="one")) as second:
+            wait_until_shared(client, "golden-group", partitions, [first, second])
+    client.commit("simple-group", {Place("golden", 0): Committed(1, "so far")})
+    client.committed("simple-group", partitions)
 
 
 def java_job(libraries: str, bootstrap: str) -> None:
@@ -82,6 +117,17 @@ def java_job(libraries: str, bootstrap: str) -> None:
     tool(f"{tools}.GetOffsetShell", *to, "--topic", "golden", "--time", "earliest")
     consume = ("--topic", "made-by-producing", "--partition", "0", "--offset", "earliest", "--max-messages", "1")
     tool(f"{tools}.consumer.ConsoleConsumer", *to, *consume)
+    groups = (f"{tools}.consumer.group.ConsumerGroupCommand", *to)
+    tool(*groups, "--reset-offsets", "--to-earliest", "--group", "golden-group", "--topic", "golden", "--execute")
+    in_group = ("--group", "golden-group", "--max-messages", "2")
+    tool(f"{tools}.consumer.ConsoleConsumer", *to, "--topic", "golden", *in_group)
+    static = ("--command-property", "group.instance.id=one", "--timeout-ms", "5000")
+    tool(f"{tools}.consumer.ConsoleConsumer", *to, "--topic", "golden", "--group", "static-group", *static)
+    tool(*groups, "--list", "--state")
+    tool(*groups, "--describe", "--group", "golden-group")
+    tool(*groups, "--describe", "--group", "static-group", "--members", "--verbose")
+    tool(*groups, "--delete-offsets", "--group", "golden-group", "--topic", "golden")
+    tool(*groups, "--delete", "--group", "golden-group")
     tool(f"{tools}.TopicCommand", *to, "--delete", "--topic", "golden")
 
 
@@ -105,13 +151,15 @@ class Meaning:
 
 
 def chosen(exchanges: Iterable[Exchange]) -> dict[tuple[int, int], list[Exchange]]:
-    """The first exchange and the one with the longest answer, for each API and version."""
+    """The first exchange and those with the longest request and answer, for each API and version."""
     found: dict[tuple[int, int], list[Exchange]] = {}
     for exchange in exchanges:
         if exchange.api_key in APIS:
             found.setdefault((exchange.api_key, exchange.api_version), []).append(exchange)
     for kept in found.values():
-        kept[:] = {id(e): e for e in (kept[0], max(kept, key=lambda exchange: len(exchange.answer)))}.values()
+        asks_most = max(kept, key=lambda exchange: len(exchange.request))
+        says_most = max(kept, key=lambda exchange: len(exchange.answer))
+        kept[:] = {id(exchange): exchange for exchange in (kept[0], asks_most, says_most)}.values()
     return found
 
 
@@ -150,10 +198,14 @@ def capture(name: str, libraries: str, meaning: Meaning) -> None:
     )
     port = port_below_client_ports()
     with tempfile.TemporaryDirectory() as directory, FrameProxy(("127.0.0.1", port), on_answer=keep) as proxy:
-        settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
+        settings = {
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}",
+            "group.initial.rebalance.delay.ms": "0",
+        }
         kafka = ApacheKafka(Path(directory), settings=settings, port=port, libraries=libraries)
         kafka.start()
         try:
+            await_coordinator(ParityExchange("golden", kafka, Normaliser()))
             job(f"127.0.0.1:{proxy.port}")
         finally:
             kafka.close()

@@ -11,6 +11,7 @@ ABSENT = "(default or absent)"
 """Stands where one side has a field, an entry or a step that the other lacks."""
 
 CLOSED = "the connection is closed"
+SILENCE = "nothing comes, nor does an answer to what is asked next"
 
 
 def matches(path: str, pattern: str) -> bool:

@@ -6,29 +6,28 @@ that is done by comparing what two brokers answered to the same script.
 
 from __future__ import annotations
 
-import socket
-import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from protocol.api_keys import ApiKey
-from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
-from protocol.headers import decode_response, encode_request
+from protocol.headers import decode_response
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreateTopicsRequest
 from protocol.schema import describe
-from tests.parity.comparison import CLOSED
+from tests.parity.allowed_differences import Names
+from tests.parity.comparison import CLOSED, SILENCE
+from tests.parity.connection import Asked, Closed, Connection, response_class
 from tests.parity.normalised import Moment, Normaliser
 from tests.parity.plain import plain
 from tests.support.server import BrokerProcess
 
 NO_ANSWER = "no answer, and the connection stays open"
-SILENCE = "nothing comes, nor does an answer to what is asked next"
 
 PATIENCE_S = 8.0
 """How long an answer may take on a busy machine. Silence is no answer within this time."""
@@ -47,10 +46,6 @@ class Answered:
     """The answer as normalised plain values, or one of the sentences above."""
 
 
-class Closed(Exception):
-    """The broker closed the connection."""
-
-
 class Exchange:
     """One script's conversation with one broker."""
 
@@ -60,26 +55,55 @@ class Exchange:
         self.answered: list[Answered] = []
         self.topic_ids: dict[str, bytes] = {}
         self._normaliser = normaliser
-        self._socket: socket.socket | None = None
-        self._correlation_id = 0
+        self._member_ids = Names()
+        self._connections: list[Connection] = []
+        self._connection = self.connect()
         self._named: set[tuple[str, str, str]] = set()
 
     # Steps
 
     def ask(
-        self, step: str, request: Any, version: int, *, client_id: str | None = "parity", patience_s: float = PATIENCE_S
+        self,
+        step: str | None,
+        request: Any,
+        version: int,
+        *,
+        client_id: str | None = "parity",
+        over: Connection | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> Any:
-        """Ask, note what came back under the step's name, and return the answer (None where there is none)."""
-        answer: Any = None
+        """Ask, note what came back under the step's name, and return the answer (None where there is none).
+
+        Without a name nothing is noted.
+        """
+        sent = self.send(request, version, client_id=client_id, over=over)
+        return self.answer(step, sent, over=over, patience_s=patience_s)
+
+    def send(
+        self, request: Any, version: int, *, client_id: str | None = "parity", over: Connection | None = None
+    ) -> Asked:
+        """Ask what may have to wait for its answer, over a connection that others can be asked beside."""
+        connection = over or self._connection
         sent_ms = _now_ms()
+        data = connection.encode(request, version, client_id)
+        with suppress(Closed):  # as whoever waits for the answer will see
+            connection.send(data)
+        return Asked(request=request, version=version, correlation_id=connection.correlation_id, sent_ms=sent_ms)
+
+    def answer(
+        self, step: str | None, asked: Asked, *, over: Connection | None = None, patience_s: float = PATIENCE_S
+    ) -> Any:
+        """Wait for the answer to the oldest request of a connection, note it, and return it."""
+        answer: Any = None
         try:
-            answer = self._ask(request, version, client_id, patience_s)
-            outcome: Any = plain(answer, version)
+            answer = (over or self._connection).receive_answer(asked, patience_s)
+            outcome: Any = plain(answer, asked.version)
         except Closed:
             outcome = CLOSED
         except TimeoutError:
             outcome = SILENCE
-        self._note(describe(type(request)).key, step, f"v{version}", outcome, sent_ms)
+        if step is not None:
+            self._note(describe(type(asked.request)).key, step, f"v{asked.version}", outcome, asked.sent_ms)
         return answer
 
     def ask_each(
@@ -115,15 +139,15 @@ class Exchange:
         """Send what should get no answer; what is asked next shows whether it got one."""
         sent_ms = _now_ms()
         try:
-            self._send(self._encode(request, version, "parity"))
-            expected = self._correlation_id + 1
-            self._send(self._encode(ApiVersionsRequest(), 0, "parity"))
-            payload = self._receive_frame(PATIENCE_S)
+            self._connection.send(self.frame(request, version))
+            expected = self._connection.correlation_id + 1
+            self._connection.send(self.frame(ApiVersionsRequest(), 0))
+            payload = self._connection.receive_frame(PATIENCE_S)
             if int.from_bytes(payload[:4], "big") == expected:
                 outcome: Any = NO_ANSWER
             else:
                 _, answer = decode_response(response_class(type(request)), version, payload)
-                self._receive_frame(PATIENCE_S)
+                self._connection.receive_frame(PATIENCE_S)
                 outcome = plain(answer, version)
         except Closed:
             outcome = CLOSED
@@ -137,10 +161,10 @@ class Exchange:
         self.hang_up()
         sent_ms = _now_ms()
         try:
-            self._send(data)
+            self._connection.send(data)
             if then_nothing:
-                self._connection().shutdown(socket.SHUT_WR)
-            payload = self._receive_frame(PATIENCE_S)
+                self._connection.finish_sending()
+            payload = self._connection.receive_frame(PATIENCE_S)
             if answer is None:
                 outcome: Any = payload.hex()
             else:
@@ -170,7 +194,7 @@ class Exchange:
                 )
             ]
         )
-        created = self._ask(request, 7, "parity", PATIENCE_S).topics[0]
+        created = self.ask(None, request, 7).topics[0]
         if created.error_code != ErrorCode.NONE:
             raise AssertionError(f"topic {name} was not created: {created}")
         self._normaliser.name_id(created.topic_id, name)
@@ -201,71 +225,27 @@ class Exchange:
     ) -> None:
         """Ask until the answer meets a condition. Raises `AssertionError` when patience is at an end."""
         deadline = time.monotonic() + patience_s
-        while not condition(answer := self._ask(request, version, "parity", PATIENCE_S)):
+        while not condition(answer := self.ask(None, request, version)):
             if time.monotonic() > deadline:
                 raise AssertionError(f"after {patience_s} s the answer is still {answer}")
 
+    def connect(self) -> Connection:
+        """A further connection to the broker."""
+        self._connections.append(Connection(self.broker.port))
+        return self._connections[-1]
+
     def hang_up(self) -> None:
-        """Close the connection; the next question opens another."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        """Close every connection; the next question opens its own again."""
+        for connection in self._connections:
+            connection.hang_up()
 
     def frame(self, request: Any, version: int) -> bytes:
         """A request as it is sent, to be spoiled."""
-        return self._encode(request, version, "parity")
+        return self._connection.encode(request, version, "parity")
 
-    # The wire
-
-    def _ask(self, request: Any, version: int, client_id: str | None, patience_s: float) -> Any:
-        self._send(self._encode(request, version, client_id))
-        payload = self._receive_frame(patience_s)
-        cls = response_class(type(request))
-        correlation_id, answer = decode_response(cls, version, payload)
-        assert correlation_id == self._correlation_id, f"answer {correlation_id}, expected {self._correlation_id}"
-        body = encode(answer, version)
-        assert payload[4:] in (body, b"\0" + body), (
-            f"{cls.__name__} v{version} holds what our declaration does not: {payload.hex()}, read as {answer}"
-        )
-        assert decode(cls, version, body) == answer
-        return answer
-
-    def _encode(self, request: Any, version: int, client_id: str | None) -> bytes:
-        self._correlation_id += 1
-        return encode_request(self._correlation_id, client_id, request, version)
-
-    def _connection(self) -> socket.socket:
-        if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self.broker.port))
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._socket
-
-    def _send(self, data: bytes) -> None:
-        try:
-            self._connection().sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            self.hang_up()
-            raise Closed from None
-
-    def _receive_frame(self, patience_s: float) -> bytes:
-        self._connection().settimeout(patience_s)
-        try:
-            return self._receive(int.from_bytes(self._receive(4), "big"))
-        except ConnectionResetError:
-            self.hang_up()
-            raise Closed from None
-        except (Closed, TimeoutError):
-            self.hang_up()
-            raise
-
-    def _receive(self, size: int) -> bytes:
-        received = bytearray()
-        while len(received) < size:
-            more = self._connection().recv(size - len(received))
-            if not more:
-                raise Closed
-            received += more
-        return bytes(received)
+    def forget_members(self) -> None:
+        """Name the ids of members anew: what a group of other members does looks the same."""
+        self._member_ids = Names()
 
     def _note(self, key: int, step: str, version: str, outcome: Any, sent_ms: int) -> None:
         api = ApiKey(key).name if key in set(ApiKey) else f"API {key}"
@@ -279,15 +259,10 @@ class Exchange:
             received_ms=_now_ms(),
             port=self.broker.port,
             data_directory=str(self.broker.data_directory),
+            member_ids=self._member_ids,
         )
         outcome = self._normaliser.normalise(outcome, moment)
         self.answered.append(Answered(api=api, step=step, version=version, outcome=outcome))
-
-
-def response_class(request_class: type[Any]) -> type[Any]:
-    """What answers a request."""
-    name = request_class.__name__.removesuffix("Request") + "Response"
-    return getattr(sys.modules[request_class.__module__], name)  # type: ignore[no-any-return]
 
 
 def _now_ms() -> int:

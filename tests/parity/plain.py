@@ -48,7 +48,7 @@ def _plain_value(name: str, wire_type: WireType, value: Any, version: int) -> An
         return NO_ID if value == NO_UUID else f"id:{value.hex()}"
     if name.endswith("error_code"):
         return ErrorCode(value).name if value in set(ErrorCode) else value
-    return value.hex() if isinstance(value, bytes) else value
+    return repr(value) if isinstance(value, bytes) else value
 
 
 def plain_batches(data: bytes) -> list[Any]:

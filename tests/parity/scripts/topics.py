@@ -129,8 +129,8 @@ def creations(exchange: Exchange) -> None:
     )
     exchange.ask("the transaction topic by hand", create(topic("__transaction_state")), 7)
     exchange.ask("the offsets topic by hand", create(topic("__consumer_offsets", 3)), 7)
-    for name in ("new-in-v2", "assigned-in-v2", "good-in-v7"):
-        exchange.wait_for_topic(name, 2 if name.startswith("assigned") else 1)
+    for name, partitions in (("new-in-v2", 1), ("assigned-in-v2", 2), ("good-in-v7", 1), ("__consumer_offsets", 3)):
+        exchange.wait_for_topic(name, partitions)
     names = (
         "new-in-v2",
         "defaults-in-v7",

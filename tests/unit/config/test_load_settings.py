@@ -506,6 +506,16 @@ def test_a_setting_that_cannot_be_used_is_refused_in_one_sentence(key: str, text
             "log.cleaner.min.compaction.lag.ms is '9', expected at most log.cleaner.max.compaction.lag.ms, which is 8",
         ),
         (
+            {"group.min.session.timeout.ms": "2000000"},
+            "group.min.session.timeout.ms is '2000000', expected at most group.max.session.timeout.ms, which is "
+            "1800000",
+        ),
+        (
+            {"offsets.topic.compression.codec": "5"},
+            "offsets.topic.compression.codec is '5', expected 0 for none, 1 for gzip, 2 for snappy, 3 for lz4 or "
+            "4 for zstd",
+        ),
+        (
             {
                 "listeners": "PLAINTEXT://:9092,B://:9092",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,B:PLAINTEXT",

@@ -31,6 +31,7 @@ from protocol.records.group_metadata import (
     OffsetCommitValue,
     decode_group_record,
     encode_group_key,
+    encode_group_record,
     encode_group_value,
 )
 from protocol.records.transaction_state import (
@@ -250,13 +251,16 @@ def test_a_group_record_has_the_bytes_that_kafka_gives_it(
 ) -> None:
     assert encode_group_key(decoded_key) == bytes.fromhex(key)
     assert encode_group_value(decoded, version) == bytes.fromhex(value)
-    assert decode_group_record(bytes.fromhex(key), bytes.fromhex(value)) == GroupRecord(decoded_key, decoded, version)
+    record = GroupRecord(decoded_key, decoded, version)
+    assert encode_group_record(record) == (bytes.fromhex(key), bytes.fromhex(value))
+    assert decode_group_record(bytes.fromhex(key), bytes.fromhex(value)) == record
 
 
 def test_a_tombstone_has_a_key_and_nothing_else() -> None:
     key = GroupMetadataKey(group="g1")
 
     assert decode_group_record(encode_group_key(key), None) == GroupRecord(key, None, None)
+    assert encode_group_record(GroupRecord(key, None, None)) == (encode_group_key(key), None)
     assert decode_transaction_record(bytes.fromhex("0000 0003747831"), None) == TransactionRecord(
         TransactionLogKey(transactional_id="tx1"), None, None
     )

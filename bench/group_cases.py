@@ -1,0 +1,153 @@
+"""Consumer groups: how many commits a second, and how long a rebalance takes; Apache Kafka's beside them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from bench.conversation import CLIENT_ID
+from bench.group_members import Group, expect_success
+from bench.load import LoadFailed, run_load, run_paced
+from bench.raw_cases import Bench
+from protocol.headers import decode_response, encode_request
+from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetCommitResponse
+
+COMMIT_VERSION: Final = 9
+"""The newest one that names topics, as most clients do."""
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+OFFSETS_PARTITIONS: Final = 50
+"""Of that topic."""
+
+COMMITTERS: Final = 8
+MANY: Final = 50
+"""Partitions that a consumer of a larger topic commits at once."""
+PACED_RATE: Final = 500
+
+SIZES: Final = {2: 200, 20: 40, 200: 6}
+"""How many times a group of so many members grows to that size and shrinks again."""
+
+Figures = dict[str, float]
+
+
+def beside_kafka(bench: Bench, name: str, measure: Callable[[Bench], Figures]) -> Figures:
+    """The broker's figures; where Apache Kafka is at hand its own with ``kafka_`` before them, and for each pair a
+    ratio, which is above 1 where ours is faster."""
+    figures = measure(bench)
+    kafka = bench.rival.warmed_up(name, lambda broker: measure(replace(bench, broker=broker, scale=bench.scale / 10)))
+    if kafka is None:
+        return figures
+    kafkas = measure(replace(bench, broker=kafka))
+    ratios = {
+        f"{figure}_ratio": kafkas[figure] / ours if figure.endswith(("_ms", "_us")) else ours / kafkas[figure]
+        for figure, ours in figures.items()
+    }
+    return {**figures, **{f"kafka_{figure}": value for figure, value in kafkas.items()}, **ratios}
+
+
+# Commits --------------------------------------------------------------------------------------------------------------
+
+
+def commits(bench: Bench) -> Figures:
+    """Commits of members that are alone in their groups, a connection each: of one partition, alone, with one and with
+    eight requests in flight on every connection; of 50 partitions at once; and how long one takes at 500 a second."""
+    return beside_kafka(bench, "commits", _commits)
+
+
+def _commits(bench: Bench) -> Figures:
+    with bench.topic(MANY) as topic, ExitStack() as stack:
+        groups = [
+            stack.enter_context(Group(bench.broker.bootstrap, f"bench-commits-{number}", topic))
+            for number in range(COMMITTERS)
+        ]
+        for group in groups:
+            group.form(1)
+        of_one = [commit_frame(group, topic, [number]) for number, group in enumerate(groups)]
+        of_many = [commit_frame(group, topic, list(range(MANY))) for group in groups[: COMMITTERS // 2]]
+        alone, _ = _committed(bench, of_one[:1], in_flight=1, requests=8_000, partitions=1)
+        together, _ = _committed(bench, of_one, in_flight=1, requests=50_000, partitions=1)
+        pipelined, pipelined_cpu_us = _committed(bench, of_one, in_flight=8, requests=100_000, partitions=1)
+        large, large_cpu_us = _committed(bench, of_many, in_flight=2, requests=8_000, partitions=MANY)
+        latencies = sorted(
+            run_paced(bench.broker.bootstrap, of_one[0], rate=PACED_RATE, requests=bench.count(4 * PACED_RATE))
+        )
+    return {
+        "alone_s": alone,
+        "together_s": together,
+        "pipelined_s": pipelined,
+        "pipelined_cpu_us": pipelined_cpu_us,
+        "of_50_s": large,
+        "of_50_cpu_us": large_cpu_us,
+        "p50_us": latencies[len(latencies) // 2] * 1e6,
+        "p99_us": latencies[int(len(latencies) * 0.99)] * 1e6,
+    }
+
+
+def _committed(
+    bench: Bench, frames: list[bytes], *, in_flight: int, requests: int, partitions: int
+) -> tuple[float, float]:
+    """Requests a second, each of which must have become as many records as it has partitions; the broker's CPU for
+    one of them, in microseconds."""
+    before = bench.end_offsets(OFFSETS_TOPIC, OFFSETS_PARTITIONS)
+    cpu = bench.broker.cpu_seconds()
+    count = bench.count(requests)
+    sample = run_load(bench.broker.bootstrap, frames, in_flight=in_flight, requests=count, check=check_committed)
+    cpu = bench.broker.cpu_seconds() - cpu
+    stored = bench.end_offsets(OFFSETS_TOPIC, OFFSETS_PARTITIONS) - before
+    expected = (sample.requests + len(frames)) * partitions
+    if stored != expected:
+        raise LoadFailed(f"{expected} offsets were acknowledged, {OFFSETS_TOPIC} holds {stored} more than before")
+    return sample.rate, cpu / sample.requests * 1e6
+
+
+def commit_frame(group: Group, topic: str, partitions: list[int]) -> bytes:
+    """One OffsetCommit request of the group's first member, size included."""
+    member = group.members[0]
+    asked = OffsetCommitRequest.Topic
+    request = OffsetCommitRequest(
+        group_id=member.group,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        topics=[
+            asked(
+                name=topic,
+                partitions=[
+                    asked.Partition(partition_index=number, committed_offset=1_000_000 + number)
+                    for number in partitions
+                ],
+            )
+        ],
+    )
+    return encode_request(0, CLIENT_ID, request, COMMIT_VERSION)
+
+
+def check_committed(answer: bytes) -> None:
+    _, response = decode_response(OffsetCommitResponse, COMMIT_VERSION, memoryview(answer)[4:])
+    for topic in response.topics:
+        for partition in topic.partitions:
+            expect_success(partition.error_code, "OffsetCommit")
+
+
+# Rebalances -----------------------------------------------------------------------------------------------------------
+
+
+def rebalances(bench: Bench) -> Figures:
+    """Milliseconds until every member of a group has its assignment: 2, 20 and 200 that come at once to an empty group
+    (`form`), the last one that joins the others (`join`) and leaves them again (`leave`). Medians."""
+    return beside_kafka(bench, "rebalances", _rebalances)
+
+
+def _rebalances(bench: Bench) -> Figures:
+    figures: Figures = {}
+    for size, times in SIZES.items():
+        with Group(bench.broker.bootstrap, f"bench-rebalances-{size}", "bench") as group:
+            figures[f"form_{size}_ms"] = group.form(size) * 1000
+            left, joined = [], []
+            for _ in range(max(2, int(times * bench.scale))):
+                left.append(group.remove_member())
+                joined.append(group.add_member())
+        figures[f"join_{size}_ms"] = statistics.median(joined) * 1000
+        figures[f"leave_{size}_ms"] = statistics.median(left) * 1000
+    return figures

@@ -1,0 +1,66 @@
+"""Apache Kafka beside the broker that is measured, in the same run: what the ratios to it rest on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from bench.processes import BenchedBroker, wait_until_answering
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.kafka_jars import NoKafka, libraries
+
+WARM_UP_S: Final = 30.0
+"""Of the load that is then measured: a JVM compiles what is used."""
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "group.initial.rebalance.delay.ms": "0"  # as with ours: its 3 seconds would be all that is seen
+}
+
+
+class Rival:
+    """One Apache Kafka, started when the first case asks for it; none where there is no Java or there are no jars."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._kafka: ApacheKafka | None = None
+        self._is_missing = False
+        self._warm: set[str] = set()
+
+    def warmed_up(self, name: str, load: Callable[[BenchedBroker], object]) -> BenchedBroker | None:
+        """Kafka, which has been under this ``load``, known by its ``name``, for half a minute in this run; or None."""
+        kafka = self._started()
+        if kafka is None:
+            return None
+        broker = BenchedBroker(kafka.bootstrap, kafka.process.pid)
+        if name not in self._warm:
+            self._warm.add(name)
+            wait_until_answering(broker.bootstrap)
+            end = time.monotonic() + WARM_UP_S
+            while time.monotonic() < end:
+                load(broker)
+        return broker
+
+    def cpu_seconds(self) -> float:
+        """What it has worked so far; 0 if it does not run."""
+        if self._kafka is None:
+            return 0.0
+        return BenchedBroker(self._kafka.bootstrap, self._kafka.process.pid).cpu_seconds()
+
+    def close(self) -> None:
+        if self._kafka is not None:
+            self._kafka.close()
+
+    def _started(self) -> ApacheKafka | None:
+        if self._kafka is None and not self._is_missing:
+            try:
+                kafka = ApacheKafka(self._directory, settings=SETTINGS, port=0, libraries=str(libraries()))
+            except NoKafka as reason:
+                self._is_missing = True
+                sys.stderr.write(f"not compared with Apache Kafka: {reason}\n")
+                return None
+            kafka.start()
+            self._kafka = kafka
+        return self._kafka

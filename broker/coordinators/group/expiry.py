@@ -1,0 +1,197 @@
+"""Offsets that nobody needs any more: those whose retention is over, and those of deleted topics.
+
+The work is done in pieces. Each is decided on what stands when it is asked for, so it has to be written at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.clock import Clock
+from broker.coordinators.group.classic_group import ClassicGroup, GroupState
+from broker.coordinators.group.events import GroupEvents
+from broker.coordinators.group.image import GroupImage
+from broker.coordinators.group.membership import Membership
+from broker.coordinators.group.offset_table import PartitionKey
+from broker.coordinators.group.offsets import Offsets
+from broker.coordinators.group.records import GroupChange, group_tombstone, offset_tombstone
+from broker.coordinators.group.requests import NO_TIMESTAMP, CommittedOffset
+from broker.coordinators.group.settings import GroupSettings
+from broker.coordinators.group.stats import GroupStats
+from broker.coordinators.group.subscription import CONSUMER_PROTOCOL
+from protocol.errors import ErrorCode
+from protocol.records.group_metadata import GroupRecord
+from protocol.schema import NO_UUID
+
+OFFSETS_A_PIECE: Final = 500
+"""How many offsets (and groups) a piece looks at: half a millisecond's work, or two where all of them have expired.
+Fewer where the group's id is absurdly long, so that tombstones for all of them fit into a batch."""
+
+_BYTES_AN_OFFSET: Final = 128
+"""Of a group's id, that are held to be reasonable."""
+
+
+@dataclass(slots=True)
+class _Piece:
+    """What one change writes."""
+
+    records: list[GroupRecord] = field(default_factory=list)
+    expired: dict[str, int] = field(default_factory=dict)
+    """How many offsets of each group."""
+    removed: list[str] = field(default_factory=list)
+    """Groups."""
+    looked_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Retention:
+    """From when on the retention of a group's offsets counts."""
+
+    emptied_at: int = NO_TIMESTAMP
+    """-1: from each offset's commit on."""
+    kept_topics: frozenset[str] = frozenset()
+    """Somebody reads these."""
+
+    def is_over(self, topic: str, committed: CommittedOffset, *, retention_ms: int, now_ms: int) -> bool:
+        if topic in self.kept_topics:
+            return False
+        if committed.expire_timestamp != NO_TIMESTAMP:
+            return now_ms >= committed.expire_timestamp
+        since = committed.commit_timestamp if self.emptied_at == NO_TIMESTAMP else self.emptied_at
+        return now_ms - since >= retention_ms
+
+
+class Expiry:
+    """Finds them, group by group."""
+
+    def __init__(
+        self,
+        image: GroupImage,
+        membership: Membership,
+        offsets: Offsets,
+        *,
+        settings: GroupSettings,
+        clock: Clock,
+        events: GroupEvents,
+        stats: GroupStats,
+    ) -> None:
+        self._image = image
+        self._membership = membership
+        self._offsets = offsets
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._stats = stats
+        self._unforgotten: dict[str, bytes] = {}
+        """Deleted topics with offsets of which the tombstones could not be written."""
+
+    def expire(self) -> Iterator[GroupChange | None]:
+        """One look at every offset. A piece that finds nothing is None."""
+        unforgotten, self._unforgotten = self._unforgotten, {}
+        if unforgotten:
+            yield from self.forget_topics(unforgotten)
+        piece = _Piece()
+        for group_id in list(self._image.group_ids()):
+            for partitions, cost in _slices(group_id, self._image.offsets.partitions(group_id)):
+                if piece.looked_at + cost > OFFSETS_A_PIECE:
+                    yield self._change(piece)
+                    piece = _Piece()
+                self._expire(group_id, partitions, piece)
+                piece.looked_at += cost
+        yield self._change(piece)
+
+    def _expire(self, group_id: str, partitions: list[PartitionKey], piece: _Piece) -> None:
+        """Let go of what is over among these partitions, and of the group if it is empty and nothing else is left."""
+        if group_id in self._image.other_kinds or self._offsets.is_under_way(group_id):
+            return
+        group = self._membership.find(group_id)
+        retention = None if group is None else _retention(group)
+        if group is None or retention is None:
+            return
+        now_ms, retention_ms = self._clock.now_ms(), self._settings.offsets_retention_ms
+        over = [
+            (topic, partition)
+            for topic, partition in partitions
+            if (committed := self._image.offsets.get(group_id, (topic, partition))) is not None
+            and retention.is_over(topic, committed, retention_ms=retention_ms, now_ms=now_ms)
+            and not self._image.pending.has(group_id, (topic, partition))
+        ]
+        if over:
+            piece.records += [offset_tombstone(group_id, topic, partition) for topic, partition in over]
+            piece.expired[group_id] = piece.expired.get(group_id, 0) + len(over)
+        nothing_left = len(over) == self._image.offsets.count(group_id) and group_id not in self._image.pending
+        if nothing_left and group.state is GroupState.EMPTY and group_id in self._image.groups:
+            piece.records.append(group_tombstone(group_id))
+            piece.removed.append(group_id)
+
+    def _change(self, piece: _Piece) -> GroupChange | None:
+        if not piece.records:
+            return None
+
+        def then(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                first = next(iter((*piece.expired, *piece.removed)))
+                self._events.write_failed(first, f"what has expired of {len(piece.expired)} groups", error.name)
+                return
+            for group_id, offsets in piece.expired.items():
+                self._stats.expired_offsets += offsets
+                self._events.offsets_expired(group_id, offsets)
+            for group_id in piece.removed:
+                self._events.group_removed(group_id, "it is empty and has no offsets")
+
+        return GroupChange(piece.records, then)
+
+    def forget_topics(self, topics: Mapping[str, bytes]) -> Iterator[GroupChange | None]:
+        """Delete the offsets of deleted topics, given with their ids. What was committed for a topic that has the name
+        by now stays. What can't be written is tried again with the next `expire`."""
+        found: list[tuple[str, PartitionKey]] = []
+        looked_at = 0
+        for group_id in self._offsets.groups():
+            for partitions, cost in _slices(group_id, self._offsets.known_partitions(group_id)):
+                if looked_at + cost > OFFSETS_A_PIECE:
+                    yield self._forgetting(topics, found)
+                    found, looked_at = [], 0
+                found += [
+                    (group_id, partition)
+                    for partition in partitions
+                    if (topic_id := topics.get(partition[0])) is not None
+                    and self._offsets.topic_id(group_id, partition) in (NO_UUID, topic_id)
+                ]
+                looked_at += cost
+        yield self._forgetting(topics, found)
+
+    def _forgetting(self, topics: Mapping[str, bytes], found: list[tuple[str, PartitionKey]]) -> GroupChange | None:
+        if not found:
+            return None
+
+        def then(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._stats.deleted_offsets += len(found)
+            else:
+                self._unforgotten.update(topics)
+                self._events.write_failed(found[0][0], f"{len(found)} offsets of deleted topics", error.name)
+
+        return GroupChange([offset_tombstone(group_id, *partition) for group_id, partition in found], then)
+
+
+def _slices(group_id: str, partitions: list[PartitionKey]) -> Iterator[tuple[list[PartitionKey], int]]:
+    """What of the group may go into one piece, and how much of a piece that is; a group without offsets counts too."""
+    cost = 1 + len(group_id.encode()) // _BYTES_AN_OFFSET
+    most = max(OFFSETS_A_PIECE // cost, 1)
+    for first in range(0, max(len(partitions), 1), most):
+        part = partitions[first : first + most]
+        yield part, cost * max(len(part), 1)
+
+
+def _retention(group: ClassicGroup) -> _Retention | None:
+    """None: nothing of the group expires now."""
+    metadata = group.metadata
+    protocol_type = "" if metadata is None else metadata.protocol_type
+    if group.state is GroupState.EMPTY:
+        return _Retention(metadata.state_timestamp) if metadata is not None and protocol_type else _Retention()
+    if group.state is GroupState.STABLE and protocol_type == CONSUMER_PROTOCOL:
+        topics = group.subscribed_topics()
+        return None if topics is None else _Retention(kept_topics=topics)
+    return None

@@ -1,0 +1,183 @@
+"""What the records of one partition of ``__consumer_offsets`` add up to; pure, changed in `replay…` functions only.
+
+A record that is not known, or has a value of a version that is not known, changes nothing: it is kept in the log for
+whoever knows it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final
+
+from broker.coordinators.group.offset_table import OffsetTable, pack_offset
+from broker.coordinators.group.pending_offsets import PendingOffsets
+from broker.coordinators.group.requests import NO_TIMESTAMP, CommittedOffset
+from protocol.records.coordinator_records import UnknownRecord
+from protocol.records.group_metadata import (
+    KEY_TYPES,
+    ConsumerGroupMetadataKey,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecord,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    ShareGroupMetadataKey,
+    StreamsGroupMetadataKey,
+)
+from protocol.schema import NO_UUID
+
+NO_PRODUCER: Final = -1
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+SHARE: Final = "share"
+STREAMS: Final = "streams"
+
+_KIND_OF_TYPE: Final = (
+    dict.fromkeys((*range(3, 9), 16), CONSUMER)
+    | dict.fromkeys(range(10, 16), SHARE)
+    | dict.fromkeys(range(17, 24), STREAMS)
+)
+_KINDS: Final = {key: _KIND_OF_TYPE[number] for number, key in KEY_TYPES.items() if number in _KIND_OF_TYPE}
+"""What kind of group the records are about that belong to no classic one, by their key."""
+_LAST_KEYS: Final = (ConsumerGroupMetadataKey, ShareGroupMetadataKey, StreamsGroupMetadataKey)
+"""A tombstone of these is the last record of a group of their kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMetadata:
+    """A member of a stable group."""
+
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes = b""
+    """What it told the leader for the protocol that was chosen."""
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadata:
+    """A classic group as its last record has it; replaced whole, never changed."""
+
+    protocol_type: str = ""
+    """Empty: nobody has been a member yet."""
+    generation: int = 0
+    protocol: str | None = None
+    leader: str | None = None
+    state_timestamp: int = NO_TIMESTAMP
+    """When it became Stable or Empty, in milliseconds since 1970; -1 in records that Kafka wrote before 2.1."""
+    members: Mapping[str, MemberMetadata] = field(default_factory=dict)
+    """By member id, in the order of the record. None: the group is empty."""
+
+
+class GroupImage:
+    """The state of all groups of a partition as it stands in the log."""
+
+    __slots__ = ("groups", "offsets", "other_kinds", "pending")
+
+    def __init__(self) -> None:
+        self.groups: dict[str, GroupMetadata] = {}
+        """Classic groups that have a record of their own; a simple consumer's group has offsets only."""
+        self.offsets = OffsetTable()
+        self.pending = PendingOffsets()
+        self.other_kinds: dict[str, str] = {}
+        """Groups that belong to a protocol not served here, with its name."""
+
+    def exists(self, group_id: str) -> bool:
+        """Whether anything stands in the log for the group."""
+        return (
+            group_id in self.groups
+            or group_id in self.offsets
+            or group_id in self.other_kinds
+            or group_id in self.pending
+        )
+
+    def group_ids(self) -> Iterator[str]:
+        """Every group that exists, once. Nothing may be replayed meanwhile."""
+        return iter(dict.fromkeys(chain(self.groups, self.other_kinds, self.offsets.groups(), self.pending.groups())))
+
+    def replay(self, record: GroupRecord | UnknownRecord, producer_id: int = NO_PRODUCER) -> None:
+        """Apply one record. Offsets with a ``producer_id`` wait for the marker that ends its transaction."""
+        if isinstance(record, UnknownRecord):
+            return
+        key, value, _ = record
+        _REPLAY[type(key)](self, key, value, producer_id)
+
+    def replay_marker(self, producer_id: int, *, commits: bool) -> None:
+        """The producer's transaction has ended: its offsets stand now, or never did."""
+        for group_id, (topic, partition), packed in self.pending.replay_end(producer_id, commits=commits):
+            self.offsets.replay_put(group_id, topic, partition, packed)
+
+    def _replay_offset(
+        self,
+        key: OffsetCommitKey | LegacyOffsetCommitKey,
+        value: OffsetCommitValue | LegacyOffsetCommitValue | None,
+        producer_id: int,
+    ) -> None:
+        group_id, topic, partition = key.group, key.topic, key.partition
+        if value is None:
+            self.offsets.replay_removed(group_id, (topic, partition))
+            self.pending.replay_removed(group_id, (topic, partition))
+            return
+        packed = pack_offset(_committed(value) if isinstance(value, LegacyOffsetCommitValue) else value)
+        if producer_id == NO_PRODUCER:
+            self.offsets.replay_put(group_id, topic, partition, packed)
+            self.pending.replay_overtaken(group_id, (topic, partition))
+        else:
+            self.pending.replay_put(producer_id, group_id, (topic, partition), packed)
+
+    def _replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None, _: int) -> None:
+        if value is None:
+            self.groups.pop(key.group, None)
+        else:
+            self.groups[key.group] = _metadata(value)
+
+    def _replay_other_kind(self, key: Any, value: object | None, _: int) -> None:
+        kind = _KINDS[type(key)]
+        if value is not None:
+            self.other_kinds[key.group_id] = kind
+        elif isinstance(key, _LAST_KEYS) and self.other_kinds.get(key.group_id) == kind:
+            del self.other_kinds[key.group_id]
+
+
+def _committed(value: LegacyOffsetCommitValue) -> CommittedOffset:
+    return CommittedOffset(value.offset, -1, value.metadata, value.commit_timestamp, NO_TIMESTAMP, NO_UUID)
+
+
+def _metadata(value: GroupMetadataValue) -> GroupMetadata:
+    members = (
+        MemberMetadata(
+            member_id=member.member_id,
+            instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            # Kafka before 0.10.1 knew one timeout only.
+            rebalance_timeout_ms=member.session_timeout if member.rebalance_timeout == -1 else member.rebalance_timeout,
+            session_timeout_ms=member.session_timeout,
+            subscription=member.subscription,
+            assignment=member.assignment,
+        )
+        for member in value.members
+    )
+    return GroupMetadata(
+        protocol_type=value.protocol_type,
+        generation=value.generation,
+        protocol=value.protocol,
+        leader=value.leader,
+        state_timestamp=value.current_state_timestamp,
+        members={member.member_id: member for member in members},
+    )
+
+
+_REPLAY: Final[dict[type[Any], Callable[[GroupImage, Any, Any, int], None]]] = {
+    LegacyOffsetCommitKey: GroupImage._replay_offset,
+    OffsetCommitKey: GroupImage._replay_offset,
+    GroupMetadataKey: GroupImage._replay_group,
+    **dict.fromkeys(_KINDS, GroupImage._replay_other_kind),
+}

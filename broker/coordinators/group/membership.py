@@ -1,0 +1,343 @@
+"""Who is in which group: joining, syncing, heartbeats and leaving, and what happens when somebody stays silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from broker.clock import Clock, Ids
+from broker.coordinators.group.classic_group import ClassicGroup, GroupState, JoinRound
+from broker.coordinators.group.events import GroupEvents
+from broker.coordinators.group.image import GroupImage, GroupMetadata
+from broker.coordinators.group.member import Member
+from broker.coordinators.group.presence import Presence
+from broker.coordinators.group.records import GroupChange, group_record
+from broker.coordinators.group.requests import (
+    Heartbeat,
+    Join,
+    Joined,
+    JoinReply,
+    LeavingMember,
+    Left,
+    Sync,
+    Synced,
+    SyncReply,
+)
+from broker.coordinators.group.rounds import Rounds
+from broker.coordinators.group.settings import GroupSettings
+from broker.coordinators.group.static_members import StaticMembers
+from broker.coordinators.group.stats import GroupStats
+from broker.coordinators.group.write_errors import told_of_failed_write
+from broker.timing_wheel import TimingWheel
+from protocol.errors import ErrorCode
+
+LONGEST_ID: Final = 0x7FFF
+"""Bytes of a string in a record."""
+
+
+class Membership:
+    """The live side of all groups of one partition."""
+
+    def __init__(
+        self,
+        image: GroupImage,
+        *,
+        settings: GroupSettings,
+        clock: Clock,
+        wheel: TimingWheel,
+        ids: Ids,
+        events: GroupEvents,
+        stats: GroupStats,
+        submit: Callable[[GroupChange], None],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._presence = Presence(
+            image,
+            wheel=wheel,
+            events=events,
+            member_is_silent=self._member_is_silent,
+            pending_is_silent=self._pending_is_silent,
+        )
+        self._rounds = Rounds(
+            self._presence, settings=settings, clock=clock, wheel=wheel, events=events, stats=stats, submit=submit
+        )
+        self._static = StaticMembers(self._presence, self._rounds, clock=clock, events=events)
+        self._creating: dict[str, list[tuple[Join, JoinReply]]] = {}
+        """Who waits for the first record of a group."""
+
+    def find(self, group_id: str) -> ClassicGroup | None:
+        """The group as it is now; None if neither the log nor anybody present knows it."""
+        return self._presence.find(group_id)
+
+    def group_ids(self) -> Iterator[str]:
+        """The groups that somebody is in."""
+        return self._presence.group_ids()
+
+    # The life of the partition ----------------------------------------------------------------------------------------
+
+    def loaded(self) -> None:
+        """Everything is replayed: who was a member has its session's time to show up."""
+        for group in self._presence.load():
+            if len(group.members) > self._settings.max_size:
+                why = f"it has {len(group.members)} members, {self._settings.max_size} are allowed"
+                self._rounds.submit(self._rounds.begin(group, why))
+
+    def unload(self, code: ErrorCode) -> None:
+        """Nothing is known here any more: parked replies get ``code``, and alarms are off."""
+        creating, self._creating = self._creating, {}
+        for joins in creating.values():
+            for request, reply in joins:
+                reply(Joined(error=code, member_id=request.member_id))
+        self._presence.unload(code)
+
+    def recorded(self, group_id: str) -> None:
+        """A record of the group stands, or its tombstone. Most were waited for, but one that comes late, when whoever
+        waited has been told that it failed, may say something else than is true here."""
+        group = self._presence.live(group_id)
+        if group is None or group.round is not None or group.replacements_under_way:
+            return
+        if group.metadata is None and not group.members:
+            for member_id in tuple(group.pending):
+                self._presence.forget_pending(group, member_id)
+            self._presence.release(group)
+        elif not group.is_as_recorded:
+            self._rounds.submit(self._rounds.begin(group, "its members are not those in the log"))
+
+    # Joining ----------------------------------------------------------------------------------------------------------
+
+    def join(self, request: Join, reply: JoinReply) -> GroupChange | None:
+        """Let a member take part in the next generation. The reply may be given much later."""
+        error = self._check_join(request)
+        if error is not ErrorCode.NONE:
+            reply(Joined(error=error, member_id=request.member_id))
+            return None
+        group = self._presence.find(request.group_id)
+        if group is not None:
+            return self._join(group, request, reply)
+        if request.member_id:
+            reply(Joined(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id))
+            return None
+        return self._create(request, reply)
+
+    def _check_join(self, request: Join) -> ErrorCode:
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        settings = self._settings
+        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        return ErrorCode.NONE
+
+    def _create(self, request: Join, reply: JoinReply) -> GroupChange | None:
+        """The group begins with a record, whatever becomes of the join."""
+        group_id = request.group_id
+        if group_id in self._creating:
+            self._creating[group_id].append((request, reply))
+            return None
+        self._creating[group_id] = [(request, reply)]
+
+        def then(error: ErrorCode) -> None:
+            for request, reply in self._creating.pop(group_id, ()):
+                if error is ErrorCode.NONE:
+                    self._rounds.submit(self.join(request, reply))
+                else:
+                    reply(Joined(error=told_of_failed_write(error), member_id=request.member_id))
+
+        return GroupChange([group_record(group_id, GroupMetadata(state_timestamp=self._clock.now_ms()))], then)
+
+    def _join(self, group: ClassicGroup, request: Join, reply: JoinReply) -> GroupChange | None:
+        member_id = request.member_id
+        if not self._has_room(group, member_id):
+            return self._turn_away(group, member_id, reply)
+        if not group.supports(request.protocol_type, request.protocols):
+            reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id))
+            return None
+        if not member_id:
+            return self._join_anew(group, request, reply)
+        if member_id in group.pending:
+            if request.instance_id is not None:
+                # Ids are handed out to dynamic members only.
+                reply(Joined(error=ErrorCode.UNKNOWN_SERVER_ERROR))
+                return None
+            self._presence.forget_pending(group, member_id)
+            return self._add(group, member_id, request, reply)
+        error = group.validate_member(member_id, request.instance_id)
+        if error is not ErrorCode.NONE:
+            reply(Joined(error=error, member_id=member_id))
+            return None
+        return self._join_again(group, group.members[member_id], request, reply)
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        state, most = group.state, self._settings.max_size
+        member = group.members.get(member_id)
+        if state is GroupState.PREPARING_REBALANCE:
+            # Who has joined first stays: a group may have more members than are allowed now.
+            return (member is not None and member.join_reply is not None) or group.joined < most
+        if state is GroupState.EMPTY:
+            return True
+        return member is not None or len(group.members) < most
+
+    def _turn_away(self, group: ClassicGroup, member_id: str, reply: JoinReply) -> GroupChange | None:
+        reply(Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
+        if member_id in group.pending:
+            self._presence.forget_pending(group, member_id)
+        elif member_id in group.members:
+            self._presence.depart(group, group.members[member_id], "the group is full")
+        return self._rounds.expected_no_more(group)
+
+    def _join_anew(self, group: ClassicGroup, request: Join, reply: JoinReply) -> GroupChange | None:
+        """Somebody without a member id."""
+        static = group.member_of_instance(request.instance_id)
+        member_id = self._new_member_id(request.client_id if request.instance_id is None else request.instance_id)
+        if len(member_id.encode()) > LONGEST_ID:
+            reply(Joined(error=ErrorCode.UNKNOWN_SERVER_ERROR))
+            return None
+        if static is not None:
+            return self._static.come_back(group, static, member_id, request, reply)
+        if request.instance_id is None and request.needs_known_id:
+            self._presence.expect(group, member_id, request.session_timeout_ms)
+            reply(Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+            return None
+        return self._add(group, member_id, request, reply)
+
+    def _new_member_id(self, prefix: str) -> str:
+        digits = self._ids.uuid().hex()
+        return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+    def _add(self, group: ClassicGroup, member_id: str, request: Join, reply: JoinReply) -> GroupChange | None:
+        member = Member(
+            member_id=member_id,
+            instance_id=request.instance_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            protocols=tuple(request.protocols),
+        )
+        if isinstance(group.round, JoinRound):
+            group.round.has_newcomers = True
+        self._presence.arrive(group, member, request.protocol_type)
+        group.park_join(member, reply)
+        return self._rounds.joined(group, _because(f"member {member_id} has joined", request.reason))
+
+    def _join_again(self, group: ClassicGroup, member: Member, request: Join, reply: JoinReply) -> GroupChange | None:
+        """A member either follows a rebalance, begins one, or has missed the answer to its last join."""
+        is_changed = member.protocols != tuple(request.protocols)
+        if group.state is GroupState.STABLE and member.member_id == group.leader:
+            # Only so can the leader have the assignment made anew, when it has seen more partitions.
+            why = f"the leader {member.member_id} joins again"
+        elif group.state is GroupState.PREPARING_REBALANCE or is_changed:
+            why = f"member {member.member_id} joins again with other protocols"
+        else:
+            reply(self._rounds.current_generation(group, member.member_id))
+            return None
+        group.update(
+            member,
+            request.protocols,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+        )
+        group.park_join(member, reply)
+        return self._rounds.joined(group, _because(why, request.reason))
+
+    # Being a member ---------------------------------------------------------------------------------------------------
+
+    def sync(self, request: Sync, reply: SyncReply) -> GroupChange | None:
+        """Give a member its part of its generation's assignment, now or when its leader has brought it."""
+        group = self._presence.find(request.group_id)
+        error = _check_member(group, request)
+        if error is ErrorCode.NONE and group is not None:
+            if _names(request.protocol_type, group.protocol_type) and _names(request.protocol, group.protocol):
+                return self._rounds.sync(group, request, reply)
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        reply(Synced(error=error))
+        return None
+
+    def heartbeat(self, request: Heartbeat) -> ErrorCode:
+        """A member is alive; REBALANCE_IN_PROGRESS tells it to join again."""
+        group = self._presence.find(request.group_id)
+        error = _check_member(group, request)
+        if error is not ErrorCode.NONE or group is None:
+            return error
+        self.touch(group, request.member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def touch(self, group: ClassicGroup, member_id: str) -> None:
+        """A good commit shows, too, that the member is alive."""
+        member = group.members.get(member_id)
+        if member is not None:
+            self._presence.hear_of(group, member)
+
+    # Going ------------------------------------------------------------------------------------------------------------
+
+    def leave(
+        self, group_id: str, members: Sequence[LeavingMember], reply: Callable[[Left], None]
+    ) -> GroupChange | None:
+        """Let members go. The reply waits for the record of a group that is empty then."""
+        if not group_id:
+            reply(Left(error=ErrorCode.INVALID_GROUP_ID))
+            return None
+        group = self._presence.find(group_id)
+        if group is None:
+            reply(Left(members=[ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
+            return None
+        errors = [self._leave(group, member) for member in members]
+        change = self._rounds.left(group, "members have left") if ErrorCode.NONE in errors else None
+        if change is None:
+            reply(Left(members=errors))
+            return None
+        emptied = change.then
+
+        def then(error: ErrorCode) -> None:
+            emptied(error)
+            reply(Left(members=errors) if error is ErrorCode.NONE else Left(error=told_of_failed_write(error)))
+
+        return GroupChange(change.records, then)
+
+    def _leave(self, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
+        """Let one of them go. An administrator names an instance id only."""
+        if leaving.member_id in group.pending:
+            self._presence.forget_pending(group, leaving.member_id)
+            return ErrorCode.NONE
+        static = group.member_of_instance(leaving.instance_id)
+        member_id = leaving.member_id or (static.member_id if static is not None else "")
+        error = group.validate_member(member_id, leaving.instance_id)
+        if error is ErrorCode.NONE:
+            self._presence.depart(group, group.members[member_id], _because("it has left", leaving.reason))
+        return error
+
+    def _member_is_silent(self, group: ClassicGroup, member: Member) -> None:
+        if member.is_waiting and not member.is_new:
+            # It can't send anything else meanwhile. Its session begins anew when it is answered.
+            return
+        self._presence.depart(group, member, "nothing has been heard of it for too long")
+        self._rounds.submit(self._rounds.left(group, f"member {member.member_id} is silent"))
+
+    def _pending_is_silent(self, group: ClassicGroup, member_id: str) -> None:
+        """An id that nobody has come back with."""
+        self._presence.forget_pending(group, member_id)
+        self._rounds.submit(self._rounds.expected_no_more(group))
+
+
+def _check_member(group: ClassicGroup | None, request: Sync | Heartbeat) -> ErrorCode:
+    """NONE if it comes from a member of this generation."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.validate_member(request.member_id, request.instance_id)
+    if error is ErrorCode.NONE and request.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def _names(asked: str | None, name: str | None) -> bool:
+    """Whether a member that names its protocol at all means this one."""
+    return asked is None or asked == name
+
+
+def _because(why: str, reason: str) -> str:
+    return f"{why} ({reason})" if reason else why

@@ -1,0 +1,94 @@
+"""Committed offsets by the million: one bytes object each, which the garbage collector never looks at.
+
+0   offset              i64
+8   leader epoch        i32
+12  commit timestamp    i64
+20  expire timestamp    i64
+28  topic id            16 bytes
+44  metadata            UTF-8, to the end
+
+A million `CommittedOffset`s would take 240 bytes each and 0.14 s of every full collection; so they take 200, and none.
+"""
+
+import struct as binary
+from collections.abc import Iterator, Mapping
+from sys import intern
+from typing import Final, TypeAlias
+
+from broker.coordinators.group.requests import CommittedOffset, TopicPartitionName
+from protocol.records.group_metadata import OffsetCommitValue
+
+PackedOffset: TypeAlias = bytes
+
+PartitionKey: TypeAlias = tuple[str, int]
+"""Topic and partition. A plain tuple: unlike a `TopicPartitionName`, which it equals, the collector lets it go."""
+
+_FIXED: Final = binary.Struct(">qiqq16s")
+_NOTHING: Final[Mapping[PartitionKey, PackedOffset]] = {}
+
+
+def pack_offset(committed: CommittedOffset | OffsetCommitValue) -> PackedOffset:
+    """Put what stands for a partition into one object. A record's value has the same fields: nothing else is made of
+    it on the way (bench: commits, group-start)."""
+    fixed = _FIXED.pack(
+        committed.offset,
+        committed.leader_epoch,
+        committed.commit_timestamp,
+        committed.expire_timestamp,
+        committed.topic_id,
+    )
+    return fixed + committed.metadata.encode() if committed.metadata else fixed
+
+
+def unpack_offset(packed: PackedOffset) -> CommittedOffset:
+    """Return what `pack_offset` was told."""
+    offset, leader_epoch, commit_timestamp, expire_timestamp, topic_id = _FIXED.unpack_from(packed)
+    metadata = packed[_FIXED.size :].decode() if len(packed) > _FIXED.size else ""
+    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id)
+
+
+class OffsetTable:
+    """What each group has committed. A group that has committed nothing is not in it."""
+
+    __slots__ = ("_by_group",)
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[PartitionKey, PackedOffset]] = {}
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._by_group
+
+    def groups(self) -> Iterator[str]:
+        """The groups that have committed something."""
+        return iter(self._by_group)
+
+    def count(self, group_id: str) -> int:
+        """Of how many partitions the group has committed an offset."""
+        return len(self._by_group.get(group_id, _NOTHING))
+
+    def get(self, group_id: str, partition: PartitionKey) -> CommittedOffset | None:
+        """What stands for the partition."""
+        packed = self._by_group.get(group_id, _NOTHING).get(partition)
+        return None if packed is None else unpack_offset(packed)
+
+    def partitions(self, group_id: str) -> list[PartitionKey]:
+        """Those of which the group has committed an offset, by now."""
+        return list(self._by_group.get(group_id, _NOTHING))
+
+    def of_group(self, group_id: str) -> Iterator[tuple[TopicPartitionName, CommittedOffset]]:
+        """Everything that the group has committed."""
+        for (topic, partition), packed in self._by_group.get(group_id, _NOTHING).items():
+            yield TopicPartitionName(topic, partition), unpack_offset(packed)
+
+    def replay_put(self, group_id: str, topic: str, partition: int, packed: PackedOffset) -> None:
+        """A commit stands, in the place of the one before it."""
+        offsets = self._by_group.get(group_id)
+        if offsets is None:
+            offsets = self._by_group[group_id] = {}
+        offsets[intern(topic), partition] = packed
+
+    def replay_removed(self, group_id: str, partition: PartitionKey) -> None:
+        """Its tombstone stands."""
+        offsets = self._by_group.get(group_id)
+        if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
+            del self._by_group[group_id]

@@ -1,0 +1,185 @@
+"""Committed offsets: committing, fetching and deleting them.
+
+What a decision here reads is what stands in the log. Where a decision would be wrong because of a commit that is being
+written (its record may come before ours), it asks for what is under way as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+from broker.clock import Clock
+from broker.coordinators.group.classic_group import ClassicGroup, GroupState
+from broker.coordinators.group.image import GroupImage
+from broker.coordinators.group.membership import Membership
+from broker.coordinators.group.offset_table import PartitionKey
+from broker.coordinators.group.records import GroupChange, offset_record, offset_tombstone
+from broker.coordinators.group.requests import NO_GENERATION, Commit, FetchedOffset, OffsetToCommit, TopicPartitionName
+from broker.coordinators.group.settings import GroupSettings
+from broker.coordinators.group.stats import GroupStats
+from broker.coordinators.group.subscription import CONSUMER_PROTOCOL
+from broker.coordinators.group.write_errors import told_of_failed_write
+from protocol.errors import ErrorCode
+from protocol.records.group_metadata import GroupRecord
+from protocol.schema import NO_UUID
+
+
+class Offsets:
+    """What is asked about the offsets of one partition's groups."""
+
+    def __init__(
+        self, image: GroupImage, membership: Membership, *, settings: GroupSettings, clock: Clock, stats: GroupStats
+    ) -> None:
+        self._image = image
+        self._membership = membership
+        self._settings = settings
+        self._clock = clock
+        self._stats = stats
+        self._under_way: dict[str, list[Commit]] = {}
+
+    def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupChange | None:
+        """Write the offsets of a request in one batch; one whose metadata is too long does not keep the others back."""
+        group = self._membership.find(request.group_id)
+        refusal = self._refusal(request, group)
+        if refusal is not ErrorCode.NONE:
+            reply([refusal] * len(request.offsets))
+            return None
+        if group is not None and group.state is not GroupState.EMPTY:
+            self._membership.touch(group, request.member_id)
+        now_ms = self._clock.now_ms()
+        most_characters = self._settings.offset_metadata_max_bytes
+        errors: list[ErrorCode] = []
+        records: list[GroupRecord] = []
+        for offset in request.offsets:
+            if _characters(offset.metadata) > most_characters:
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            else:
+                errors.append(ErrorCode.NONE)
+                records.append(offset_record(request.group_id, offset, now_ms))
+        if not records:
+            reply(errors)
+            return None
+        self._under_way.setdefault(request.group_id, []).append(request)
+
+        def then(error: ErrorCode) -> None:
+            self._settle(request)
+            if error is ErrorCode.NONE:
+                self._stats.committed_offsets += len(records)
+                reply(errors)
+            else:
+                told = told_of_failed_write(error)
+                reply([told if each is ErrorCode.NONE else each for each in errors])
+
+        return GroupChange(records, then)
+
+    def _refusal(self, request: Commit, group: ClassicGroup | None) -> ErrorCode:
+        if request.group_id in self._image.other_kinds:
+            # Its members are unknown here, so that nobody commits as one of them.
+            return ErrorCode.NONE if request.generation <= NO_GENERATION else ErrorCode.UNKNOWN_MEMBER_ID
+        if group is None:
+            # Somebody without a group may begin one by committing to it.
+            return ErrorCode.NONE if request.generation <= NO_GENERATION else request.unknown_group_error
+        return group.check_commit(request)
+
+    def _settle(self, request: Commit) -> None:
+        left = [commit for commit in self._under_way[request.group_id] if commit is not request]
+        if left:
+            self._under_way[request.group_id] = left
+        else:
+            del self._under_way[request.group_id]
+
+    def is_under_way(self, group_id: str) -> bool:
+        """Whether a commit of the group is being written."""
+        return group_id in self._under_way
+
+    def fetch(
+        self, group_id: str, partitions: Sequence[TopicPartitionName] | None, *, require_stable: bool
+    ) -> list[FetchedOffset]:
+        """What is committed for these partitions, or for all that have an offset. With ``require_stable``, nothing is
+        said of a partition that an open transaction has an offset of."""
+        unstable = frozenset(self._image.pending.partitions(group_id) if require_stable else ())
+        asked = self._image.offsets.partitions(group_id) if partitions is None else partitions
+        return [
+            FetchedOffset(topic, partition, ErrorCode.UNSTABLE_OFFSET_COMMIT, None)
+            if (topic, partition) in unstable
+            else FetchedOffset(topic, partition, ErrorCode.NONE, self._image.offsets.get(group_id, (topic, partition)))
+            for topic, partition in asked
+        ]
+
+    def delete(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartitionName],
+        reply: Callable[[ErrorCode, Sequence[ErrorCode]], None],
+    ) -> GroupChange | None:
+        """Delete the offsets of these partitions; those of topics that somebody reads right now are kept."""
+        refusal, group = self._refusal_to_delete(group_id)
+        if refusal is not ErrorCode.NONE or group is None:
+            reply(refusal, ())
+            return None
+        errors = []
+        records = []
+        known = set(self.known_partitions(group_id))
+        read_topics = frozenset() if group.state is GroupState.EMPTY else group.subscribed_topics()
+        for topic, partition in partitions:
+            # Where the subscriptions can't be read, the members may read anything.
+            subscribed = read_topics is None or topic in read_topics
+            errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE)
+            if not subscribed and (topic, partition) in known:
+                records.append(offset_tombstone(group_id, topic, partition))
+        if not records:
+            reply(ErrorCode.NONE, errors)
+            return None
+
+        def then(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._stats.deleted_offsets += len(records)
+                reply(ErrorCode.NONE, errors)
+            else:
+                reply(told_of_failed_write(error), ())
+
+        return GroupChange(records, then)
+
+    def _refusal_to_delete(self, group_id: str) -> tuple[ErrorCode, ClassicGroup | None]:
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID, None
+        if group_id in self._image.other_kinds:
+            # What its members are subscribed to is unknown here.
+            return ErrorCode.NON_EMPTY_GROUP, None
+        group = self._membership.find(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND, None
+        if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
+            return ErrorCode.NON_EMPTY_GROUP, None
+        return ErrorCode.NONE, group
+
+    def known_partitions(self, group_id: str) -> list[PartitionKey]:
+        """Those with an offset that stands, waits for its transaction's end, or is under way; each once."""
+        committed = self._image.offsets.partitions(group_id)
+        others = {
+            *self._image.pending.partitions(group_id),
+            *((offset.topic, offset.partition) for offset in self._offsets_under_way(group_id)),
+        }
+        return committed + list(others.difference(committed)) if others else committed
+
+    def topic_id(self, group_id: str, partition: PartitionKey) -> bytes:
+        """The id of the topic for which the newest offset of the partition was committed, zeros if it is not known."""
+        for offset in self._offsets_under_way(group_id):
+            if (offset.topic, offset.partition) == partition:
+                return offset.topic_id
+        pending = self._image.pending.newest(group_id, partition)
+        committed = pending or self._image.offsets.get(group_id, partition)
+        return NO_UUID if committed is None else committed.topic_id
+
+    def groups(self) -> list[str]:
+        """Those with an offset that stands, waits for its transaction's end, or is under way."""
+        return list(dict.fromkeys((*self._image.offsets.groups(), *self._image.pending.groups(), *self._under_way)))
+
+    def _offsets_under_way(self, group_id: str) -> Iterator[OffsetToCommit]:
+        return chain.from_iterable(commit.offsets for commit in reversed(self._under_way.get(group_id, ())))
+
+
+def _characters(text: str) -> int:
+    """As Kafka counts them: in units of UTF-16."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

@@ -1,0 +1,77 @@
+"""How groups and their offsets are written: the record for each, in the version that Kafka 4.3.1 writes."""
+
+from typing import Final, TypeAlias
+
+from broker.coordinators.change import Change
+from broker.coordinators.group.image import GroupMetadata
+from broker.coordinators.group.requests import NO_TIMESTAMP, OffsetToCommit
+from protocol.records.group_metadata import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecord,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+GroupChange: TypeAlias = Change[GroupRecord]
+
+GROUP_VERSION: Final = 3
+OFFSET_VERSION: Final = 4
+EXPIRING_OFFSET_VERSION: Final = 1
+"""The only one with a time of expiry of the offset's own."""
+
+
+def group_record(group_id: str, metadata: GroupMetadata) -> GroupRecord:
+    """What the group is from now on."""
+    value = GroupMetadataValue(
+        protocol_type=metadata.protocol_type,
+        generation=metadata.generation,
+        protocol=metadata.protocol,
+        leader=metadata.leader,
+        current_state_timestamp=metadata.state_timestamp,
+        members=[
+            GroupMetadataValue.MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in metadata.members.values()
+        ],
+    )
+    return GroupRecord(GroupMetadataKey(group=group_id), value, GROUP_VERSION)
+
+
+def group_tombstone(group_id: str) -> GroupRecord:
+    """The group is gone."""
+    return GroupRecord(GroupMetadataKey(group=group_id), None, None)
+
+
+def offset_record(group_id: str, commit: OffsetToCommit, commit_timestamp: int) -> GroupRecord:
+    """What stands for a partition from now on. The record holds what its version can say: it is replayed as it is."""
+    key = OffsetCommitKey(group=group_id, topic=commit.topic, partition=commit.partition)
+    if commit.expire_timestamp != NO_TIMESTAMP:
+        expiring = OffsetCommitValue(
+            offset=commit.offset,
+            metadata=commit.metadata,
+            commit_timestamp=commit_timestamp,
+            expire_timestamp=commit.expire_timestamp,
+        )
+        return GroupRecord(key, expiring, EXPIRING_OFFSET_VERSION)
+    value = OffsetCommitValue(
+        offset=commit.offset,
+        leader_epoch=commit.leader_epoch,
+        metadata=commit.metadata,
+        commit_timestamp=commit_timestamp,
+        topic_id=commit.topic_id,
+    )
+    return GroupRecord(key, value, OFFSET_VERSION)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> GroupRecord:
+    """Nothing is committed for the partition any more."""
+    return GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None, None)

@@ -1,0 +1,86 @@
+"""Static members that come back (KIP-345): with a new member id, to the place of their instance id."""
+
+from __future__ import annotations
+
+from broker.clock import Clock
+from broker.coordinators.group.classic_group import ClassicGroup, GroupState
+from broker.coordinators.group.events import GroupEvents
+from broker.coordinators.group.member import Member
+from broker.coordinators.group.presence import Presence
+from broker.coordinators.group.records import GroupChange, group_record
+from broker.coordinators.group.requests import Join, Joined, JoinReply
+from broker.coordinators.group.rounds import Rounds
+from broker.coordinators.group.write_errors import told_of_failed_write
+from protocol.errors import ErrorCode
+
+
+class StaticMembers:
+    """Lets them back in: without a rebalance where their group is stable and goes on with the same protocol."""
+
+    def __init__(self, presence: Presence, rounds: Rounds, *, clock: Clock, events: GroupEvents) -> None:
+        self._presence = presence
+        self._rounds = rounds
+        self._clock = clock
+        self._events = events
+
+    def come_back(
+        self, group: ClassicGroup, old: Member, new_id: str, request: Join, reply: JoinReply
+    ) -> GroupChange | None:
+        """Put the one who asks in the place of ``old``, who is fenced from now on: another has its instance id."""
+        former_leader = group.leader
+        new = Member(
+            member_id=new_id,
+            instance_id=old.instance_id,
+            # As Kafka has it: administrators see from where the instance joined first.
+            client_id=old.client_id,
+            client_host=old.client_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            protocols=tuple(request.protocols),
+        )
+        was_stable = group.state is GroupState.STABLE
+        self._presence.replace(group, old, new)
+        group.park_join(new, reply)
+        self._events.member_fenced(group.group_id, old.instance_id or "", old.member_id)
+        if not was_stable or group.select_protocol() != group.protocol:
+            return self._rounds.joined(group, f"static member {old.member_id} is back as {new_id}")
+        return self._record(group, old, new, request, former_leader)
+
+    def _record(
+        self, group: ClassicGroup, old: Member, new: Member, request: Join, former_leader: str | None
+    ) -> GroupChange:
+        """The group stays as it is; its record names the new id."""
+        assignments = {member_id: group.assignment_of(member) for member_id, member in group.members.items()}
+        metadata = group.recorded_with(assignments, state_timestamp=self._clock.now_ms())
+        group.replacements_under_way += 1
+
+        def then(error: ErrorCode) -> None:
+            group.replacements_under_way -= 1
+            if group.round is not None or not group.members:
+                # The new member waits for the next generation, as everybody does; or everything is unloaded.
+                return
+            if group.members.get(new.member_id) is new:
+                if error is ErrorCode.NONE:
+                    self._welcome(group, new, request, former_leader)
+                else:
+                    self._take_back(group, old, new, error)
+            if not group.replacements_under_way and not group.is_as_recorded:
+                # The record that brought an id has failed, and a later one, which names it too, stands.
+                self._rounds.submit(self._rounds.begin(group, "the ids of static members are not those in the log"))
+
+        return GroupChange([group_record(group.group_id, metadata)], then)
+
+    def _welcome(self, group: ClassicGroup, new: Member, request: Join, former_leader: str | None) -> None:
+        joined = self._rounds.current_generation(group, new.member_id)
+        if request.may_skip_assignment:
+            joined = joined._replace(skip_assignment=new.member_id == group.leader)
+        else:
+            # It does not know that its assignment may be left as it is: it must not take itself for the leader.
+            joined = joined._replace(leader=former_leader or "", members=())
+        self._presence.hear_of(group, new)
+        group.answer_join(new, joined)
+
+    def _take_back(self, group: ClassicGroup, old: Member, new: Member, error: ErrorCode) -> None:
+        self._events.write_failed(group.group_id, f"the new id of static member {old.member_id}", error.name)
+        group.answer_join(new, Joined(error=told_of_failed_write(error)))
+        self._presence.replace(group, new, old)

@@ -1,0 +1,130 @@
+"""The group coordinator: the groups of ``__consumer_offsets``, and what happens to them without being asked."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from broker.clock import Clock, Ids
+from broker.coordinators.group_trace import GroupTrace
+from broker.coordinators.runtime import CoordinatorRuntime, Machine, RuntimeSettings, Submit
+from broker.metadata.image import MetadataDelta, MetadataImage
+from broker.metadata.topic_rules import CONSUMER_OFFSETS
+from broker.offload import WorkerThread
+from broker.replication.replica_manager import ReplicaManager
+from broker.slices import Slices
+from broker.timing_wheel import TimingWheel
+from broker.upkeep import Upkeep
+from config.broker_settings import BrokerSettings
+from storage.batch.record_batch import Codec
+
+if TYPE_CHECKING:
+    from broker.coordinators.group.records import GroupChange
+    from broker.coordinators.group.shard import GroupShard
+
+Groups: TypeAlias = "CoordinatorRuntime[GroupShard]"
+"""Whom handlers ask for the coordinator of a group."""
+
+
+class GroupCoordinator:
+    """Makes the shards, lets offsets expire, and deletes those of deleted topics."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        image: MetadataImage,
+        replicas: ReplicaManager,
+        clock: Clock,
+        wheel: TimingWheel,
+        ids: Ids,
+        slices: Slices,
+        reader: WorkerThread,
+        upkeep: Upkeep,
+    ) -> None:
+        self._check_interval_ms = settings.offsets_retention_check_interval_ms
+        self._upkeep = upkeep
+        self.trace = GroupTrace()
+
+        def machine() -> Machine[GroupShard]:
+            # Imported with the first group: what the daemon imports before it is ready has a budget of 150 ms.
+            from broker.coordinators.group.settings import GroupSettings
+            from broker.coordinators.group.shard import GroupShard
+            from protocol.records.group_metadata import decode_group_record, encode_group_record
+
+            group_settings = GroupSettings(
+                initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+                min_session_timeout_ms=settings.group_min_session_timeout_ms,
+                max_session_timeout_ms=settings.group_max_session_timeout_ms,
+                max_size=settings.group_max_size,
+                offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
+                offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+            )
+
+            def make_shard(submit: Submit) -> GroupShard:
+                return GroupShard(
+                    settings=group_settings, clock=clock, wheel=wheel, ids=ids, events=self.trace, submit=submit
+                )
+
+            return Machine(make_shard, decode_group_record, encode_group_record)
+
+        self.groups: Groups = CoordinatorRuntime(
+            CONSUMER_OFFSETS,
+            settings=RuntimeSettings(
+                partitions=settings.offsets_topic_num_partitions,
+                codec=Codec(settings.offsets_topic_compression_codec),
+                write_timeout_ms=settings.offsets_commit_timeout_ms,
+                load_buffer_bytes=settings.offsets_load_buffer_size,
+            ),
+            image=image,
+            replicas=replicas,
+            clock=clock,
+            slices=slices,
+            reader=reader,
+            later=upkeep.once,
+            machine=machine,
+        )
+        self._is_expiring = False
+        self._deleted_topics: deque[tuple[str, bytes]] = deque()
+        """Name and id of those whose offsets are still to be deleted."""
+        self._is_forgetting = False
+
+    def start(self) -> None:
+        """Load the groups; from now on offsets expire."""
+        self.groups.start()
+        self._upkeep.every(self._check_interval_ms, self._expire)
+
+    def stop(self) -> None:
+        """Let go of all groups: whoever waits is told to look for another coordinator."""
+        self.groups.stop()
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Delete the offsets of deleted topics, at once: a topic may be made anew under the name."""
+        self._deleted_topics.extend((topic.name, topic.topic_id) for topic in delta.deleted_topics)
+        if not self._is_forgetting:
+            self._forget_deleted_topics()
+
+    def _expire(self) -> None:
+        if self._is_expiring:
+            return
+        self._is_expiring = True
+
+        def finished() -> None:
+            self._is_expiring = False
+
+        self.groups.sweep(lambda shard: shard.expire_offsets(), finished)
+
+    def _forget_deleted_topics(self) -> None:
+        """All that have been deleted meanwhile in one go, since each goes through all offsets there are."""
+        topics: dict[str, bytes] = {}
+        while self._deleted_topics and self._deleted_topics[0][0] not in topics:
+            name, topic_id = self._deleted_topics.popleft()
+            topics[name] = topic_id
+        self._is_forgetting = bool(topics)
+        if topics:
+            self.groups.sweep(_forgetting(topics), self._forget_deleted_topics)
+
+
+def _forgetting(topics: dict[str, bytes]) -> Callable[[GroupShard], Iterator[GroupChange | None]]:
+    return lambda shard: shard.forget_topics(topics)

@@ -1,0 +1,290 @@
+"""Loading: the log of one partition is read from its start to its end, and its records replayed.
+
+What cannot be read is passed over with a line in the log: a record, or a batch where its records cannot be told apart.
+Bytes are read in another thread, since they may have to come from the disk; all else is done in steps of a few records,
+between which the loop turns (`broker.slices`).
+"""
+
+import logging
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from broker.offload import WorkerThread
+from broker.replication.partition import Partition
+from broker.slices import Slices, Step, Steps, Work
+from protocol.errors import ErrorCode
+from protocol.primitives import Malformed
+from protocol.records.coordinator_records import UnknownRecord
+from storage.batch.pairs import read_pairs
+from storage.batch.record_batch import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    HEADER_SIZE,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    computed_crc,
+    read_header,
+)
+from storage.batch.records import open_records
+from storage.errors import OffsetOutOfRange, StorageError, UndecodableRecords
+from storage.producer_state import read_marker
+
+log = logging.getLogger(__name__)
+
+OPENED_HERE_BYTES: Final = 4 << 10
+"""A compressed batch that is larger is opened in the thread: it may be a thousand times as large inside."""
+
+MOST_OPENED_BYTES: Final = 64 << 20
+"""What a batch may open to. No coordinator writes a tenth of it."""
+
+RECORDS_A_STEP: Final = 64
+"""That are looked at; of those that are replayed each is a step, since a group of 200 members takes half a millisecond.
+"""
+
+MOST_HELD_RECORDS: Final = 1 << 14
+MOST_HELD_BYTES: Final = 4 << 20
+"""What is read before it is replayed: a compressed batch may hold a thousand times its size."""
+
+LINES: Final = 10
+"""How many of the records that cannot be read have their own line, for each partition."""
+
+RETRY_MS: Final = 1_000
+
+Result = TypeVar("Result")
+Decode = Callable[[bytes, bytes | None], Any]
+"""A record out of key and value. Raises `Malformed`."""
+Version = tuple[int, bytes | None, Any]
+"""What a key had as its value: the first offset of the batch, the value, and the version before it, or None."""
+Newest = dict[bytes | None, Version]
+"""The last version of each key that is read and not replayed yet, in the order of the log."""
+
+NO_PRODUCER: Final = -1
+
+
+class Shard(Protocol):
+    """The state machine of one partition, as far as every coordinator's is alike."""
+
+    def replay(self, record: Any, *, producer_id: int = -1) -> None:
+        """Take in a record that stands; one with a producer id belongs to a transaction that is still open."""
+
+    def replay_marker(self, producer_id: int, *, commits: bool) -> None:
+        """The transaction that this producer has open ends here."""
+
+    def loaded(self) -> None:
+        """Everything that stood in the log has been replayed: from now on time counts, and requests come."""
+
+    def unload(self, code: ErrorCode) -> None:
+        """It is not asked any more: whoever waits is told ``code``, and nothing rings."""
+
+
+class LoadingStats:
+    """How far it has come with the partitions that are loaded together."""
+
+    __slots__ = (
+        "batches", "began_ms", "bytes", "partitions_loaded", "partitions_total", "passed_over", "records", "took_ms",
+    )  # fmt: skip
+
+    def __init__(self, began_ms: int = 0) -> None:
+        self.began_ms = began_ms
+        """On the clock that never goes back."""
+        self.took_ms = 0
+        """Up to the last partition that is loaded."""
+        self.partitions_total = 0
+        self.partitions_loaded = 0
+        self.batches = 0
+        self.records = 0
+        self.bytes = 0
+        self.passed_over = 0
+        """Records that could not be read, and batches of which nothing could."""
+
+
+class PartitionLoading:
+    """One partition on its way into memory."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        shard: Shard,
+        *,
+        decode: Decode,
+        reader: WorkerThread,
+        chunk_bytes: Callable[[], int],
+        later: Callable[[int, Callable[[], None]], object],
+        stats: LoadingStats,
+        done: Callable[[], None],
+    ) -> None:
+        """``chunk_bytes`` says how much may be read at a time, ``later`` calls after so many milliseconds; ``done`` is
+        called once the log's end is reached."""
+        self._partition = partition
+        self._shard = shard
+        self._decode = decode
+        self._reader = reader
+        self._chunk_bytes = chunk_bytes
+        self._later = later
+        self._stats = stats
+        self._done = done
+        self._passed_over = 0
+        self._work: Work | None = None
+        self.offset = partition.log.log_start_offset
+        """Everything below has been read, and between two chunks replayed."""
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether there is nothing left to load."""
+        return self.offset >= self._partition.log.log_end_offset
+
+    def begin(self, slices: Slices) -> None:
+        """Load, in slices of the loop's time."""
+        self._work = slices.run(self._steps())
+
+    def cancel(self) -> None:
+        """Load no further."""
+        if self._work is not None:
+            self._work.cancel()
+
+    def _steps(self) -> Steps:
+        found = self._partition.log
+        while not self.is_at_end:
+            try:
+                read = found.read(
+                    self.offset,
+                    max_bytes=self._chunk_bytes(),
+                    upper_bound_offset=found.log_end_offset,
+                    at_least_one_batch=True,
+                )
+                if read.region is None:
+                    self.offset = found.log_end_offset  # compaction has left nothing there
+                    break
+                chunk = yield from self._in_thread(read.region.read)
+            except OffsetOutOfRange:
+                self.offset = max(self.offset, found.log_start_offset)
+                continue
+            except StorageError as error:
+                self._partition.disk_failed(error)
+                if self._partition.is_gone:
+                    return
+                log.error("loading %s goes on in %d ms: %s", self._partition.topic_partition, RETRY_MS, error)
+                self._later(RETRY_MS, self._resume)
+                yield Step.WAITS
+                continue
+            self._stats.bytes += len(chunk)
+            began_at = self.offset
+            yield from self._replay_chunk(chunk)
+            if self.offset == began_at:
+                # What the log takes for a batch, by its index, is none: behind it there may be one.
+                self._pass_over(self.offset, "no whole batch begins there")
+                self.offset += 1
+        self._done()
+
+    def _replay_chunk(self, chunk: bytes) -> Steps:
+        """Replay the whole batches that ``chunk`` begins with, as if they had been compacted: of the records with one
+        key the last one that can be read. In a log that is long, few are (bench: group-start)."""
+        newest = Newest()
+        producer_id = NO_PRODUCER
+        position, left = 0, len(chunk)
+        taken = replayed = held_bytes = 0
+        while left >= HEADER_SIZE:
+            header = read_header(chunk, position)
+            size = header.size
+            if header.magic != MAGIC or not HEADER_SIZE <= size <= left:
+                break
+            if header.next_offset > self.offset:
+                # What belongs to a transaction and what does not keep their order.
+                owner = header.producer_id if header.attributes & TRANSACTIONAL_BIT else NO_PRODUCER
+                if owner != producer_id or header.attributes & CONTROL_BIT or held_bytes > MOST_HELD_BYTES:
+                    yield from self._replay(newest, producer_id)
+                    producer_id, replayed, held_bytes = owner, taken, 0
+                try:
+                    if computed_crc(chunk, position, size) != header.crc:
+                        raise UndecodableRecords("its bytes do not agree with its CRC")
+                    if header.attributes & CONTROL_BIT:
+                        self._replay_marker(header, chunk[position : position + size])
+                    elif header.record_count:
+                        if header.attributes & CODEC_BITS:
+                            section = yield from self._open(header, chunk[position : position + size])
+                        else:
+                            section = chunk[position + HEADER_SIZE : position + size]
+                        held_bytes += len(section)
+                        for key, value in read_pairs(section, header.record_count):
+                            # It comes in the place of its last record.
+                            newest[key] = header.base_offset, value, newest.pop(key, None)
+                            taken += 1
+                            if not taken % RECORDS_A_STEP:
+                                yield Step.MORE
+                                if taken - replayed >= MOST_HELD_RECORDS:
+                                    yield from self._replay(newest, producer_id)
+                                    replayed = taken
+                except UndecodableRecords as error:
+                    self._pass_over(header.base_offset, f"the batch there: {error}")
+                self._stats.batches += 1
+                self.offset = header.next_offset
+            position += size
+            left -= size
+        self._stats.records += taken
+        yield from self._replay(newest, producer_id)
+
+    def _open(self, header: BatchHeader, batch: bytes) -> Generator[Step, None, bytes]:
+        """The records of a compressed batch."""
+        if len(batch) <= OPENED_HERE_BYTES:
+            return open_records(batch, header, MOST_OPENED_BYTES)
+        return (yield from self._in_thread(partial(open_records, batch, header, MOST_OPENED_BYTES)))
+
+    def _replay(self, newest: Newest, producer_id: int) -> Steps:
+        """Replay what is held, and hold it no more. What cannot be read, or is not known, replaces nothing."""
+        for key, version in newest.items():
+            before: Version | None = version
+            while before is not None:
+                offset, value, before = before
+                try:
+                    if key is None:
+                        raise Malformed("it has no key")
+                    record = self._decode(key, value)
+                except Malformed as error:
+                    self._pass_over(offset, f"a record of the batch there: {error}")
+                    continue
+                self._shard.replay(record, producer_id=producer_id)
+                if not isinstance(record, UnknownRecord):
+                    break
+            yield Step.MORE
+        newest.clear()
+
+    def _replay_marker(self, header: BatchHeader, batch: bytes) -> None:
+        marker = read_marker(header, batch)
+        if marker is not None:
+            self._shard.replay_marker(marker.producer_id, commits=marker.is_commit)
+
+    def _pass_over(self, offset: int, why: str) -> None:
+        self._stats.passed_over += 1
+        self._passed_over += 1
+        if self._passed_over <= LINES:
+            log.warning(
+                "what cannot be read at offset %d of %s is passed over: %s",
+                offset,
+                self._partition.topic_partition,
+                why,
+            )
+
+    def _resume(self) -> None:
+        if self._work is not None:
+            self._work.resume()
+
+    def _in_thread(self, job: Callable[[], Result]) -> Generator[Step, None, Result]:
+        """What a job in the thread gives; raises what it raises."""
+        results: list[Result] = []
+        errors: list[Exception] = []
+
+        def done(result: Result) -> None:
+            results.append(result)
+            self._resume()
+
+        def failed(error: Exception) -> None:
+            errors.append(error)
+            self._resume()
+
+        self._reader.submit(job, done, failed)
+        yield Step.WAITS
+        for error in errors:
+            raise error
+        return results[0]

@@ -1,0 +1,337 @@
+"""The coordinators of one internal topic: which of its partitions this node leads, and who answers for a key.
+
+    hosted ── waits ── loading ── in office ── unloaded: deleted, offline, or stopped
+                          └──────────┘ somebody else has written: loaded again
+
+A coordinator is a partition's state machine (a shard) and the journal of what it wants written. Groups have theirs in
+``__consumer_offsets``; transactions will have theirs in ``__transaction_state``.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from broker.clock import Clock
+from broker.coordinators.change import Change
+from broker.coordinators.loading import Decode, LoadingStats, PartitionLoading, Shard
+from broker.coordinators.partition_journal import Encode, PartitionJournal
+from broker.coordinators.partitioning import partition_of
+from broker.metadata.image import MetadataImage
+from broker.offload import WorkerThread
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from broker.request.faults import CoordinatorLoadInProgress, CoordinatorNotAvailable, Fault, NotCoordinator
+from broker.slices import Slices, Step, Steps
+from protocol.errors import ErrorCode
+from storage.batch.record_batch import Codec
+
+log = logging.getLogger(__name__)
+
+LEAST_CHUNK_BYTES: Final = 64 << 10
+"""Read of a partition at a time, however many are loading."""
+
+ShardT = TypeVar("ShardT", bound=Shard)
+Submit = Callable[[Change[Any]], None]
+Sweep = Callable[[ShardT], Iterator[Change[Any] | None]]
+"""Work on a whole shard, in pieces: each is a change to be written, or None where a piece has none."""
+
+
+class Machine(NamedTuple, Generic[ShardT]):
+    """What the coordinators of a topic are made of."""
+
+    make_shard: Callable[[Submit], ShardT]
+    """Told what its alarms call where they want something written."""
+    decode: Decode
+    encode: Encode[Any]
+
+
+class _Sweep(Generic[ShardT]):
+    """A sweep under way, and in how many shards it still is."""
+
+    __slots__ = ("_finished", "left", "pieces_of")
+
+    def __init__(self, pieces_of: Sweep[ShardT], shards: int, finished: Callable[[], None]) -> None:
+        self.pieces_of = pieces_of
+        self.left = shards
+        self._finished = finished
+
+    def count_shard(self) -> None:
+        """It has ended in one of them."""
+        self.left -= 1
+        if self.left == 0:
+            self._finished()
+
+
+class RuntimeSettings(NamedTuple):
+    """How coordinators read and write their topic."""
+
+    partitions: int
+    """Of the topic, where it is not there yet."""
+    codec: Codec
+    """Of the batches that are written."""
+    write_timeout_ms: int
+    """How long a client waits for its records to be acknowledged."""
+    load_buffer_bytes: int
+    """What all partitions that are loading may hold together of what they have read."""
+
+
+class Coordinator(Generic[ShardT]):
+    """What answers for the keys of one partition."""
+
+    __slots__ = ("journal", "partition", "shard")
+
+    def __init__(self, partition: Partition, shard: ShardT, journal: PartitionJournal[Any]) -> None:
+        self.partition = partition
+        self.shard = shard
+        self.journal = journal
+
+    def write(self, change: Change[Any] | None) -> None:
+        """Have the outcome of a step written, if there is anything to write."""
+        if change is not None:
+            self.journal.append(change)
+
+
+class _Waiting(Generic[ShardT]):
+    """A partition that is not in memory yet."""
+
+    __slots__ = ("loading", "partition", "sweeps")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.loading: PartitionLoading | None = None
+        """None before it has begun."""
+        self.sweeps: list[_Sweep[ShardT]] = []
+        """What came up meanwhile."""
+
+
+class CoordinatorRuntime(Generic[ShardT]):
+    """Every partition of the topic that this node leads."""
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        settings: RuntimeSettings,
+        image: MetadataImage,
+        replicas: ReplicaManager,
+        clock: Clock,
+        slices: Slices,
+        reader: WorkerThread,
+        later: Callable[[int, Callable[[], None]], object],
+        machine: Callable[[], Machine[ShardT]],
+    ) -> None:
+        """``reader`` reads files, ``later`` calls after so many milliseconds; ``machine`` is asked for once there is
+        something to load."""
+        self._topic = topic
+        self._settings = settings
+        self._image = image
+        self._replicas = replicas
+        self._clock = clock
+        self._slices = slices
+        self._reader = reader
+        self._later = later
+        self._machine = cache(machine)
+        self._in_office: dict[int, Coordinator[ShardT]] = {}
+        """By partition."""
+        self._waiting: dict[int, _Waiting[ShardT]] = {}
+        self._is_started = False
+        self._is_stopped = False
+        self.loading_stats = LoadingStats()
+        """How far loading has come, or what was loaded last."""
+        replicas.watch_leadership(topic, self._leadership_changed)
+
+    # What handlers ask
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has, or will have."""
+        topic = self._image.topics_by_name.get(self._topic)
+        return self._settings.partitions if topic is None else len(topic.partitions)
+
+    def of(self, key: str) -> Coordinator[ShardT]:
+        """The coordinator of a key.
+
+        Raises `CoordinatorNotAvailable` while the broker stops, `CoordinatorLoadInProgress`, and `NotCoordinator` where
+        this node does not lead the partition, or there is no such partition: as Kafka answers it.
+        """
+        index = partition_of(key, self.partitions)
+        found = self._in_office.get(index)
+        if found is None:
+            raise self._why_nobody(index)
+        return found
+
+    def all(self) -> list[Coordinator[ShardT]]:
+        """Those of all partitions. Raises `CoordinatorNotAvailable`, and `CoordinatorLoadInProgress` where one of them
+        is still loading."""
+        if self._is_stopped:
+            raise _stopping()
+        for waiting in self._waiting.values():
+            raise _loading(waiting.partition)
+        return list(self._in_office.values())
+
+    def _why_nobody(self, index: int) -> Fault:
+        if self._is_stopped:
+            return _stopping()
+        if (waiting := self._waiting.get(index)) is not None:
+            return _loading(waiting.partition)
+        return NotCoordinator(f"this node does not lead {self._topic}-{index}")
+
+    # What the broker says
+
+    def start(self) -> None:
+        """Load what there is. What is hosted from now on loads by itself."""
+        self._is_started = True
+        for waiting in list(self._waiting.values()):
+            self._begin(waiting)
+
+    def sweep(self, pieces_of: Sweep[ShardT], finished: Callable[[], None]) -> None:
+        """Work through every shard, in slices of the loop's time; those that are loading once they are loaded.
+
+        ``finished`` is called when nothing is left to be done; the last changes may still be on their way.
+        """
+        coordinators, waiting = list(self._in_office.values()), list(self._waiting.values())
+        if not coordinators and not waiting:
+            finished()
+            return
+        sweep = _Sweep(pieces_of, len(coordinators) + len(waiting), finished)
+        for coordinator in coordinators:
+            self._slices.run(self._sweep_steps(coordinator, sweep))
+        for one in waiting:
+            one.sweeps.append(sweep)
+
+    def stop(self) -> None:
+        """Nobody is answered any more: what is staged is written, and whoever waits is told."""
+        if self._is_stopped:
+            return
+        self._replicas.appender.write_staged()
+        self._is_stopped = True
+        for waiting in list(self._waiting.values()):
+            self._drop(waiting)
+        for coordinator in list(self._in_office.values()):
+            self._unload(coordinator)
+
+    def _leadership_changed(self, partition: Partition) -> None:
+        index = partition.topic_partition.partition
+        coordinator = self._in_office.get(index)
+        if coordinator is not None:
+            if partition is coordinator.partition and partition.is_leader:
+                return
+            self._unload(coordinator)
+        waiting = self._waiting.get(index)
+        if waiting is not None:
+            if partition is waiting.partition and partition.is_leader:
+                return
+            self._drop(waiting)
+        if partition.is_leader and not self._is_stopped:
+            self._load(partition)
+
+    # Loading
+
+    def _load(self, partition: Partition) -> None:
+        if not self._waiting:
+            self.loading_stats = LoadingStats(self._clock.monotonic_ms())
+        self.loading_stats.partitions_total += 1
+        waiting: _Waiting[ShardT] = _Waiting(partition)
+        self._waiting[partition.topic_partition.partition] = waiting
+        if self._is_started:
+            self._begin(waiting)
+
+    def _begin(self, waiting: _Waiting[ShardT]) -> None:
+        index = waiting.partition.topic_partition.partition
+
+        def submit(change: Change[Any]) -> None:
+            self._in_office[index].write(change)
+
+        machine = self._machine()
+        shard = machine.make_shard(submit)
+        waiting.loading = loading = PartitionLoading(
+            waiting.partition,
+            shard,
+            decode=machine.decode,
+            reader=self._reader,
+            chunk_bytes=self._chunk_bytes,
+            later=self._later,
+            stats=self.loading_stats,
+            done=lambda: self._loaded(waiting, shard, loading.offset),
+        )
+        if loading.is_at_end:
+            self._loaded(waiting, shard, loading.offset)
+        else:
+            loading.begin(self._slices)
+
+    def _chunk_bytes(self) -> int:
+        return max(self._settings.load_buffer_bytes // len(self._waiting), LEAST_CHUNK_BYTES)
+
+    def _loaded(self, waiting: _Waiting[ShardT], shard: ShardT, end_offset: int) -> None:
+        partition = waiting.partition
+        index = partition.topic_partition.partition
+        del self._waiting[index]
+        journal: PartitionJournal[Any] = PartitionJournal(
+            partition,
+            replicas=self._replicas,
+            clock=self._clock,
+            encode=self._machine().encode,
+            codec=self._settings.codec,
+            timeout_ms=self._settings.write_timeout_ms,
+            end_offset=end_offset,
+            replay=shard.replay,
+            out_of_step=lambda: self._reload(coordinator),
+        )
+        coordinator = self._in_office[index] = Coordinator(partition, shard, journal)
+        self._count_loaded()
+        shard.loaded()
+        for sweep in waiting.sweeps:
+            self._slices.run(self._sweep_steps(coordinator, sweep))
+
+    def _count_loaded(self) -> None:
+        stats = self.loading_stats
+        stats.partitions_loaded += 1
+        stats.took_ms = self._clock.monotonic_ms() - stats.began_ms
+        if stats.batches and not self._waiting:
+            log.info(
+                "%s is loaded: %d records in %d batches of %d partitions, %d bytes, %d passed over, in %.3f s",
+                self._topic,
+                stats.records,
+                stats.batches,
+                stats.partitions_loaded,
+                stats.bytes,
+                stats.passed_over,
+                stats.took_ms / 1000,
+            )
+
+    def _drop(self, waiting: _Waiting[ShardT]) -> None:
+        del self._waiting[waiting.partition.topic_partition.partition]
+        if waiting.loading is not None:
+            waiting.loading.cancel()
+        for sweep in waiting.sweeps:
+            sweep.count_shard()
+
+    def _reload(self, coordinator: Coordinator[ShardT]) -> None:
+        self._unload(coordinator)
+        self._load(coordinator.partition)
+
+    def _unload(self, coordinator: Coordinator[ShardT]) -> None:
+        del self._in_office[coordinator.partition.topic_partition.partition]
+        coordinator.journal.close(ErrorCode.NOT_COORDINATOR)
+        coordinator.shard.unload(ErrorCode.NOT_COORDINATOR)
+
+    def _sweep_steps(self, coordinator: Coordinator[ShardT], sweep: _Sweep[ShardT]) -> Steps:
+        index = coordinator.partition.topic_partition.partition
+        pieces = sweep.pieces_of(coordinator.shard)
+        while self._in_office.get(index) is coordinator:
+            try:
+                change = next(pieces)
+            except StopIteration:
+                break
+            coordinator.write(change)
+            yield Step.MORE
+        sweep.count_shard()
+
+
+def _stopping() -> Fault:
+    return CoordinatorNotAvailable("this node stops")
+
+
+def _loading(partition: Partition) -> Fault:
+    return CoordinatorLoadInProgress(f"{partition.topic_partition} is being loaded")

@@ -1,0 +1,151 @@
+"""DescribeGroups, ListGroups and DeleteGroups: groups as an administrator sees them (API keys 15, 16 and 42; KIP-518,
+KIP-848 for the types, KIP-1043 for what there is no group of)."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from broker.coordinators.group.requests import DescribedGroup
+from broker.coordinators.group_coordinator import Groups
+from broker.request.context import GROUP_OPERATIONS, Operation, RequestContext, ResourceType
+from broker.request.faults import Fault
+from protocol.errors import ErrorCode
+from protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+Described = DescribeGroupsResponse.Group
+Deleted = DeleteGroupsResponse.Result
+
+NOT_FOUND_SINCE_VERSION: Final = 6
+"""Of DescribeGroups; before, a group that is not there is dead, and nothing is wrong."""
+
+DEAD: Final = "Dead"
+
+
+class GroupsHandler:
+    """Asks the coordinators of all groups."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+        """Describe classic groups, each with its own success or error."""
+        answers = [self._describe(group_id, context) for group_id in request.groups]
+        if request.include_authorized_operations:
+            for answer in answers:
+                if answer.error_code == ErrorCode.NONE:
+                    answer.authorized_operations = GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=answers)
+
+    def refuse_description(
+        self, request: DescribeGroupsRequest, code: ErrorCode, message: str | None
+    ) -> DescribeGroupsResponse:
+        """The answer in which every group carries ``code``."""
+        return DescribeGroupsResponse(
+            groups=[Described(group_id=group_id, error_code=code) for group_id in request.groups]
+        )
+
+    def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+        """List groups of these states and types, or all, in upper or lower case; around a state there may be spaces."""
+        states = {state.strip().lower() for state in request.states_filter}
+        types = {type_.lower() for type_ in request.types_filter}
+        sees_all = context.may(Operation.DESCRIBE, ResourceType.CLUSTER)
+        return ListGroupsResponse(
+            groups=[
+                ListGroupsResponse.Group(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state,
+                    group_type=group.type,
+                )
+                for coordinator in self._groups.all()
+                for group in coordinator.shard.list()
+                if (not states or group.state.lower() in states)
+                and (not types or group.type.lower() in types)
+                and (sees_all or context.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
+            ]
+        )
+
+    def refuse_list(self, request: ListGroupsRequest, code: ErrorCode, message: str | None) -> ListGroupsResponse:
+        """The answer that carries ``code`` and no groups."""
+        return ListGroupsResponse(error_code=code)
+
+    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> None:
+        """Delete groups that nobody is in, with their offsets; one that is named twice is deleted once."""
+        group_ids = dict.fromkeys(request.groups_names)
+        errors: dict[str, ErrorCode] = {}
+
+        def decided(group_id: str, error: ErrorCode) -> None:
+            errors[group_id] = error
+            if len(errors) == len(group_ids):
+                context.respond(_deleted((group_id, errors[group_id]) for group_id in group_ids))
+
+        if not group_ids:
+            context.respond(_deleted(()))
+        for group_id in group_ids:
+            self._delete(group_id, context, partial(decided, group_id))
+
+    def refuse_deletion(
+        self, request: DeleteGroupsRequest, code: ErrorCode, message: str | None
+    ) -> DeleteGroupsResponse:
+        """The answer in which every group carries ``code``."""
+        return _deleted((group_id, code) for group_id in dict.fromkeys(request.groups_names))
+
+    def _describe(self, group_id: str, context: RequestContext) -> Described:
+        if not context.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            return Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        try:
+            shard = self._groups.of(group_id).shard
+        except Fault as fault:
+            return Described(group_id=group_id, error_code=fault.code)
+        group = shard.describe(group_id)
+        if group is not None:
+            return _described(group)
+        if context.api_version < NOT_FOUND_SINCE_VERSION:
+            return Described(group_id=group_id, group_state=DEAD)
+        kind = shard.kind_of(group_id)
+        message = f"There is no group '{group_id}'." if kind is None else f"'{group_id}' is a {kind} group."
+        return Described(
+            group_id=group_id, group_state=DEAD, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message
+        )
+
+    def _delete(self, group_id: str, context: RequestContext, decided: Callable[[ErrorCode], None]) -> None:
+        if not context.may(Operation.DELETE, ResourceType.GROUP, group_id):
+            decided(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            return
+        try:
+            coordinator = self._groups.of(group_id)
+        except Fault as fault:
+            decided(fault.code)
+        else:
+            coordinator.write(coordinator.shard.delete(group_id, decided))
+
+
+def _described(group: DescribedGroup) -> Described:
+    return Described(
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol,
+        members=[
+            Described.Member(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+    )
+
+
+def _deleted(results: Iterable[tuple[str, ErrorCode]]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[Deleted(group_id=group_id, error_code=error) for group_id, error in results])

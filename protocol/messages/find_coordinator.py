@@ -1,0 +1,35 @@
+"""FindCoordinator: which broker keeps a group, or the transactions of an id.
+
+Until version 3 a request names one key, and its answer is the response itself; later it names any number of them.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Array, Int8, Int16, Int32, String, field, message, struct
+
+
+@message(key=10, versions=(0, 6), flexible_since=3)
+class FindCoordinatorRequest:
+    key: String = field(until=3, default="")
+    key_type: Int8 = field(since=1, default=0)
+    coordinator_keys: Array[String] = field(since=4, default_factory=list)
+
+
+@message(key=10, versions=(0, 6), flexible_since=3)
+class FindCoordinatorResponse:
+    throttle_time_ms: Int32 = field(since=1, default=0)
+    error_code: Int16 = field(until=3, default=0)
+    error_message: String | None = field(since=1, until=3, default="")
+    node_id: Int32 = field(until=3, default=0)
+    host: String = field(until=3, default="")
+    port: Int32 = field(until=3, default=0)
+    coordinators: Array[Coordinator] = field(since=4, default_factory=list)
+
+    @struct
+    class Coordinator:
+        key: String
+        node_id: Int32
+        host: String
+        port: Int32
+        error_code: Int16 = 0
+        error_message: String | None = ""

@@ -1,0 +1,106 @@
+"""JoinGroup, Heartbeat, LeaveGroup and SyncGroup: what a member asks the coordinator of its group."""
+
+from __future__ import annotations
+
+from protocol.schema import Array, Bool, Bytes, Int16, Int32, String, field, message, struct
+
+
+@message(key=11, versions=(0, 9), flexible_since=6)
+class JoinGroupRequest:
+    group_id: String
+    session_timeout_ms: Int32
+    rebalance_timeout_ms: Int32 = field(since=1, default=-1)
+    member_id: String
+    group_instance_id: String | None = field(since=5, default=None)
+    protocol_type: String
+    protocols: Array[Protocol]
+    reason: String | None = field(since=8, default=None)
+
+    @struct
+    class Protocol:
+        name: String
+        metadata: Bytes
+
+
+@message(key=11, versions=(0, 9), flexible_since=6)
+class JoinGroupResponse:
+    throttle_time_ms: Int32 = field(since=2, default=0)
+    error_code: Int16 = 0
+    generation_id: Int32 = -1
+    protocol_type: String | None = field(since=7, default=None)
+    protocol_name: String | None = field(nullable_since=7, default="")
+    leader: String = ""
+    skip_assignment: Bool = field(since=9, default=False)
+    member_id: String = ""
+    members: Array[Member] = field(default_factory=list)
+
+    @struct
+    class Member:
+        member_id: String
+        group_instance_id: String | None = field(since=5, default=None)
+        metadata: Bytes
+
+
+@message(key=12, versions=(0, 4), flexible_since=4)
+class HeartbeatRequest:
+    group_id: String
+    generation_id: Int32
+    member_id: String
+    group_instance_id: String | None = field(since=3, default=None)
+
+
+@message(key=12, versions=(0, 4), flexible_since=4)
+class HeartbeatResponse:
+    throttle_time_ms: Int32 = field(since=1, default=0)
+    error_code: Int16 = 0
+
+
+@message(key=13, versions=(0, 5), flexible_since=4)
+class LeaveGroupRequest:
+    group_id: String
+    member_id: String = field(until=2, default="")
+    members: Array[Member] = field(since=3, default_factory=list)
+
+    @struct
+    class Member:
+        member_id: String
+        group_instance_id: String | None = None
+        reason: String | None = field(since=5, default=None)
+
+
+@message(key=13, versions=(0, 5), flexible_since=4)
+class LeaveGroupResponse:
+    throttle_time_ms: Int32 = field(since=1, default=0)
+    error_code: Int16 = 0
+    members: Array[Member] = field(since=3, default_factory=list)
+
+    @struct
+    class Member:
+        member_id: String
+        group_instance_id: String | None
+        error_code: Int16 = 0
+
+
+@message(key=14, versions=(0, 5), flexible_since=4)
+class SyncGroupRequest:
+    group_id: String
+    generation_id: Int32
+    member_id: String
+    group_instance_id: String | None = field(since=3, default=None)
+    protocol_type: String | None = field(since=5, default=None)
+    protocol_name: String | None = field(since=5, default=None)
+    assignments: Array[Assignment]
+
+    @struct
+    class Assignment:
+        member_id: String
+        assignment: Bytes
+
+
+@message(key=14, versions=(0, 5), flexible_since=4)
+class SyncGroupResponse:
+    throttle_time_ms: Int32 = field(since=1, default=0)
+    error_code: Int16 = 0
+    protocol_type: String | None = field(since=5, default=None)
+    protocol_name: String | None = field(since=5, default=None)
+    assignment: Bytes = b""
