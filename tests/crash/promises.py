@@ -23,6 +23,10 @@ class Promise(StrEnum):
     CONSUMERS = "a consumer sees every offset, in order"
     ANSWERED = "what was sent is acknowledged in the end"
     VERIFY = "verify is clean"
+    GROUP_READS = "every acknowledged record is read by one of the group"
+    GROUP_OFFSETS = "an offset that is committed stands, and none goes back"
+    GROUP_GENERATIONS = "generations rise, and in each of them a partition is one member's"
+    GROUP_RECORDS = "what is written of a group adds up to what is answered"
 
 
 class PromiseBroken(AssertionError):

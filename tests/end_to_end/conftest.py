@@ -22,6 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # What the clients themselves do on this Python is not ours to mend; our own warnings stay errors.
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka")
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+    # asyncio of Python 3.11 leaves the socket of a refused connection to the collector.
+    config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket.*laddr=\('0\.0\.0\.0', \d+\)>:ResourceWarning")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,6 +19,9 @@ CLIENTS = ("kafka-python", "confluent-kafka", "aiokafka")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 60.0
 
+COORDINATOR_NOT_YET = {14, 15, 16}
+"""Loading, not available, not the coordinator: what a broker answers that has just started. Ask again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:

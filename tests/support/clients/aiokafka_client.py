@@ -15,6 +15,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import BrokerResponseError, CommitFailedError, for_code
 
 from tests.support.clients import (
+    COORDINATOR_NOT_YET,
     TIMEOUT_S,
     Cluster,
     Committed,
@@ -196,9 +197,9 @@ class StockClient:
         wanted = list(places)
 
         async def run() -> dict[Place, Committed]:
-            async with self._consumer(group_id=group, enable_auto_commit=False) as consumer, self._admin() as admin:
-                for place in wanted:  # it waits for the coordinator, and gives no metadata
-                    await consumer.committed(TopicPartition(*place))
+            async with self._admin() as admin:
+                # It takes an error that holds for the whole group for a group without offsets.
+                await _describe(admin, group)
                 found = await admin.list_consumer_group_offsets(group, partitions=wanted)
             known = {Place(*place): Committed(one.offset, one.metadata) for place, one in found.items()}
             return {place: one for place, one in known.items() if one.offset >= 0}
@@ -208,8 +209,7 @@ class StockClient:
     def describe_group(self, group: str) -> GroupSeen:
         async def run() -> GroupSeen:
             async with self._admin() as admin:
-                ((code, name, state, _, _, members),) = (await admin.describe_consumer_groups([group]))[0].groups
-                _check([(name, code)])
+                state, members = await _describe(admin, group)
                 return GroupSeen(state=state, assignments=tuple(_assignment(member[-1]) for member in members))
 
         return _run(run())
@@ -250,6 +250,20 @@ def _check(entries: Sequence[Sequence[Any]]) -> None:
     for name, code, *rest in entries:
         if code:
             raise RequestFailed(code, f"{for_code(code).__name__} for {name} {rest}")
+
+
+async def _describe(admin: Any, group: str) -> tuple[str, list[Any]]:
+    """State and members, once the coordinator has loaded the group."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            ((code, name, state, _, _, members),) = (await admin.describe_consumer_groups([group]))[0].groups
+            _check([(name, code)])
+            return state, members
+        except (RequestFailed, BrokerResponseError) as error:
+            code = error.code if isinstance(error, RequestFailed) else error.errno
+            if code not in COORDINATOR_NOT_YET or time.monotonic() > deadline:
+                raise
 
 
 def _assignment(data: bytes) -> frozenset[Place]:

@@ -9,11 +9,17 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import BrokerResponseError, CommitFailedError, IllegalStateError, KafkaError
+from aiokafka.errors import (
+    BrokerResponseError,
+    CommitFailedError,
+    IllegalStateError,
+    KafkaError,
+    NoOffsetForPartitionError,
+)
 
 from tests.support.clients import Place, Received, RequestFailed
 from tests.support.clients.aiokafka_client import received
-from tests.support.clients.members import POLL_MS, Assigned, Membership, NotCommitted, Revoked, Tell
+from tests.support.clients.members import NO_OFFSET, POLL_MS, Assigned, Membership, NotCommitted, Revoked, Tell
 
 UNKNOWN_TO_AIOKAFKA = -1
 """It says no more than that of an error whose code it does not know."""
@@ -29,7 +35,7 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             **address,
             "group_id": membership.group,
             "group_instance_id": membership.instance_id,
-            "auto_offset_reset": "earliest",
+            "auto_offset_reset": "earliest" if membership.without_offset == "earliest" else "none",
             "enable_auto_commit": membership.commits == "by itself",
         }
         if membership.assignor is not None:
@@ -113,5 +119,7 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             return self._runner.run(work)
         except BrokerResponseError as error:
             raise RequestFailed(error.errno, str(error)) from error
+        except NoOffsetForPartitionError as error:
+            raise RequestFailed(NO_OFFSET, str(error)) from error
         except KafkaError as error:
             raise RequestFailed(UNKNOWN_TO_AIOKAFKA, str(error)) from error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.support.clients import (
+    COORDINATOR_NOT_YET,
     TIMEOUT_S,
     Cluster,
     Committed,
@@ -31,6 +32,8 @@ from tests.support.clients import (
 
 if TYPE_CHECKING:
     from tests.support.clients.members import GroupConsumer, Membership, Tell
+
+T = TypeVar("T")
 
 
 class StockClient:
@@ -171,19 +174,33 @@ class StockClient:
 
     def commit(self, group: str, offsets: Mapping[Place, Committed]) -> None:
         wanted = [TopicPartition(*place, *one) for place, one in offsets.items()]
-        with self._consumer(group) as consumer, _refusals():
+
+        def commit(consumer: Consumer) -> None:
             for answer in consumer.commit(offsets=wanted, asynchronous=False) or ():
                 if answer.error is not None:
                     raise KafkaException(answer.error)
 
+        self._ask_the_coordinator(group, commit)
+
     def committed(self, group: str, places: Iterable[Place]) -> dict[Place, Committed]:
-        with self._consumer(group) as consumer:
-            found = consumer.committed([TopicPartition(*place) for place in places], timeout=TIMEOUT_S)
+        wanted = [TopicPartition(*place) for place in places]
+        found = self._ask_the_coordinator(group, lambda consumer: consumer.committed(wanted, timeout=TIMEOUT_S))
         return {
             Place(one.topic, one.partition): Committed(one.offset, one.metadata or "")
             for one in found
             if one.offset >= 0
         }
+
+    def _ask_the_coordinator(self, group: str, ask: Callable[[Consumer], T]) -> T:
+        """The other two ask again by themselves until the coordinator has loaded the group."""
+        deadline = time.monotonic() + TIMEOUT_S
+        with self._consumer(group) as consumer:
+            while True:
+                try:
+                    return ask(consumer)
+                except KafkaException as error:
+                    if error.args[0].code() not in COORDINATOR_NOT_YET or time.monotonic() > deadline:
+                        raise
 
     def describe_group(self, group: str) -> GroupSeen:
         admin = AdminClient(self._address)

@@ -9,7 +9,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.support.clients import Place, Received, RequestFailed
 from tests.support.clients.confluent_kafka_client import received
-from tests.support.clients.members import POLL_MS, Assigned, Membership, NotCommitted, Revoked, Tell
+from tests.support.clients.members import (
+    NO_OFFSET,
+    POLL_MS,
+    RECONNECT_MS,
+    Assigned,
+    Membership,
+    NotCommitted,
+    Revoked,
+    Tell,
+)
 
 MOST_RECORDS = 500
 
@@ -30,7 +39,8 @@ class GroupConsumer:
         options: dict[str, Any] = {
             **address,
             "group.id": membership.group,
-            "auto.offset.reset": "earliest",
+            "auto.offset.reset": "earliest" if membership.without_offset == "earliest" else "error",
+            "reconnect.backoff.max.ms": RECONNECT_MS,
             "enable.auto.commit": membership.commits == "by itself",
         }
         if membership.instance_id is not None:
@@ -106,4 +116,6 @@ def _raise(error: KafkaError) -> None:
 def _code(error: KafkaError) -> int:
     """The broker's code, which librdkafka names in its text only where it takes an error for the consumer's end."""
     fenced = KafkaError.FENCED_INSTANCE_ID
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        return NO_OFFSET
     return fenced if error.code() == KafkaError._FATAL and KafkaError(fenced).str() in error.str() else error.code()

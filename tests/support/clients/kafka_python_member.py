@@ -9,11 +9,20 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, T
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.errors import BrokerResponseError, CommitFailedError, RebalanceInProgressError
+from kafka.errors import BrokerResponseError, CommitFailedError, NoOffsetForPartitionError, RebalanceInProgressError
 
 from tests.support.clients import Place, Received, RequestFailed
 from tests.support.clients.kafka_python_client import received
-from tests.support.clients.members import POLL_MS, Assigned, Membership, NotCommitted, Revoked, Tell
+from tests.support.clients.members import (
+    NO_OFFSET,
+    POLL_MS,
+    RECONNECT_MS,
+    Assigned,
+    Membership,
+    NotCommitted,
+    Revoked,
+    Tell,
+)
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -30,7 +39,8 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             **address,
             "group_id": membership.group,
             "group_instance_id": membership.instance_id,
-            "auto_offset_reset": "earliest",
+            "auto_offset_reset": "earliest" if membership.without_offset == "earliest" else "none",
+            "reconnect_backoff_max_ms": RECONNECT_MS,
             "enable_auto_commit": membership.commits == "by itself",
         }
         if membership.assignor is not None:
@@ -54,6 +64,8 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             batches = self._consumer.poll(timeout_ms=POLL_MS)
         except BrokerResponseError as error:
             raise RequestFailed(error.errno, str(error)) from error
+        except NoOffsetForPartitionError as error:
+            raise RequestFailed(NO_OFFSET, str(error)) from error
         for place, records in batches.items():
             self._behind[Place(*place)] = records[-1].offset + 1
         return [received(record) for records in batches.values() for record in records]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import threading
 from multiprocessing.connection import Connection
 
 from tests.support.clients import TIMEOUT_S, connect
 from tests.support.clients.members import Event, Member, Membership, Sightings
+
+_BETWEEN_LOOKS_S = 0.2
 
 _SPAWN = multiprocessing.get_context("spawn")  # librdkafka's threads do not survive a fork
 
@@ -17,6 +20,8 @@ class MemberProcess:
 
     def __init__(self, client: str, bootstrap: str, membership: Membership) -> None:
         self.seen = Sightings()
+        self.is_staying = True
+        """Whether nobody has told it to close."""
         self._pipe, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_live, args=(client, bootstrap, membership, theirs), daemon=True)
         self._process.start()
@@ -24,10 +29,15 @@ class MemberProcess:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
+    def begin_closing(self) -> None:
+        """End it in order, after the poll of the moment."""
+        self.is_staying = False
+        with contextlib.suppress(OSError):  # it may have ended by itself
+            self._pipe.send("close")
+
     def close(self) -> None:
         """End it in order. Returns when it has ended."""
-        if self._process.is_alive():
-            self._pipe.send("close")
+        self.begin_closing()
         self._process.join(TIMEOUT_S)
         assert not self._process.is_alive(), f"member process {self._process.pid} lives on after {TIMEOUT_S} s"
         self._listener.join()
@@ -60,7 +70,10 @@ def _live(client: str, bootstrap: str, membership: Membership, pipe: Connection)
 
     member = Member(connect(client, bootstrap), membership, tell)
     try:
-        pipe.recv()
+        while member.is_alive and not pipe.poll(_BETWEEN_LOOKS_S):
+            pass
+        if member.is_alive:
+            pipe.recv()
     except EOFError:
         return
     member.close()

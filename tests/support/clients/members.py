@@ -19,6 +19,12 @@ POLL_MS = 200
 QUICK_HEARTBEAT_MS = 250
 """A member learns of a rebalance from the answer to a heartbeat: by default of all three clients after up to 3 s."""
 
+RECONNECT_MS = 1_000
+"""How long a member waits at most before it looks again for a broker that has gone: by default up to 30 s."""
+
+NO_OFFSET = -2
+"""The code of a member that ends because the group has committed nothing for a partition."""
+
 Commits = Literal["by itself", "after each poll", "never"]
 
 
@@ -33,6 +39,8 @@ class Membership:
     session_timeout_ms: int | None = None
     heartbeat_ms: int | None = QUICK_HEARTBEAT_MS
     commits: Commits = "by itself"
+    without_offset: Literal["earliest", "fail"] = "earliest"
+    """Where it begins to read a partition that the group has committed nothing for."""
 
 
 class Assigned(NamedTuple):
@@ -174,6 +182,10 @@ class Member:
     def commit(self) -> None:
         """Commit now, synchronously. Raises `NotCommitted`, RequestFailed."""
         self._do(self._commit)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
 
     def begin_closing(self) -> None:
         """End it in order, after the poll of the moment."""
