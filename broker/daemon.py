@@ -43,6 +43,7 @@ from broker.replication.replica_manager import Failures, ReplicaManager
 from broker.request.channel import RequestChannel
 from broker.request.node import Endpoint, Node
 from broker.timing_wheel import TimingWheel
+from broker.topics_at_start import create_topics_at_start, fault_of_names
 from broker.upkeep import Upkeep
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
@@ -106,6 +107,8 @@ class Daemon:
             self.connection_limits = ConnectionLimits(limit_settings(settings))
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
+        if fault := fault_of_names(settings.ottla_topics_at_start):
+            raise CannotStart(fault)
         self._processor_pool = self._make_processors()
         self.processors = self._processor_pool.processors
         self.latencies = LatencyReport(self.processors)
@@ -231,6 +234,7 @@ class Daemon:
         await self._load_logs()
         await self._take_office(endpoints, controller_endpoint, was_clean=was_clean)
         self._host_partitions()
+        await self._create_topics()
 
     def _open_metadata(self) -> None:
         settings = self._settings
@@ -356,6 +360,26 @@ class Daemon:
             on_disk_failure=self._disk_failed,
         )
         self._log_upkeep.start(self._upkeep, self._settings)
+
+    async def _create_topics(self) -> None:
+        """Those that the settings want and that are not there."""
+        assert self._controller is not None
+        are_there = asyncio.Event()
+        faults: list[str] = []
+
+        def then(fault: str | None) -> None:
+            if fault is not None:
+                faults.append(fault)
+            are_there.set()
+
+        create_topics_at_start(
+            self._settings.ottla_topics_at_start, controller=self._controller, image=self.publisher.image, then=then
+        )
+        await first_of(are_there, self._stop_asked)
+        if self.failure is not None:
+            raise self.failure
+        if faults:
+            raise CannotStart(faults[0])
 
     async def _serve(self) -> None:
         """Accept and answer requests until somebody wants a stop; return when the last answer is out."""

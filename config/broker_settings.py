@@ -8,6 +8,7 @@ from config.declared import Declaration, declared_settings, setting
 from config.listeners import DEFAULT_SECURITY_PROTOCOL_MAP, HIGHEST_PORT, Listener, with_bound_ports
 from config.log_config import LogConfig
 from config.our_defaults import ours
+from config.topics_at_start import TopicAtStart, read_topics_at_start
 from config.values import ConfigType
 
 _NO_LIMIT: Final = "9223372036854775807"
@@ -32,6 +33,7 @@ class BrokerSettings:
     # Who this broker is
     node_id: int = setting(ConfigType.INT, ours("node.id"), "[0,...]")
     broker_rack: str | None = setting(ConfigType.STRING, None)
+    ottla_cluster_id: str | None = setting(ConfigType.STRING, None)
 
     # Listeners
     listeners: tuple[Listener, ...] = setting(ConfigType.LIST, ours("listeners"), "", _one_listener)
@@ -68,6 +70,7 @@ class BrokerSettings:
     default_replication_factor: int = setting(ConfigType.INT, "1")
     min_insync_replicas: int = setting(ConfigType.INT, "1", "[1,...]")
     unclean_leader_election_enable: bool = setting(ConfigType.BOOLEAN, "false")
+    ottla_topics_at_start: tuple[TopicAtStart, ...] = setting(ConfigType.STRING, "", "", read_topics_at_start)
 
     # Requests
     message_max_bytes: int = setting(ConfigType.INT, "1048588", "[0,...]")
