@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from broker.clock import LoopClock
 from broker.daemon import CannotStart, Daemon
 from broker.request.line_limit import LineLimit
+from broker.settings_options import add_settings_options, settings_of
 from config.errors import SettingsError
-from config.parse import LoadedSettings, load_settings
+from config.parse import LoadedSettings
 
 log = logging.getLogger("broker")
 
@@ -37,7 +38,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     _log_to_stderr(options.log_level)
     try:
-        loaded = load_settings(options.config, [_override(text) for text in options.override])
+        loaded = settings_of(options)
     except SettingsError as error:
         return _failed(error)
     for notice in loaded.notices:
@@ -119,21 +120,11 @@ def _parser() -> argparse.ArgumentParser:
         description="A single-node broker that speaks Kafka's protocol.",
         epilog="Other commands, for a data directory that no broker works in: ottla dump --help, ottla verify --help.",
     )
-    parser.add_argument("--config", metavar="FILE", help="settings: YAML, or a Kafka server.properties")
-    parser.add_argument(
-        "-o", dest="override", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated"
-    )
+    add_settings_options(parser)
     parser.add_argument(
         "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="what goes to stderr"
     )
     return parser
-
-
-def _override(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise SettingsError(f"-o {text} is no setting, expected key=value")
-    return key.strip(), value.strip()
 
 
 def _log_to_stderr(level: str) -> None:
