@@ -2,17 +2,21 @@
 
 import argparse
 import asyncio
+import faulthandler
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from broker.clock import LoopClock
 from broker.daemon import CannotStart, Daemon
 from broker.request.line_limit import LineLimit
+from broker.service_manager import ServiceManager
 from broker.settings_options import add_settings_options, settings_of
 from config.errors import SettingsError
 from config.parse import LoadedSettings
@@ -76,22 +80,35 @@ async def _serve(loaded: LoadedSettings, *, most_open_files: int) -> int:
         loop.add_signal_handler(number, stop.set)
     for handler in logging.getLogger().handlers:
         handler.addFilter(LineLimit(LoopClock(loop, time.time)))
+    with closing(ServiceManager(os.environ, LoopClock(loop, time.time))) as manager:
+        return await _serve_until(stop, loaded, manager, most_open_files=most_open_files)
+
+
+async def _serve_until(
+    stop: asyncio.Event, loaded: LoadedSettings, manager: ServiceManager, *, most_open_files: int
+) -> int:
     try:
         daemon = Daemon(loaded.settings, most_open_files=most_open_files)
         # How long do requests take? `kill -USR1` asks.
-        loop.add_signal_handler(signal.SIGUSR1, daemon.latencies.log)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, daemon.latencies.log)
+        manager.starting(lambda: daemon.progress)
         if not await _started(daemon, stop):
             return STOPPED
     except CannotStart as error:
         return _failed(error)
     sys.stdout.write(f"ready {daemon.description}\n")
     sys.stdout.flush()
+    manager.ready(daemon.description)
+    if manager.watchdog_ms is not None:
+        # The watchdog's SIGABRT is to leave a line on where the loop stood.
+        faulthandler.enable()
     # Everything allocated so far lives until the end: it need not be looked through again and again. What a request
     # allocates is gone with it and leaves no cycles, so looking every 700 allocations, as Python does, finds nothing.
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
     gc.enable()
     await daemon.wait(stop)
+    manager.stopping()
     await daemon.stop()
     if daemon.failure is not None:
         log.critical("the broker stopped: %s", daemon.failure, exc_info=daemon.failure)

@@ -159,6 +159,11 @@ class Daemon:
         return f"listeners={listeners} node.id={self.node.node_id} cluster.id={self.node.cluster_id}"
 
     @property
+    def progress(self) -> str:
+        """How far the start has come, for whoever waits for it."""
+        return "starting" if self.loading is None else self.loading.progress
+
+    @property
     def publisher(self) -> Publisher:
         """The metadata that everybody reads."""
         assert self._metadata_log is not None, "it has not started"

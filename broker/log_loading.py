@@ -213,20 +213,17 @@ class LogLoading:
                 async with asyncio.timeout(PROGRESS_INTERVAL_S):
                     await self._stop.wait()
             except TimeoutError:
-                self._say_progress()
+                log.info("%s", self.progress)
         raise Stopped
 
-    def _say_progress(self) -> None:
+    @property
+    def progress(self) -> str:
+        """How far it has come, for people."""
         loaded = sum(one.logs_loaded for one in self.stats.values())
         total = sum(one.logs_total for one in self.stats.values())
-        seconds_left = self.seconds_left
-        log.info(
-            "loading logs: %d of %d, %d of %d bytes checked%s",
-            loaded,
-            total,
-            *self._bytes(),
-            "" if seconds_left is None else f", about {seconds_left:.0f} s left",
-        )
+        checked, to_check = self._bytes()
+        left = "" if self.seconds_left is None else f", about {self.seconds_left:.0f} s left"
+        return f"loading logs: {loaded} of {total}, {checked} of {to_check} bytes checked{left}"
 
     # In a child -------------------------------------------------------------------------------------------------------
 

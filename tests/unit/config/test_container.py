@@ -90,12 +90,9 @@ def test_the_rule_is_the_one_that_kafkas_own_wrapper_follows(tmp_path: Path) -> 
         "KAFKA_LISTENER_NAME_PLAINTEXT__HOST_MAX_CONNECTIONS": "4",
         "NOT_KAFKA_OURS": "1",
     }
-    of_the_image = dict.fromkeys(
-        ["KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_JMX_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS"]
-        + ["KAFKA_LOG4J_OPTS", "KAFKA_LOG4J_ROOT_LOGLEVEL", "KAFKA_TOOLS_LOG4J_LOGLEVEL", "KAFKA_JMX_HOSTNAME"]
-        + ["KAFKA_VERSION"],
-        "x",
-    )
+    names = "VERSION HEAP_OPTS OPTS JMX_OPTS JMX_HOSTNAME JVM_PERFORMANCE_OPTS GC_LOG_OPTS"
+    names += " LOG4J_OPTS LOG4J_ROOT_LOGLEVEL LOG4J_LOGGERS TOOLS_LOG4J_LOGLEVEL"
+    of_the_image = {f"KAFKA_{name}": "" for name in names.split()}
     environment = KAFKAS_SINGLE_NODE_EXAMPLE | {"KAFKA_LOG_DIRS": str(tmp_path / "data")} | odd_ones | of_the_image
     command = ["java", "-cp", f"{libraries}/*", "kafka.docker.KafkaDockerWrapper", "setup"]
     command += ["-D", str(directories["default"]), "-M", str(directories["mounted"]), "-F", str(directories["final"])]
