@@ -90,7 +90,7 @@ lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock t
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade --no-header \
 	    pyproject.toml $$groups --output-file requirements/$$name.txt; done
 
-dist: $(VENV)/.dev  ## Build the wheel, install it in an empty environment and start it
+dist: $(VENV)/.dev  ## Build the wheel, install it by pip, uv and pipx, and use it (needs the package index)
 	@$(BIN)/python tests/wheel/try_wheel.py
 
 clean:  ## Remove everything that was made, but not the data
