@@ -152,7 +152,7 @@ class BrokerSettings:
     metadata_max_retention_ms: int = setting(ConfigType.LONG, "604800000")
 
     # Metrics
-    ottla_prometheus_listener: MetricsListener | None = setting(
+    ottla_prometheus_listener: MetricsListener | None = setting(  # noqa: RUF009 - a field, as all others
         ConfigType.STRING, "127.0.0.1:9404", "", parse_metrics_listener
     )
     ottla_prometheus_partitions: bool = setting(ConfigType.BOOLEAN, "true")

@@ -1,4 +1,7 @@
-"""Where the metrics endpoint listens: ``ottla.prometheus.listener=127.0.0.1:9404``, ``:9404``, ``[::1]:9404``, or nothing."""
+"""Where the metrics endpoint listens.
+
+ottla.prometheus.listener=127.0.0.1:9404      host:port; an empty host is every interface; empty: there is no endpoint
+"""
 
 from typing import Final, NamedTuple
 
@@ -34,6 +37,8 @@ def parse_metrics_listener(text: str) -> MetricsListener | None:
         or "/" in host
     ):
         raise InvalidConfig(
-            METRICS_LISTENER, text, f"host:port with a port from 0 to {HIGHEST_PORT}, such as 127.0.0.1:9404, or nothing"
+            METRICS_LISTENER,
+            text,
+            f"host:port with a port from 0 to {HIGHEST_PORT}, such as 127.0.0.1:9404, or nothing",
         )
     return MetricsListener(bare_host, int(port))

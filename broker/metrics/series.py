@@ -90,7 +90,7 @@ class Distribution(NamedTuple):
     """What the rules make of a histogram or a timer of Kafka's: its percentiles, and how many values it has seen."""
 
     quantiles: Family
-    count: Family
+    totals: Family
 
     def collect(self, counted: Iterable[Counted], *, divisor: int = 1) -> Iterator[Samples]:
         """Both families; the percentiles in so many units of what was recorded."""
@@ -103,7 +103,7 @@ class Distribution(NamedTuple):
                 for quantile, value in zip(_QUANTILES, percentiles(series.recent, _SHARES), strict=True)
             ],
         )
-        yield Samples(self.count, [(series.labels, series.total) for series in counted])
+        yield Samples(self.totals, [(series.labels, series.total) for series in counted])
 
 
 def distribution(name: str, help: str, *labels: str, bean: str = "") -> Distribution:
