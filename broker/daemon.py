@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.apis import serve_all
 from broker.clock import Clock, Ids, LoopClock, SystemIds
@@ -27,6 +27,8 @@ from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.publisher import Publisher
 from broker.metadata.registration import Registration
 from broker.metadata.settings_in_force import SettingsInForce
+from broker.metrics.http import MetricsEndpoint, Readiness
+from broker.metrics.rooms import Rooms
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
 from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
@@ -47,6 +49,7 @@ from broker.topics_at_start import create_topics_at_start, fault_of_names
 from broker.upkeep import Upkeep
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
+from config.metrics_listener import METRICS_LISTENER
 from protocol.primitives import Malformed
 from storage.errors import LogDirFailed, StorageError
 from storage.files import FileSystem
@@ -54,6 +57,9 @@ from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.open_files import DEFAULT_LIMIT
 from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.metrics.pages import Pages
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +153,16 @@ class Daemon:
         self._metadata_log: MetadataLog | None = None
         self._controller: Controller | None = None
         self.node: Node | None = None
+        self._rooms = Rooms(
+            settings=settings,
+            clock=self._clock,
+            channel=self._channel,
+            processors=self.processors,
+            replicas=self.replicas,
+            fetch_sessions=self.fetch_sessions,
+        )
+        self.metrics = self._make_endpoint()
+        self._serving_metrics: asyncio.Task[None] | None = None
 
     @property
     def description(self) -> str:
@@ -223,6 +239,7 @@ class Daemon:
         """Directories, metadata, logs."""
         self._directories.lock()
         endpoints = self._bind()
+        self._open_metrics()
         controller_endpoint = self._controller_endpoint()
         date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(self._clock.now_ms() / 1000))
         self._directories.identify(self._ids, self._clock.now_ms(), date, controller_endpoint)
@@ -313,7 +330,7 @@ class Daemon:
                 and topic_id in (None, topic.topic_id)
             )
 
-        self.loading = LogLoading(
+        self.loading = self._rooms.loading = LogLoading(
             self._logs,
             loop=self._loop,
             clock=self._clock,
@@ -459,6 +476,7 @@ class Daemon:
             acceptor.close()
         broker_epoch = -1
         is_clean = False
+        await self._close_metrics()
         try:
             await self._writer.stop()
             if self._is_ready.is_set() and self.failure is None:
@@ -511,6 +529,53 @@ class Daemon:
             self._directories.for_metadata.is_in_order = False
             if isinstance(error, LogDirFailed):
                 self.fail(error)
+
+    # Metrics
+
+    def _make_endpoint(self) -> MetricsEndpoint | None:
+        listener = self._settings.ottla_prometheus_listener
+        if listener is None:
+            return None
+        return MetricsEndpoint(
+            listener,
+            is_given=METRICS_LISTENER in self._settings.given,
+            worker=self._housekeeper,
+            make_pages=self._make_pages,
+            readiness=self._readiness,
+        )
+
+    def _make_pages(self) -> "Pages":
+        # Not before somebody wants a page: with the library it is a fifth of what a start may cost.
+        from broker.metrics.subjects import make_pages
+
+        return make_pages(self._rooms)
+
+    def _readiness(self) -> Readiness:
+        if self._stop_asked.is_set():
+            return Readiness(False, "stopping")
+        if self._is_ready.is_set():
+            return Readiness(True, "ready")
+        return Readiness(False, self.progress)
+
+    def _open_metrics(self) -> None:
+        """Take the port and answer on it from now on. Raises `CannotListen`."""
+        if self.metrics is not None:
+            self.metrics.bind()
+            self._serving_metrics = asyncio.create_task(self._serve_metrics(self.metrics), name="metrics")
+
+    async def _serve_metrics(self, endpoint: MetricsEndpoint) -> None:
+        try:
+            await endpoint.serve()
+        except Exception as error:
+            log.critical("the metrics endpoint died", exc_info=error)
+            self.fail(error)
+
+    async def _close_metrics(self) -> None:
+        if self._serving_metrics is not None:
+            self._serving_metrics.cancel()
+            await asyncio.wait((self._serving_metrics,))
+        if self.metrics is not None:
+            self.metrics.close()
 
     # Parts
 

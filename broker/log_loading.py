@@ -218,12 +218,15 @@ class LogLoading:
 
     @property
     def progress(self) -> str:
-        """How far it has come, for people."""
+        """How far it has come, in words."""
         loaded = sum(one.logs_loaded for one in self.stats.values())
         total = sum(one.logs_total for one in self.stats.values())
         checked, to_check = self._bytes()
-        left = "" if self.seconds_left is None else f", about {self.seconds_left:.0f} s left"
-        return f"loading logs: {loaded} of {total}, {checked} of {to_check} bytes checked{left}"
+        seconds_left = self.seconds_left
+        return (
+            f"loading logs: {loaded} of {total}, {checked} of {to_check} bytes checked"
+            f"{'' if seconds_left is None else f', about {seconds_left:.0f} s left'}"
+        )
 
     # In a child -------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Final
 from config.declared import Declaration, declared_settings, setting
 from config.listeners import DEFAULT_SECURITY_PROTOCOL_MAP, HIGHEST_PORT, Listener, with_bound_ports
 from config.log_config import LogConfig
+from config.metrics_listener import MetricsListener, parse_metrics_listener
 from config.our_defaults import ours
 from config.topics_at_start import TopicAtStart, read_topics_at_start
 from config.values import ConfigType
@@ -152,6 +153,12 @@ class BrokerSettings:
     metadata_log_max_snapshot_interval_ms: int = setting(ConfigType.LONG, "3600000", "[0,...]")
     metadata_max_retention_bytes: int = setting(ConfigType.LONG, "104857600")
     metadata_max_retention_ms: int = setting(ConfigType.LONG, "604800000")
+
+    # Metrics
+    ottla_prometheus_listener: MetricsListener | None = setting(  # noqa: RUF009 - a field, as all others
+        ConfigType.STRING, "127.0.0.1:9404", "", parse_metrics_listener
+    )
+    ottla_prometheus_partitions: bool = setting(ConfigType.BOOLEAN, "true")
 
     # What follows from the settings, but is none
     controller_listeners: tuple[Listener, ...] = ()

@@ -18,14 +18,19 @@ from typing import Final
 from config.broker_settings import BROKER_SETTINGS
 from config.definitions import nearest_name
 from config.errors import SettingsError
+from config.metrics_listener import METRICS_LISTENER
 from config.parse import LoadedSettings, combine_settings, is_setting
 from config.refusals import is_security_key, removed_sentence, security_sentence
 from config.topics_at_start import KEY as TOPICS_AT_START
 
 MOUNTED_FILE: Final = "/mnt/shared/config/server.properties"
 
-DEFAULTS: Final = {"log.dirs": "/var/lib/kafka/data", "listeners": "PLAINTEXT://:9092"}
-"""What holds where nobody says anything: the image's volume, and a port that can be published."""
+DEFAULTS: Final = {
+    "log.dirs": "/var/lib/kafka/data",
+    "listeners": "PLAINTEXT://:9092",
+    METRICS_LISTENER: ":9404",
+}
+"""What holds where nobody says anything: the image's volume, and ports that can be published."""
 
 _ADVERTISED: Final = {"advertised.listeners": "PLAINTEXT://localhost:9092"}
 """For a container that is told nothing of listeners: whoever publishes its port on the same number reaches it."""
