@@ -135,7 +135,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ottla",
         description="A single-node broker that speaks Kafka's protocol.",
-        epilog="Other commands, for a data directory that no broker works in: ottla dump --help, ottla verify --help.",
+        epilog="Other commands: ottla health --help, whether a broker accepts requests; for a data directory that no "
+        "broker works in, ottla dump --help and ottla verify --help.",
     )
     add_settings_options(parser)
     parser.add_argument(

@@ -6,6 +6,7 @@ from config.broker_settings import BrokerSettings
 from config.declared import field_name
 from config.errors import InvalidConfig, SettingsError
 from config.log_config import validate_topic_overrides
+from config.metrics_listener import METRICS_LISTENER
 from config.topics_at_start import KEY as TOPICS_AT_START
 
 
@@ -54,12 +55,23 @@ def check_together(settings: BrokerSettings) -> None:
             f"one of the names that listeners has: {', '.join(names)}",
         )
     _check_connection_limits(settings)
+    _check_metrics_port(settings)
     _check_cluster_id(settings.ottla_cluster_id)
     for topic in settings.ottla_topics_at_start:
         try:
             validate_topic_overrides(topic.configs, log)
         except InvalidConfig as error:
             raise SettingsError(f"{TOPICS_AT_START} has topic {topic.name}, whose {error}") from None
+
+
+def _check_metrics_port(settings: BrokerSettings) -> None:
+    """Both sockets would be bound, and the second one fail when it begins to listen."""
+    metrics = settings.ottla_prometheus_listener
+    if metrics is None or metrics.port == 0 or METRICS_LISTENER not in settings.given:
+        return
+    for listener in settings.listeners:
+        if listener.port == metrics.port:
+            raise InvalidConfig(METRICS_LISTENER, str(metrics), f"another port than that of {listener}")
 
 
 def _check_cluster_id(cluster_id: str | None) -> None:

@@ -25,11 +25,26 @@ class Container(BrokerProcess):
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         super().__init__(directory)
-        self.environment = {"KAFKA_LOG_DIRS": str(self.data_directory), **environment}
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            metrics = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.environment = {
+            "KAFKA_LOG_DIRS": str(self.data_directory),
+            "KAFKA_OTTLA_PROMETHEUS_LISTENER": metrics,
+            **environment,
+        }
 
     def command(self) -> list[str]:
+        return self.ottla("run")
+
+    def ottla(self, command: str) -> list[str]:
+        """What the image's entry point or its health check runs."""
         variables = [f"{name}={value}" for name, value in self.environment.items()]
-        return ["env", *variables, sys.executable, "-m", "ottla", "run", "--container"]
+        return ["env", *variables, sys.executable, "-m", "ottla", command, "--container"]
+
+    def health(self) -> tuple[int, str]:
+        """What the health check says, and how it ends."""
+        ended = subprocess.run(self.ottla("health"), cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+        return ended.returncode, ended.stdout.strip()
 
 
 @pytest.fixture
@@ -88,6 +103,18 @@ def test_a_container_that_is_made_anew_on_its_volume_goes_on(container: Containe
     client = connect("kafka-python", container.bootstrap)
     assert values(client.consume("orders", partition=0, offset=0, count=1)) == [b"v"]
     assert "recover" not in container.log_text()
+
+
+def test_it_is_healthy_from_the_moment_it_accepts_requests_until_it_stops(container: Container) -> None:
+    code, said = container.health()
+    assert code == 1
+    assert said.startswith("nobody answers on 127.0.0.1:")
+
+    container.start()
+    assert container.health() == (0, "ready")
+
+    container.stop()
+    assert container.health()[0] == 1
 
 
 def test_a_volume_of_another_cluster_is_refused(container: Container) -> None:

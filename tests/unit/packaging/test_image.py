@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from broker.tools.health import PATIENCE_S
 from config.container import DEFAULTS, MOUNTED_FILE, load_container_settings
 from ottla.__main__ import _COMMANDS
 
@@ -52,10 +53,23 @@ def test_data_stands_in_the_volume() -> None:
     assert arguments_of("VOLUME") == DEFAULTS["log.dirs"]
 
 
-def test_the_port_of_clients_is_exposed() -> None:
-    (listener,) = load_container_settings(None, [], {}, mounted_file="/nowhere").settings.listeners
+def test_the_ports_of_clients_and_of_prometheus_are_exposed() -> None:
+    settings = load_container_settings(None, [], {}, mounted_file="/nowhere").settings
+    (listener,) = settings.listeners
+    metrics = settings.ottla_prometheus_listener
 
-    assert str(listener.port) in arguments_of("EXPOSE").split()
+    assert metrics is not None
+    assert metrics.host == "", "Prometheus comes from another container"
+    assert arguments_of("EXPOSE").split() == [str(listener.port), str(metrics.port)]
+
+
+def test_the_health_check_asks_with_the_settings_of_the_broker() -> None:
+    options, _, command = arguments_of("HEALTHCHECK").partition(" CMD ")
+
+    assert json.loads(command) == ["ottla", "health", "--container"]
+    timeout = re.search(r"--timeout=(\d+)s", options)
+    assert timeout is not None
+    assert int(timeout[1]) > PATIENCE_S, "it must have time to say that nobody answered"
 
 
 def test_all_that_the_wheel_is_built_from_reaches_the_build() -> None:
