@@ -48,11 +48,13 @@ run: $(VENV)/.runtime  ## Start the broker; data in ./data (CONFIG=file, ARGS="-
 test: $(VENV)/.test  ## Set up and run the tests (TESTS=path to run some of them)
 	@$(BIN)/python -m pytest $(TESTS)
 
-check: $(VENV)/.dev  ## Formatting, lint, types, and the rules of who may import whom
+check: $(VENV)/.dev  ## Formatting, lint, types, the rules of who may import whom, the Dockerfile
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'." >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@PYTHONPATH=. $(BIN)/lint-imports --no-cache
+	@if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint docker/Dockerfile; \
+	  else echo "docker/Dockerfile was not checked: there is no hadolint for this machine."; fi
 
 format: $(VENV)/.dev  ## Put the code into its format
 	@$(BIN)/ruff format .
@@ -88,7 +90,7 @@ lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock t
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade --no-header \
 	    pyproject.toml $$groups --output-file requirements/$$name.txt; done
 
-dist: $(VENV)/.dev  ## Build the wheel, install it in an empty environment and start it
+dist: $(VENV)/.dev  ## Build the wheel, install it by pip, uv and pipx, and use it (needs the package index)
 	@$(BIN)/python tests/wheel/try_wheel.py
 
 clean:  ## Remove everything that was made, but not the data

@@ -32,7 +32,8 @@ class ChildProcess:
         process to give."""
         paths = [str(_ROOMS), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-m", module, str(os.getpid())],
+            # -P: a directory called broker where we were started is not ours.
+            [sys.executable, "-P", "-m", module, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},

@@ -2,19 +2,24 @@
 
 import argparse
 import asyncio
+import faulthandler
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from broker.clock import LoopClock
 from broker.daemon import CannotStart, Daemon
 from broker.request.line_limit import LineLimit
+from broker.service_manager import ServiceManager
+from broker.settings_options import add_settings_options, settings_of
 from config.errors import SettingsError
-from config.parse import LoadedSettings, load_settings
+from config.parse import LoadedSettings
 
 log = logging.getLogger("broker")
 
@@ -37,7 +42,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     _log_to_stderr(options.log_level)
     try:
-        loaded = load_settings(options.config, [_override(text) for text in options.override])
+        loaded = settings_of(options)
     except SettingsError as error:
         return _failed(error)
     for notice in loaded.notices:
@@ -75,22 +80,35 @@ async def _serve(loaded: LoadedSettings, *, most_open_files: int) -> int:
         loop.add_signal_handler(number, stop.set)
     for handler in logging.getLogger().handlers:
         handler.addFilter(LineLimit(LoopClock(loop, time.time)))
+    with closing(ServiceManager(os.environ, LoopClock(loop, time.time))) as manager:
+        return await _serve_until(stop, loaded, manager, most_open_files=most_open_files)
+
+
+async def _serve_until(
+    stop: asyncio.Event, loaded: LoadedSettings, manager: ServiceManager, *, most_open_files: int
+) -> int:
     try:
         daemon = Daemon(loaded.settings, most_open_files=most_open_files)
         # How long do requests take? `kill -USR1` asks.
-        loop.add_signal_handler(signal.SIGUSR1, daemon.latencies.log)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, daemon.latencies.log)
+        manager.starting(lambda: daemon.progress)
         if not await _started(daemon, stop):
             return STOPPED
     except CannotStart as error:
         return _failed(error)
     sys.stdout.write(f"ready {daemon.description}\n")
     sys.stdout.flush()
+    manager.ready(daemon.description)
+    if manager.watchdog_ms is not None:
+        # The watchdog's SIGABRT is to leave a line on where the loop stood.
+        faulthandler.enable()
     # Everything allocated so far lives until the end: it need not be looked through again and again. What a request
     # allocates is gone with it and leaves no cycles, so looking every 700 allocations, as Python does, finds nothing.
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
     gc.enable()
     await daemon.wait(stop)
+    manager.stopping()
     await daemon.stop()
     if daemon.failure is not None:
         log.critical("the broker stopped: %s", daemon.failure, exc_info=daemon.failure)
@@ -117,23 +135,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ottla",
         description="A single-node broker that speaks Kafka's protocol.",
-        epilog="Other commands, for a data directory that no broker works in: ottla dump --help, ottla verify --help.",
+        epilog="Other commands: ottla health --help, whether a broker accepts requests; for a data directory that no "
+        "broker works in, ottla dump --help and ottla verify --help.",
     )
-    parser.add_argument("--config", metavar="FILE", help="settings: YAML, or a Kafka server.properties")
-    parser.add_argument(
-        "-o", dest="override", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated"
-    )
+    add_settings_options(parser)
     parser.add_argument(
         "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="what goes to stderr"
     )
     return parser
-
-
-def _override(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise SettingsError(f"-o {text} is no setting, expected key=value")
-    return key.strip(), value.strip()
 
 
 def _log_to_stderr(level: str) -> None:

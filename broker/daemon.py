@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.apis import serve_all
 from broker.clock import Clock, Ids, LoopClock, SystemIds
@@ -28,6 +28,8 @@ from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.publisher import Publisher
 from broker.metadata.registration import Registration
 from broker.metadata.settings_in_force import SettingsInForce
+from broker.metrics.http import MetricsEndpoint, Readiness
+from broker.metrics.rooms import Rooms
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
 from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
@@ -45,9 +47,11 @@ from broker.request.channel import RequestChannel
 from broker.request.node import Endpoint, Node
 from broker.slices import Slices
 from broker.timing_wheel import TimingWheel
+from broker.topics_at_start import create_topics_at_start, fault_of_names
 from broker.upkeep import Upkeep
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
+from config.metrics_listener import METRICS_LISTENER
 from protocol.primitives import Malformed
 from storage.errors import LogDirFailed, StorageError
 from storage.files import FileSystem
@@ -55,6 +59,9 @@ from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.open_files import DEFAULT_LIMIT
 from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.metrics.pages import Pages
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +117,8 @@ class Daemon:
             self.connection_limits = ConnectionLimits(limit_settings(settings))
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
+        if fault := fault_of_names(settings.ottla_topics_at_start):
+            raise CannotStart(fault)
         self._processor_pool = self._make_processors()
         self.processors = self._processor_pool.processors
         self.latencies = LatencyReport(self.processors)
@@ -150,6 +159,16 @@ class Daemon:
         self._controller: Controller | None = None
         self.group_coordinator: GroupCoordinator | None = None
         self.node: Node | None = None
+        self._rooms = Rooms(
+            settings=settings,
+            clock=self._clock,
+            channel=self._channel,
+            processors=self.processors,
+            replicas=self.replicas,
+            fetch_sessions=self.fetch_sessions,
+        )
+        self.metrics = self._make_endpoint()
+        self._serving_metrics: asyncio.Task[None] | None = None
 
     @property
     def description(self) -> str:
@@ -160,6 +179,11 @@ class Daemon:
             for acceptor in self._acceptors
         )
         return f"listeners={listeners} node.id={self.node.node_id} cluster.id={self.node.cluster_id}"
+
+    @property
+    def progress(self) -> str:
+        """How far the start has come, for whoever waits for it."""
+        return "starting" if self.loading is None else self.loading.progress
 
     @property
     def publisher(self) -> Publisher:
@@ -221,6 +245,7 @@ class Daemon:
         """Directories, metadata, logs."""
         self._directories.lock()
         endpoints = self._bind()
+        self._open_metrics()
         controller_endpoint = self._controller_endpoint()
         date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(self._clock.now_ms() / 1000))
         self._directories.identify(self._ids, self._clock.now_ms(), date, controller_endpoint)
@@ -237,6 +262,7 @@ class Daemon:
         await self._load_logs()
         await self._take_office(endpoints, controller_endpoint, was_clean=was_clean)
         self._host_partitions()
+        await self._create_topics()
 
     def _open_metadata(self) -> None:
         settings = self._settings
@@ -310,7 +336,7 @@ class Daemon:
                 and topic_id in (None, topic.topic_id)
             )
 
-        self.loading = LogLoading(
+        self.loading = self._rooms.loading = LogLoading(
             self._logs,
             loop=self._loop,
             clock=self._clock,
@@ -374,6 +400,26 @@ class Daemon:
             upkeep=self._upkeep,
         )
         publisher.subscribe(self.group_coordinator.apply)
+
+    async def _create_topics(self) -> None:
+        """Those that the settings want and that are not there."""
+        assert self._controller is not None
+        are_there = asyncio.Event()
+        faults: list[str] = []
+
+        def then(fault: str | None) -> None:
+            if fault is not None:
+                faults.append(fault)
+            are_there.set()
+
+        create_topics_at_start(
+            self._settings.ottla_topics_at_start, controller=self._controller, image=self.publisher.image, then=then
+        )
+        await first_of(are_there, self._stop_asked)
+        if self.failure is not None:
+            raise self.failure
+        if faults:
+            raise CannotStart(faults[0])
 
     async def _serve(self) -> None:
         """Accept and answer requests until somebody wants a stop; return when the last answer is out."""
@@ -453,6 +499,7 @@ class Daemon:
             acceptor.close()
         broker_epoch = -1
         is_clean = False
+        await self._close_metrics()
         try:
             if self.group_coordinator is not None:
                 self.group_coordinator.stop()
@@ -508,6 +555,53 @@ class Daemon:
             self._directories.for_metadata.is_in_order = False
             if isinstance(error, LogDirFailed):
                 self.fail(error)
+
+    # Metrics
+
+    def _make_endpoint(self) -> MetricsEndpoint | None:
+        listener = self._settings.ottla_prometheus_listener
+        if listener is None:
+            return None
+        return MetricsEndpoint(
+            listener,
+            is_given=METRICS_LISTENER in self._settings.given,
+            worker=self._housekeeper,
+            make_pages=self._make_pages,
+            readiness=self._readiness,
+        )
+
+    def _make_pages(self) -> "Pages":
+        # Not before somebody wants a page: with the library it is a fifth of what a start may cost.
+        from broker.metrics.subjects import make_pages
+
+        return make_pages(self._rooms)
+
+    def _readiness(self) -> Readiness:
+        if self._stop_asked.is_set():
+            return Readiness(False, "stopping")
+        if self._is_ready.is_set():
+            return Readiness(True, "ready")
+        return Readiness(False, self.progress)
+
+    def _open_metrics(self) -> None:
+        """Take the port and answer on it from now on. Raises `CannotListen`."""
+        if self.metrics is not None:
+            self.metrics.bind()
+            self._serving_metrics = asyncio.create_task(self._serve_metrics(self.metrics), name="metrics")
+
+    async def _serve_metrics(self, endpoint: MetricsEndpoint) -> None:
+        try:
+            await endpoint.serve()
+        except Exception as error:
+            log.critical("the metrics endpoint died", exc_info=error)
+            self.fail(error)
+
+    async def _close_metrics(self) -> None:
+        if self._serving_metrics is not None:
+            self._serving_metrics.cancel()
+            await asyncio.wait((self._serving_metrics,))
+        if self.metrics is not None:
+            self.metrics.close()
 
     # Parts
 

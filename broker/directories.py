@@ -59,7 +59,7 @@ class Directories:
         # Whoever is interrupted must not leave log directories without a metadata log: that one is made first.
         new.sort(key=lambda path: path != self._settings.metadata_directory)
         for path in new:
-            cluster_id = next((properties.cluster_id for properties in known.values()), None)
+            cluster_id = next((one.cluster_id for one in known.values()), self._settings.ottla_cluster_id)
             try:
                 known |= format_directories(
                     self._files,
@@ -144,10 +144,15 @@ class Directories:
     def _check(self, known: Mapping[str, MetaProperties]) -> None:
         """All directories belong to this node and to one cluster. Raises WrongDirectory."""
         first: tuple[str, MetaProperties] | None = None
+        wanted = self._settings.ottla_cluster_id
         for path, properties in known.items():
             if properties.node_id != self._settings.node_id:
                 raise WrongDirectory(
                     f"{path} belongs to node {properties.node_id}, and node.id is {self._settings.node_id}"
+                )
+            if wanted is not None and properties.cluster_id != wanted:
+                raise WrongDirectory(
+                    f"{path} belongs to cluster {properties.cluster_id}, and ottla.cluster.id is {wanted}"
                 )
             first = first or (path, properties)
             if properties.cluster_id != first[1].cluster_id:

@@ -1,6 +1,10 @@
-"""Counts of durations in buckets an eighth of their size wide: cheap to fill, and precise enough for a percentile."""
+"""Counts of durations, or sizes, in buckets an eighth of their value wide: cheap to fill, and precise enough for a
+percentile."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from operator import add
 from typing import Final
 
 _EIGHTHS: Final = 3
@@ -11,7 +15,7 @@ BUCKETS: Final = 320
 
 
 class Histogram:
-    """Durations in microseconds. Sums of eight neighbours are the power-of-two buckets that metrics show."""
+    """Durations in microseconds, or sizes in bytes. Eight neighbours together are a bucket of a power of two."""
 
     __slots__ = ("counts",)
 
@@ -25,18 +29,34 @@ class Histogram:
         self.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += times
 
 
-def upper_bound_us(bucket: int) -> int:
-    """The shortest duration that is too long for a bucket."""
+class RecentHistogram(Histogram):
+    """What was recorded lately: since `rotate` was called the last time but one."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before = [0] * BUCKETS
+
+    def rotate(self) -> None:
+        """A period is over: forget what was recorded before it."""
+        self._before, self.counts = self.counts, [0] * BUCKETS
+
+    def recent(self) -> list[int]:
+        """The counts of the last two periods, this one not yet over."""
+        return list(map(add, self._before, self.counts))
+
+
+def upper_bound(bucket: int) -> int:
+    """The least value that is too large for a bucket."""
     shift = max((bucket >> _EIGHTHS) - 1, 0)
     return (bucket - (shift << _EIGHTHS) + 1) << shift
 
 
-def percentile_us(counts: Sequence[int], share: float) -> int:
-    """What ``share`` (0 to 1) of all durations lie below, rounded up to the end of a bucket; 0 where there are none."""
-    wanted = sum(counts) * share
-    seen = 0
-    for bucket, count in enumerate(counts):
-        seen += count
-        if count and seen >= wanted:
-            return upper_bound_us(bucket)
-    return 0
+def percentiles(counts: Sequence[int], shares: Iterable[float]) -> list[int]:
+    """What each of ``shares`` (above 0, up to 1) of all that was counted lie below, rounded up to the end of a bucket;
+    0 where there is nothing."""
+    seen = list(accumulate(counts))
+    if not seen[-1]:
+        return [0 for _ in shares]
+    return [upper_bound(bisect_left(seen, seen[-1] * share)) for share in shares]

@@ -213,19 +213,19 @@ class LogLoading:
                 async with asyncio.timeout(PROGRESS_INTERVAL_S):
                     await self._stop.wait()
             except TimeoutError:
-                self._say_progress()
+                log.info("%s", self.progress)
         raise Stopped
 
-    def _say_progress(self) -> None:
+    @property
+    def progress(self) -> str:
+        """How far it has come, in words."""
         loaded = sum(one.logs_loaded for one in self.stats.values())
         total = sum(one.logs_total for one in self.stats.values())
+        checked, to_check = self._bytes()
         seconds_left = self.seconds_left
-        log.info(
-            "loading logs: %d of %d, %d of %d bytes checked%s",
-            loaded,
-            total,
-            *self._bytes(),
-            "" if seconds_left is None else f", about {seconds_left:.0f} s left",
+        return (
+            f"loading logs: {loaded} of {total}, {checked} of {to_check} bytes checked"
+            f"{'' if seconds_left is None else f', about {seconds_left:.0f} s left'}"
         )
 
     # In a child -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from typing import Final
 from config.declared import Declaration, declared_settings, setting
 from config.listeners import DEFAULT_SECURITY_PROTOCOL_MAP, HIGHEST_PORT, Listener, with_bound_ports
 from config.log_config import LogConfig
+from config.metrics_listener import MetricsListener, parse_metrics_listener
 from config.our_defaults import ours
+from config.topics_at_start import TopicAtStart, read_topics_at_start
 from config.values import ConfigType
 
 _NO_LIMIT: Final = "9223372036854775807"
@@ -32,6 +34,7 @@ class BrokerSettings:
     # Who this broker is
     node_id: int = setting(ConfigType.INT, ours("node.id"), "[0,...]")
     broker_rack: str | None = setting(ConfigType.STRING, None)
+    ottla_cluster_id: str | None = setting(ConfigType.STRING, None)
 
     # Listeners
     listeners: tuple[Listener, ...] = setting(ConfigType.LIST, ours("listeners"), "", _one_listener)
@@ -68,6 +71,7 @@ class BrokerSettings:
     default_replication_factor: int = setting(ConfigType.INT, "1")
     min_insync_replicas: int = setting(ConfigType.INT, "1", "[1,...]")
     unclean_leader_election_enable: bool = setting(ConfigType.BOOLEAN, "false")
+    ottla_topics_at_start: tuple[TopicAtStart, ...] = setting(ConfigType.STRING, "", "", read_topics_at_start)
 
     # Requests
     message_max_bytes: int = setting(ConfigType.INT, "1048588", "[0,...]")
@@ -158,6 +162,12 @@ class BrokerSettings:
     metadata_log_max_snapshot_interval_ms: int = setting(ConfigType.LONG, "3600000", "[0,...]")
     metadata_max_retention_bytes: int = setting(ConfigType.LONG, "104857600")
     metadata_max_retention_ms: int = setting(ConfigType.LONG, "604800000")
+
+    # Metrics
+    ottla_prometheus_listener: MetricsListener | None = setting(  # noqa: RUF009 - a field, as all others
+        ConfigType.STRING, "127.0.0.1:9404", "", parse_metrics_listener
+    )
+    ottla_prometheus_partitions: bool = setting(ConfigType.BOOLEAN, "true")
 
     # What follows from the settings, but is none
     controller_listeners: tuple[Listener, ...] = ()

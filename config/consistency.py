@@ -1,10 +1,14 @@
 """What no single value shows: settings that contradict each other, or that Kafka's types alone do not rule out."""
 
+import re
 from typing import Final
 
 from config.broker_settings import BrokerSettings
 from config.declared import field_name
-from config.errors import InvalidConfig
+from config.errors import InvalidConfig, SettingsError
+from config.log_config import validate_topic_overrides
+from config.metrics_listener import METRICS_LISTENER
+from config.topics_at_start import KEY as TOPICS_AT_START
 
 _LAST_CODEC: Final = 4
 """Of those that a record batch can name, zstd."""
@@ -67,6 +71,29 @@ def check_together(settings: BrokerSettings) -> None:
             f"one of the names that listeners has: {', '.join(names)}",
         )
     _check_connection_limits(settings)
+    _check_metrics_port(settings)
+    _check_cluster_id(settings.ottla_cluster_id)
+    for topic in settings.ottla_topics_at_start:
+        try:
+            validate_topic_overrides(topic.configs, log)
+        except InvalidConfig as error:
+            raise SettingsError(f"{TOPICS_AT_START} has topic {topic.name}, whose {error}") from None
+
+
+def _check_metrics_port(settings: BrokerSettings) -> None:
+    """Both sockets would be bound, and the second one fail when it begins to listen."""
+    metrics = settings.ottla_prometheus_listener
+    if metrics is None or metrics.port == 0 or METRICS_LISTENER not in settings.given:
+        return
+    for listener in settings.listeners:
+        if listener.port == metrics.port:
+            raise InvalidConfig(METRICS_LISTENER, str(metrics), f"another port than that of {listener}")
+
+
+def _check_cluster_id(cluster_id: str | None) -> None:
+    """Kafka takes any text, and writes what its own file format can't hold in a way of its own; nobody has such ids."""
+    if cluster_id is not None and re.fullmatch("[A-Za-z0-9_-]+", cluster_id) is None:
+        raise InvalidConfig("ottla.cluster.id", cluster_id, "letters, digits, - and _, such as 4L6g3nShT-eMCtK--X86sw")
 
 
 def _check_log_directories(directories: tuple[str, ...]) -> None:

@@ -30,6 +30,8 @@ ottla --config server.yaml -o listeners=PLAINTEXT://0.0.0.0:9092 -o advertised.l
 - A wrong value or an unknown name stops the start with one sentence: the key, the value, what was expected, and the
   name that was probably meant.
 - `listener.name.<name>.max.connections` and `listener.name.<name>.max.connection.creation.rate` hold for one listener.
+- In a container (`--container`) they come from `KAFKA_…` variables and a mounted file, too:
+  [operations](operations.md#containers).
 - `broker.id` is another name of `node.id`, and `log.dir` of `log.dirs`.
 
 ## Changed while it runs

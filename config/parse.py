@@ -66,13 +66,36 @@ def load_settings(
         SettingsError: A file cannot be read, a name does not exist, a value is wrong or is not supported here, or two
             values contradict each other. Its text is one sentence.
     """
-    texts: dict[str, str] = {}
+    sources = [dict(overrides)]
     if path is not None:
         from config.sources import read_settings_file  # YAML costs 20 ms, and many starts have no file
 
-        texts.update(_with_one_name(read_settings_file(path)))
-    texts.update(_with_one_name(dict(overrides)))
+        sources.insert(0, read_settings_file(path))
+    return combine_settings(sources, host_name)
+
+
+def combine_settings(
+    sources: Iterable[Mapping[str, str]], host_name: Callable[[], str] = socket.getfqdn
+) -> LoadedSettings:
+    """Check and combine texts by name, of which a later source wins over an earlier one.
+
+    Raises:
+        SettingsError: As `load_settings` does.
+    """
+    texts: dict[str, str] = {}
+    for source in sources:
+        texts.update(_with_one_name(source))
     return _Loading(texts, host_name).load()
+
+
+def is_setting(key: str) -> bool:
+    """Whether a name is one of a setting, of Kafka's or of ours, whatever it does here."""
+    return (
+        key in BROKER_SETTINGS
+        or key in _KNOWN_ELSEWHERE
+        or key.startswith((LISTENER_PREFIX, *_PLUGIN_PREFIXES))
+        or broker_definition(key) is not None
+    )
 
 
 def _with_one_name(texts: Mapping[str, str]) -> dict[str, str]:

@@ -12,12 +12,17 @@ _HERE = Path(__file__).resolve().parent
 _ROOMS = _HERE if (_HERE / "broker").is_dir() else _HERE.parent
 
 
-_COMMANDS = {"run": "broker.__main__", "dump": "broker.tools.dump", "verify": "broker.tools.verify"}
+_COMMANDS = {
+    "run": "broker.__main__",
+    "dump": "broker.tools.dump",
+    "verify": "broker.tools.verify",
+    "health": "broker.tools.health",
+}
 """Each module has a function `main`, which takes the arguments behind the command and returns the exit code."""
 
 
 def main() -> int:
-    """Run `ottla [run | dump | verify] [options]`; the exit code is the process's."""
+    """Run `ottla [run | dump | verify | health] [options]`; the exit code is the process's."""
     sys.path.insert(0, str(_ROOMS))
     arguments = sys.argv[1:]
     command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "run"

@@ -26,6 +26,7 @@ FileMap = mmap.mmap
 _MOST_BUFFERS: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_NOT_ALLOWED: Final = frozenset({errno.EACCES, errno.EPERM})
 
 
 def storage_error(error: OSError, doing: str, path: str) -> StorageError:
@@ -35,6 +36,9 @@ def storage_error(error: OSError, doing: str, path: str) -> StorageError:
         return DiskFull(sentence)
     if error.errno in _NO_DESCRIPTORS:
         return TooManyOpenFiles(sentence)
+    if error.errno in _NOT_ALLOWED:
+        # A container's volume often belongs to somebody else.
+        sentence += f" for user {os.geteuid()}"
     return LogDirFailed(sentence)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from broker.clock import Alarm, Clock
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor
-from broker.network.socket_options import SocketOptions, plain_address
+from broker.network.socket_options import SocketOptions, bound_socket, plain_address
 from broker.request.response import Peer
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Acceptor:
     def bind(self) -> int:
         """Reserve the address and return its port. Nobody can connect yet. Raises `CannotListen`."""
         try:
-            self._socket = self._bound()
+            self._socket = bound_socket(self.host, self.port, self._options)
         except OSError as error:
             reason = error.strerror or str(error)
             raise CannotListen(f"{self.listener}://{self.host}:{self.port} cannot be opened: {reason}") from error
@@ -114,26 +114,6 @@ class Acceptor:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-    def _bound(self) -> socket.socket:
-        if self.host:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, _, _, _, address = found[0]
-        elif socket.has_dualstack_ipv6():
-            family, address = socket.AF_INET6, ("::", self.port)
-        else:
-            family, address = socket.AF_INET, ("", self.port)
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            self._options.prepare_listener(listening)
-            if family == socket.AF_INET6:
-                # Every address includes those of IPv4; one that was named is only itself.
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if self.host else 0)
-            listening.bind(address)
-        except OSError:
-            listening.close()
-            raise
-        return listening
 
     def _on_acceptable(self) -> None:
         assert self._socket is not None

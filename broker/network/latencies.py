@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from operator import sub
 
-from broker.histogram import BUCKETS, percentile_us
+from broker.histogram import BUCKETS, percentiles
 from broker.network.processor import Processor
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ class LatencyReport:
         for listener, counts in sorted(self._totals().items()):
             new = list(map(sub, counts, self._told.get(listener, [0] * BUCKETS)))
             self._told[listener] = counts
-            p50, p90, p99, p999, most = (percentile_us(new, share) for share in (0.5, 0.9, 0.99, 0.999, 1))
+            p50, p90, p99, p999, most = percentiles(new, (0.5, 0.9, 0.99, 0.999, 1))
             log.info(
                 "%s answered %d requests since the last such line: "
                 "p50 %d us, p90 %d us, p99 %d us, p99.9 %d us, most %d us",

@@ -46,6 +46,29 @@ class SocketOptions:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PACED_SEND_BUFFER_BYTES)
 
 
+def bound_socket(host: str, port: int, options: SocketOptions) -> socket.socket:
+    """A socket that has this address, and does not listen yet. An empty host is every address of this machine, of IPv6
+    and IPv4. Raises `OSError`."""
+    if host:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+    elif socket.has_dualstack_ipv6():
+        family, address = socket.AF_INET6, ("::", port)
+    else:
+        family, address = socket.AF_INET, ("", port)
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        options.prepare_listener(bound)
+        if family == socket.AF_INET6:
+            # Every address includes those of IPv4; one that was named is only itself.
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
 def is_loopback(host: str) -> bool:
     return host.startswith("127.") or host == "::1"
 

@@ -16,7 +16,7 @@ from typing import IO
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 READY = re.compile(r"^ready listeners=(?P<listeners>\S+) node\.id=(?P<node_id>\d+) cluster\.id=(?P<cluster_id>\S+)$")
-ADDRESS = re.compile(r"//(?P<host>[^:/,]+|\[[^\]]+\]):(?P<port>\d+)")
+ADDRESS = re.compile(r"//(?P<host>[^:/,]*|\[[^\]]+\]):(?P<port>\d+)")
 
 
 class BrokerDidNotStart(AssertionError):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +79,17 @@ def is_alive(process_id: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_package_of_somebody_else_in_the_working_directory_is_not_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/__init__.py").write_text("raise ImportError('not ours')\n")
+    monkeypatch.chdir(tmp_path)
+    child = ChildProcess(CHILD)
+    try:
+        assert list(child.ask({"say": ["one"]})) == [{"said": "one"}]
+    finally:
+        child.kill()
+        child.wait()

@@ -525,6 +525,10 @@ def test_a_setting_that_cannot_be_used_is_refused_in_one_sentence(key: str, text
             "IPv6 address may share one)",
         ),
         (
+            {"listeners": "PLAINTEXT://:9092", "ottla.prometheus.listener": "127.0.0.1:9092"},
+            "ottla.prometheus.listener is '127.0.0.1:9092', expected another port than that of PLAINTEXT://:9092",
+        ),
+        (
             {"listeners": "CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"},
             "listeners is 'CONTROLLER://:9093', expected one that is not named in controller.listener.names, "
             "for clients",

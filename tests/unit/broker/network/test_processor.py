@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from broker.histogram import upper_bound_us
+from broker.histogram import upper_bound
 from broker.network.buffer_pool import SMALLEST_BUFFER
 from broker.network.latencies import LatencyReport
 from broker.network.processor import MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT, TRIM_INTERVAL_MS
@@ -140,7 +140,7 @@ async def test_how_long_requests_took_is_counted_for_each_listener_and_told_once
             slot.fill([frame(b"!")])
         await it.until(lambda: len(client.read()) == 15)
         counts = it.processor.stats.latencies["PLAINTEXT"].counts
-        assert [(upper_bound_us(bucket), count) for bucket, count in enumerate(counts) if count] == [(4_096, 3)], (
+        assert [(upper_bound(bucket), count) for bucket, count in enumerate(counts) if count] == [(4_096, 3)], (
             "what goes out together counts as long as the oldest of it"
         )
         report.log()
@@ -161,7 +161,7 @@ async def test_an_answer_counts_as_long_as_the_peer_leaves_it_unread() -> None:
         assert not any(it.processor.stats.latencies["PLAINTEXT"].counts)
         await it.until(lambda: len(client.read()) == 4 + (8 << 20))
         counts = it.processor.stats.latencies["PLAINTEXT"].counts
-        assert [upper_bound_us(bucket) for bucket, count in enumerate(counts) if count] == [5_242_880]
+        assert [upper_bound(bucket) for bucket, count in enumerate(counts) if count] == [5_242_880]
 
 
 @on_both_loops

@@ -1,0 +1,305 @@
+"""The metrics endpoint: HTTP/1.1 as far as Prometheus, a health check or a browser need it, one request a connection.
+
+    /metrics    everything that is counted
+    /healthz    200 while the process works
+    /readyz     200 once it accepts requests of Kafka's clients; 503 before, with how far the start has come
+
+Whoever connects can cost little: a request has a few kilobytes and seconds to arrive in, so many connections are served
+at a time and the others wait in the backlog, and who reads slowly is left when the page that is kept for him is one too
+many.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.network.acceptor import CannotListen
+from broker.network.socket_options import SocketOptions, bound_socket
+from broker.offload import WorkerThread
+from config.metrics_listener import METRICS_LISTENER, MetricsListener
+
+if TYPE_CHECKING:
+    from broker.metrics.pages import Page, Pages
+
+log = logging.getLogger(__name__)
+
+MOST_HEAD_BYTES: Final = 8192
+"""Request line and headers."""
+
+MOST_CONNECTIONS: Final = 128
+BACKLOG: Final = 1024
+"""Connections that wait for their turn; the system may allow fewer."""
+
+HEAD_S: Final = 5.0
+"""How long a request may take to arrive."""
+ANSWER_S: Final = 30.0
+"""How long its answer may take to leave."""
+LAST_BYTES_S: Final = 1.0
+"""How long we wait for the client to hang up: if we were the first, it might lose our answer."""
+
+REST_S: Final = 1.0
+"""How long the system is left alone that is out of descriptors."""
+
+MOST_PAGES: Final = 4
+"""Pages that may be kept for clients that are slow to read them."""
+
+SUBJECTS: Final = "broker.metrics.subjects"
+"""The module that imports all the others."""
+
+_END: Final = b"\r\n\r\n"
+_TEXT: Final = "text/plain; charset=utf-8"
+
+
+class Readiness(NamedTuple):
+    """Whether Kafka's clients are served, and what is to be said about it."""
+
+    is_ready: bool
+    text: str
+
+
+class BadRequest(Exception):
+    """A request that cannot be answered as it is meant: with which status, and why."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    accept: str
+
+
+class _Answer(NamedTuple):
+    status: HTTPStatus
+    content_type: str
+    pieces: Sequence[bytes]
+
+    @property
+    def head(self) -> bytes:
+        size = sum(map(len, self.pieces))
+        return (
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}\r\n"
+            f"Content-Type: {self.content_type}\r\n"
+            f"Content-Length: {size}\r\n"
+            "Connection: close\r\n\r\n"
+        ).encode()
+
+
+def _text(status: HTTPStatus, text: str) -> _Answer:
+    return _Answer(status, _TEXT, [f"{text}\n".encode()])
+
+
+class MetricsEndpoint:
+    """The endpoint, from the first moment of the start to the last of the stop."""
+
+    def __init__(
+        self,
+        listener: MetricsListener,
+        *,
+        is_given: bool,
+        worker: WorkerThread,
+        make_pages: Callable[[], "Pages"],
+        readiness: Callable[[], Readiness],
+    ) -> None:
+        """``is_given``: somebody has named the port. ``make_pages`` is called for the first page, when ``worker`` has
+        imported what it takes."""
+        self._listener = listener
+        self._is_given = is_given
+        self._worker = worker
+        self._make_pages = make_pages
+        self._readiness = readiness
+        self._pages: Pages | None = None
+        self._socket: socket.socket | None = None
+        self._room = asyncio.Semaphore(MOST_CONNECTIONS)
+        self._readers: dict[Page, set[asyncio.Task[None] | None]] = {}
+        """Who is being sent which page; the oldest pages come first."""
+
+    @property
+    def address(self) -> MetricsListener:
+        """Where it listens."""
+        assert self._socket is not None, "bind comes first"
+        return MetricsListener(self._listener.host, self._socket.getsockname()[1])
+
+    def bind(self) -> None:
+        """Take the port; another one where nobody has named it and it is taken. Raises `CannotListen`."""
+        host, port = self._listener
+        try:
+            try:
+                self._socket = _listening(host, port)
+            except OSError:
+                if self._is_given:
+                    raise
+                self._socket = _listening(host, 0)
+                log.warning("%s is taken: the metrics are at %s", self._listener, self.address)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise CannotListen(f"{METRICS_LISTENER}={self._listener} cannot be opened: {reason}") from error
+
+    def close(self) -> None:
+        """Give the port back."""
+        if self._socket is not None:
+            self._socket.close()
+
+    async def serve(self) -> None:
+        """Answer whoever asks, until cancelled."""
+        assert self._socket is not None, "bind comes first"
+        log.info("metrics at http://%s/metrics", self.address)
+        try:
+            async with asyncio.TaskGroup() as conversations:
+                while True:
+                    await self._room.acquire()
+                    conversations.create_task(self._converse(await self._accepted(self._socket)))
+        finally:
+            if self._pages is not None:
+                await self._pages.close()
+
+    async def _accepted(self, listening: socket.socket) -> socket.socket:
+        while True:
+            try:
+                connected, _ = await asyncio.get_running_loop().sock_accept(listening)
+            except ConnectionError:
+                continue  # it has gone already
+            except OSError as error:
+                log.error("the metrics endpoint accepts nothing for %.0f s: %s", REST_S, error.strerror or error)
+                await asyncio.sleep(REST_S)
+            else:
+                connected.setblocking(False)
+                return connected
+
+    async def _converse(self, connected: socket.socket) -> None:
+        """One request and its answer. Who is too slow, or gone, is left."""
+        loop = asyncio.get_running_loop()
+        try:
+            await self._answer(connected)
+            connected.shutdown(socket.SHUT_WR)
+            async with asyncio.timeout(LAST_BYTES_S):
+                while await loop.sock_recv(connected, MOST_HEAD_BYTES):
+                    pass
+        except (OSError, TimeoutError) as error:
+            log.debug("a client of the metrics was left: %s", error)
+        except Exception:
+            log.exception("a client of the metrics met a bug")
+        finally:
+            connected.close()
+            self._room.release()
+
+    async def _answer(self, connected: socket.socket) -> None:
+        try:
+            async with asyncio.timeout(HEAD_S):
+                request = _parse(await _receive_head(connected))
+            if request.path == "/metrics":
+                page = await self._page(request.accept)
+                with self._reading(page):
+                    await _send(connected, request, _Answer(HTTPStatus.OK, page.content_type, page.pieces))
+            else:
+                await _send(connected, request, self._short_answer(request.path))
+        except BadRequest as error:
+            await _send(connected, None, _text(error.status, str(error)))
+
+    def _short_answer(self, path: str) -> _Answer:
+        match path:
+            case "/healthz":
+                return _text(HTTPStatus.OK, "alive")
+            case "/readyz":
+                is_ready, text = self._readiness()
+                return _text(HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE, text)
+            case "/":
+                return _text(HTTPStatus.OK, "Ottla: /metrics /healthz /readyz")
+        return _text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz and /readyz")
+
+    async def _page(self, accept: str) -> "Page":
+        if self._pages is None:
+            await self._import()
+        if self._pages is None:
+            self._pages = self._make_pages()
+        return await self._pages.page(accept)
+
+    async def _import(self) -> None:
+        """The library and the families take as long to import as a thousand requests: that is a thread's business."""
+        imported: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+        def done(module: object) -> None:
+            if not imported.cancelled():
+                imported.set_result(module)
+
+        def failed(error: Exception) -> None:
+            if not imported.cancelled():
+                imported.set_exception(error)
+
+        self._worker.submit(lambda: import_module(SUBJECTS), done, failed)
+        await imported
+
+    @contextmanager
+    def _reading(self, page: "Page") -> Iterator[None]:
+        """Somebody is sent ``page``. Where that is one page too many, whoever still reads the oldest is left."""
+        reader = asyncio.current_task()
+        readers = self._readers.setdefault(page, set())
+        readers.add(reader)
+        if len(self._readers) > MOST_PAGES:
+            for slow in self._readers.pop(next(iter(self._readers))):
+                if slow is not None:
+                    slow.cancel()
+        try:
+            yield
+        finally:
+            readers.discard(reader)
+            if not readers:
+                self._readers.pop(page, None)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    listening = bound_socket(host, port, SocketOptions())
+    try:
+        listening.listen(BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+async def _receive_head(connected: socket.socket) -> bytes:
+    """What stands before the empty line. Raises `BadRequest`."""
+    head = b""
+    while _END not in head:
+        if len(head) >= MOST_HEAD_BYTES:
+            raise BadRequest(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request has {MOST_HEAD_BYTES} bytes of headers at most"
+            )
+        received = await asyncio.get_running_loop().sock_recv(connected, MOST_HEAD_BYTES - len(head))
+        if not received:
+            raise ConnectionAbortedError("it hung up before its request was complete")
+        head += received
+    return head.partition(_END)[0]
+
+
+def _parse(head: bytes) -> _Request:
+    """Raises `BadRequest`."""
+    line, *headers = head.decode("latin-1").split("\r\n")
+    words = line.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "a request begins with GET, a path and HTTP/1.1")
+    method, target, _ = words
+    if method not in ("GET", "HEAD"):
+        raise BadRequest(HTTPStatus.METHOD_NOT_ALLOWED, "there is nothing here but to GET")
+    accept = ",".join(
+        value.strip()
+        for name, separator, value in (header.partition(":") for header in headers)
+        if separator and name.lower() == "accept"
+    )
+    return _Request(method, target.partition("?")[0], accept)
+
+
+async def _send(connected: socket.socket, request: _Request | None, answer: _Answer) -> None:
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(ANSWER_S):
+        await loop.sock_sendall(connected, answer.head)
+        if request is None or request.method != "HEAD":
+            for piece in answer.pieces:
+                await loop.sock_sendall(connected, piece)

@@ -1,0 +1,40 @@
+"""How far opening the logs has come; after an unclean stop that may take minutes."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.metrics.rooms import Rooms
+from broker.metrics.series import Samples, counter, gauge
+
+LOGS_LOADED: Final = counter(
+    "kafka_log_logmanager_logsloaded_total",
+    "Logs opened since the start",
+    "dir",
+    bean="kafka.log:type=LogManager,name=LogsLoadedPerSec,dir=*",
+)
+LOGS_LEFT: Final = gauge(
+    "kafka_log_logmanager_remaininglogstorecover",
+    "Logs that are still to be opened",
+    "dir",
+    bean="kafka.log:type=LogManager,name=remainingLogsToRecover,dir=*",
+)
+BYTES_LEFT: Final = gauge(
+    "ottla_log_recovery_remaining_bytes", "Bytes of batches that are still to be checked after an unclean stop", "dir"
+)
+
+
+class Loading:
+    """Reads the `LogLoading`."""
+
+    families = (LOGS_LOADED, LOGS_LEFT, BYTES_LEFT)
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    def collect(self) -> Iterator[Samples]:
+        if self._rooms.loading is None:
+            return
+        stats = self._rooms.loading.stats
+        yield Samples(LOGS_LOADED, [((path,), one.logs_loaded) for path, one in stats.items()])
+        yield Samples(LOGS_LEFT, [((path,), one.logs_total - one.logs_loaded) for path, one in stats.items()])
+        yield Samples(BYTES_LEFT, [((path,), one.bytes_to_check - one.bytes_checked) for path, one in stats.items()])

@@ -1,0 +1,114 @@
+"""What there is to be told: families of series, declared once, and their values at a moment."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from broker.histogram import percentiles
+
+_QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+"""As the JMX exporter's rules write the percentiles of Kafka's histograms; boards ask for them in these letters."""
+
+_SHARES: Final = tuple(map(float, _QUANTILES))
+
+US_PER_MS: Final = 1000
+
+
+class Kind(Enum):
+    """What the values of a family are, in the words of the exposition formats."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    UNKNOWN = "unknown"
+    """A count whose name the rules end in ``_count``: as a counter it would have to end in ``_total``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Series of one name."""
+
+    name: str
+    """As it stands on the page; that of a counter ends in ``_total``."""
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    bean: str = ""
+    """What it stands for in Kafka; empty where it is ours, or another exporter's."""
+
+
+def counter(name: str, help: str, *labels: str, bean: str = "") -> Family:
+    """Something that only grows while the process lives."""
+    assert name.endswith("_total"), f"{name} is a counter"
+    return Family(name=name, kind=Kind.COUNTER, help=help, labels=labels, bean=bean)
+
+
+def count(name: str, help: str, *labels: str, bean: str = "") -> Family:
+    """The same under a name that does not say so."""
+    return Family(name=name, kind=Kind.UNKNOWN, help=help, labels=labels, bean=bean)
+
+
+def gauge(name: str, help: str, *labels: str, bean: str = "") -> Family:
+    """How much there is at the moment."""
+    return Family(name=name, kind=Kind.GAUGE, help=help, labels=labels, bean=bean)
+
+
+class Samples(NamedTuple):
+    """The values of a family, each behind those of its labels, which have the family's order."""
+
+    family: Family
+    values: Sequence[tuple[tuple[str, ...], float]]
+
+
+def one(family: Family, value: float) -> Samples:
+    """The value of a family without labels."""
+    return Samples(family, [((), value)])
+
+
+class Source(Protocol):
+    """A subject: the families about it, and where their values come from."""
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """Whatever `collect` may give."""
+
+    def collect(self) -> Iterator[Samples]:
+        """The values now; the loop may turn between two families."""
+
+
+class Counted(NamedTuple):
+    """What a histogram holds of one series."""
+
+    labels: tuple[str, ...]
+    recent: Sequence[int]
+    """The counts of its buckets in the last minutes."""
+    total: int
+    """How many values it has seen since the start."""
+
+
+class Distribution(NamedTuple):
+    """What the rules make of a histogram or a timer of Kafka's: its percentiles, and how many values it has seen."""
+
+    quantiles: Family
+    totals: Family
+
+    def collect(self, counted: Iterable[Counted], *, divisor: int = 1) -> Iterator[Samples]:
+        """Both families; the percentiles in so many units of what was recorded."""
+        counted = list(counted)
+        yield Samples(
+            self.quantiles,
+            [
+                ((*series.labels, quantile), value / divisor)
+                for series in counted
+                for quantile, value in zip(_QUANTILES, percentiles(series.recent, _SHARES), strict=True)
+            ],
+        )
+        yield Samples(self.totals, [(series.labels, series.total) for series in counted])
+
+
+def distribution(name: str, help: str, *labels: str, bean: str = "") -> Distribution:
+    """The families of a histogram whose bean has the attributes Count and 50thPercentile to 999thPercentile."""
+    return Distribution(
+        gauge(name, f"{help}: percentiles of the last minutes", *labels, "quantile", bean=bean),
+        count(f"{name}_count", f"{help}: how many since the start", *labels, bean=bean),
+    )

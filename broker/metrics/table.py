@@ -1,0 +1,80 @@
+"""Families with a series for each topic or partition, of which there may be tens of thousands: written line by line.
+
+The library takes 4 µs for a line, and holds the loop for all of them; here the labels of a row are written once and
+stand in every family, and the loop may turn after a few lines (docs/decisions/metrics.md).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from broker.metrics.series import Family, Kind
+
+LINES_A_PIECE: Final = 250
+"""A tenth of a millisecond."""
+
+
+class Row(Protocol):
+    """What one line of every family is about."""
+
+    @property
+    def labels(self) -> str:
+        """As `label_text` writes them."""
+
+
+class Column(NamedTuple):
+    """One family, and what it has to say of a row."""
+
+    family: Family
+    value: Callable[[Any], float | None]
+    """None: nothing of this row."""
+
+
+class Table(NamedTuple):
+    """Families over the same rows."""
+
+    columns: Sequence[Column]
+    rows: Callable[[], Iterable[Row]]
+    """Those of this moment; the loop may turn between two of them."""
+
+
+def label_text(names: Sequence[str], values: Sequence[str]) -> str:
+    """Labels as all exposition formats write them."""
+    pairs = ",".join([f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)])
+    return f"{{{pairs}}}"
+
+
+def write(table: Table, *, is_openmetrics: bool) -> Iterator[bytes]:
+    """The families in pieces of text, a few lines each; some pieces are empty."""
+    rows: list[Row] = []
+    for row in table.rows():
+        rows.append(row)
+        if not len(rows) % LINES_A_PIECE:
+            yield b""
+    for family, value in table.columns:
+        name = family.name
+        text = _header(family, is_openmetrics=is_openmetrics)
+        for first in range(0, len(rows), LINES_A_PIECE):
+            text += "".join(
+                [
+                    f"{name}{row.labels} {number}\n"
+                    for row in rows[first : first + LINES_A_PIECE]
+                    if (number := value(row)) is not None
+                ]
+            )
+            yield text.encode()
+            text = ""
+
+
+def _header(family: Family, *, is_openmetrics: bool) -> str:
+    name, kind = family.name, family.kind.value
+    if is_openmetrics and family.kind is Kind.COUNTER:
+        name = name.removesuffix("_total")
+    elif not is_openmetrics and family.kind is Kind.UNKNOWN:
+        kind = "untyped"
+    return f"# HELP {name} {family.help}\n# TYPE {name} {kind}\n"
+
+
+def _escaped(text: str) -> str:
+    if "\\" not in text and '"' not in text and "\n" not in text:
+        return text
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

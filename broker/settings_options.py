@@ -1,0 +1,37 @@
+"""The command line's options that say with which settings a broker runs: those who ask about it take the same."""
+
+import argparse
+import os
+
+from config.errors import SettingsError
+from config.parse import LoadedSettings, load_settings
+
+
+def add_settings_options(parser: argparse.ArgumentParser) -> None:
+    """Let ``parser`` take them; `settings_of` reads what it returns."""
+    parser.add_argument("--config", metavar="FILE", help="settings: YAML, or a Kafka server.properties")
+    parser.add_argument(
+        "-o", dest="override", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated"
+    )
+    parser.add_argument(
+        "--container",
+        action="store_true",
+        help="settings from KAFKA_… variables and a mounted server.properties too, as Apache Kafka's image takes them",
+    )
+
+
+def settings_of(options: argparse.Namespace) -> LoadedSettings:
+    """Load the settings that the options name. Raises SettingsError."""
+    overrides = [_override(text) for text in options.override]
+    if options.container:
+        from config.container import load_container_settings
+
+        return load_container_settings(options.config, overrides, os.environ)
+    return load_settings(options.config, overrides)
+
+
+def _override(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise SettingsError(f"-o {text} is no setting, expected key=value")
+    return key.strip(), value.strip()

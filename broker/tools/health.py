@@ -1,0 +1,61 @@
+"""`ottla health`: whether a broker accepts requests, as the metrics endpoint of the one with the same settings says it.
+
+It is what a container's health check calls: 0 if it does, 1 if it does not, not yet, or can't be asked.
+"""
+
+import argparse
+import http.client
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from broker.settings_options import add_settings_options, settings_of
+from config.errors import SettingsError
+from config.metrics_listener import METRICS_LISTENER, MetricsListener
+
+READY: Final = 0
+NOT_READY: Final = 1
+
+PATIENCE_S: Final = 4.0
+"""A broker whose loop stands still for so long is not well."""
+
+_EVERY_INTERFACE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not bound
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `ottla health`; return the exit code. What the broker says of itself goes to stdout."""
+    parser = argparse.ArgumentParser(
+        prog="ottla health", description="Say whether the broker with these settings accepts requests."
+    )
+    add_settings_options(parser)
+    options = parser.parse_args(arguments)
+    try:
+        listener = settings_of(options).settings.ottla_prometheus_listener
+    except SettingsError as error:
+        return _not_asked(str(error))
+    if listener is None or listener.port == 0:
+        return _not_asked(f"{METRICS_LISTENER} names no port where a broker could be asked")
+    try:
+        status, text = _readiness(listener)
+    except (OSError, http.client.HTTPException) as error:
+        sys.stdout.write(f"nobody answers on {listener}: {error}\n")
+        return NOT_READY
+    sys.stdout.write(f"{text}\n")
+    return READY if status == http.client.OK else NOT_READY
+
+
+def _readiness(listener: MetricsListener) -> tuple[int, str]:
+    """The status that `/readyz` answers with, and its text. Raises OSError, HTTPException."""
+    host = _EVERY_INTERFACE.get(listener.host, listener.host)
+    connection = http.client.HTTPConnection(host, listener.port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        return answer.status, answer.read(1000).decode(errors="replace").strip()
+    finally:
+        connection.close()
+
+
+def _not_asked(reason: str) -> int:
+    sys.stderr.write(f"ottla health: {reason}\n")
+    return NOT_READY
