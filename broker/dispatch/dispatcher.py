@@ -45,8 +45,6 @@ class Dispatcher:
         repeats = slot.peer.repeats
         try:
             if repeats is not None and repeats.take(slot):
-                assert slot.kind is not None
-                slot.kind.api.sizes.record(len(frame))
                 return
             header, position = decode_request_header(frame)
             route = self._registry.route(header.api_key, header.api_version)
@@ -54,7 +52,6 @@ class Dispatcher:
                 self._refuse_version(header, frame, position, slot)
                 return
             slot.kind = route.kind
-            route.kind.api.sizes.record(len(frame))
             request, _ = route.decode(frame, position)
         except Malformed as error:
             self.stats.malformed += 1

@@ -452,13 +452,16 @@ class Connection:
         add = self._outgoing.add
         self._unsent = runs = []
         self._sending_us = now_us
+        take = slots.popleft
         first, count = slots[0], 0
-        while slots and (slot := slots[0]).is_filled:
-            slots.popleft()
+        turn, kind = first.turn, first.kind
+        while slots and slots[0].is_filled:
+            slot = take()
             add(slot.chunks)
-            if slot.turn is not first.turn or slot.kind is not first.kind:
+            if slot.turn is not turn or slot.kind is not kind:
                 runs.append((first, count))
                 first, count = slot, 0
+                turn, kind = slot.turn, slot.kind
             count += 1
         runs.append((first, count))
         for slot, _ in runs:

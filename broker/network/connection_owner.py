@@ -9,6 +9,7 @@ from broker.histogram import Histogram
 from broker.network.buffer_pool import Buffer, BufferPool, RequestMemory
 from broker.request.channel import RequestChannel
 from broker.request.response import ResponseSlot
+from broker.request.stats import ALL_TIMED, ONE_TIMED_IN
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
@@ -60,8 +61,15 @@ class ListenerStats:
             self.responses_sent += count
             received_us = slot.received_us
             self.latencies.record(sent_us - received_us, count)
-            if slot.kind is not None and slot.turn is not None:
-                slot.kind.record(count, received_us, slot.turn, slot.filled_us, sending_us, sent_us)
+            kind = slot.kind
+            if kind is not None:
+                kind.answered += count
+                number = kind.runs = kind.runs + 1
+                if number > ALL_TIMED:
+                    if number % ONE_TIMED_IN:
+                        continue
+                    count *= ONE_TIMED_IN
+                kind.time(count, slot, sending_us, sent_us)
 
 
 class ConnectionOwner(Protocol):

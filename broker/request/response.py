@@ -60,13 +60,14 @@ class ResponseSlot:
     go); its slot accepts the answer and drops it.
     """
 
-    __slots__ = ("_owner", "chunks", "filled_us", "frame", "is_filled", "kind", "received_us", "turn")
+    __slots__ = ("_owner", "chunks", "filled_us", "frame", "is_filled", "kind", "received_us", "size", "turn")
 
     def __init__(self, owner: SlotOwner, frame: memoryview, received_us: int) -> None:
         self._owner = owner
         self.frame = frame
         """The request without its four bytes of size; readable (and writable) until the slot is filled or the frame
         released."""
+        self.size = len(frame)
         self.received_us = received_us
         """When the turn began in which the request was complete, on a clock that never goes back."""
         self.chunks: Sequence[Chunk] = NOTHING

@@ -9,13 +9,20 @@ Time is asked once a turn, never for one request:
     sending_us          its processor began to send: until here its answer was in the queue
     sent_us             the last byte was handed to the system
 
-Requests of one kind that were handled in one turn and sent in one turn are counted together, as the oldest of them.
+Requests of one kind that were handled in one turn and sent in one turn are a run: they are counted together, as the
+oldest of them. Where there are thousands of runs a second, not all are timed.
 """
 
 from collections import defaultdict
+from typing import Final, Protocol
 
 from broker.histogram import RecentHistogram
 from protocol.errors import ErrorCode
+
+ALL_TIMED: Final = 1000
+"""Runs of a kind that are timed in a period, each of them."""
+ONE_TIMED_IN: Final = 8
+"""Of those behind them, which one is timed, for itself and the others (bench: counters)."""
 
 
 class HandlerTurn:
@@ -27,6 +34,19 @@ class HandlerTurn:
         self.began_us = began_us
         self.ended_us = 0
         """0 while it goes on."""
+
+
+class TimedRequest(Protocol):
+    """A `broker.request.response.ResponseSlot`, as far as it is timed."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def received_us(self) -> int: ...
+    @property
+    def filled_us(self) -> int: ...
+    @property
+    def turn(self) -> HandlerTurn | None: ...
 
 
 class ApiStats:
@@ -52,7 +72,7 @@ class ApiStats:
 class RequestKind:
     """An API in one version: where its requests are counted."""
 
-    __slots__ = ("_stats", "answered", "api", "errors", "is_plain", "name", "version")
+    __slots__ = ("_stats", "answered", "api", "errors", "is_plain", "name", "runs", "version")
 
     def __init__(
         self, stats: "RequestStats", name: str, version: int, errors: defaultdict[int, int], *, is_plain: bool
@@ -62,11 +82,14 @@ class RequestKind:
         """The API's, or what Kafka calls a part of its requests (FetchFollower)."""
         self.version = version
         self.is_plain = is_plain
-        """These have one error code in their answers, NONE, which nobody else counts."""
+        """These have one error code in their answers, NONE, and are not in ``errors``."""
         self.api = stats.apis[name]
         self.errors = errors
         """How often each code was answered by the API, whatever its parts are called."""
         self.answered = 0
+        """Their answers are sent, or were dropped because nobody was there any more."""
+        self.runs = 0
+        """Answers that were sent together count once; in this period."""
 
     def named(self, name: str) -> "RequestKind":
         """The same under another name."""
@@ -76,18 +99,12 @@ class RequestKind:
         """The same for requests whose answers nobody looks into."""
         return self._stats.kind(self.name, self.version, self.errors, is_plain=True)
 
-    def count(self, times: int) -> None:
-        """So many have their answers, sent or dropped."""
-        self.answered += times
-        if self.is_plain:
-            self.errors[ErrorCode.NONE] += times
-
-    def record(
-        self, times: int, received_us: int, turn: HandlerTurn, filled_us: int, sending_us: int, sent_us: int
-    ) -> None:
-        """So many were answered, and took so long; ``filled_us`` 0: their answers were there in their turn."""
-        self.count(times)
+    def time(self, times: int, request: TimedRequest, sending_us: int, sent_us: int) -> None:
+        """So many took as long as this one, and were of its size."""
+        turn = request.turn
+        assert turn is not None, "an answer is given in a turn, or behind it"
         api = self.api
+        received_us, filled_us = request.received_us, request.filled_us
         began_us, ended_us = turn.began_us, turn.ended_us
         api.queue.record(began_us - received_us, times)
         api.local.record(ended_us - began_us, times)
@@ -95,6 +112,7 @@ class RequestKind:
         api.response_queue.record(sending_us - (filled_us or ended_us), times)
         api.send.record(sent_us - sending_us, times)
         api.total.record(sent_us - received_us, times)
+        api.sizes.record(request.size, times)
 
 
 class RequestStats:
@@ -128,7 +146,20 @@ class RequestStats:
             totals[name, version] += kind.answered
         return totals
 
+    def answered_codes(self) -> dict[tuple[str, int], int]:
+        """How often each code was answered, by the API's name."""
+        totals: dict[tuple[str, int], int] = defaultdict(int)
+        for api, codes in self.errors.items():
+            for code, times in codes.items():
+                totals[api, code] += times
+        for (name, _, is_plain), kind in self._kinds.items():
+            if is_plain:
+                totals[name, ErrorCode.NONE] += kind.answered
+        return totals
+
     def rotate(self) -> None:
         """A period is over."""
         for api in self.apis.values():
             api.rotate()
+        for kind in self._kinds.values():
+            kind.runs = 0
