@@ -140,10 +140,10 @@ def scrape(directory: Path) -> dict[str, float]:
 
 
 def _page(metrics: str) -> bytes:
-    connection = http.client.HTTPConnection(metrics, timeout=30)
-    connection.request("GET", "/metrics")
-    answer = connection.getresponse()
-    content = answer.read()
+    with contextlib.closing(http.client.HTTPConnection(metrics, timeout=30)) as connection:
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        content = answer.read()
     assert answer.status == 200, content
     return content
 
