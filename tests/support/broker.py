@@ -134,7 +134,11 @@ class InProcessBroker:
         self.answered: set[tuple[int, int, int]] = set()
         """(API key, version, error code) of every answer."""
         self._clients: list[Client] = []
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self._runner.close()
+            raise
 
     def start(self) -> None:
         """Start a daemon on the directory."""

@@ -6,7 +6,7 @@ Series are written as Prometheus writes them: `kafka_server_brokertopicmetrics_m
 import asyncio
 import http.client
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -79,6 +79,15 @@ class Page:
     def labelled(self, name: str) -> list[dict[str, str]]:
         """The labels of all series of a name."""
         return [dict(labels) for found, labels in self.values if found == name]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until ``condition`` holds."""
+    for _ in range(200_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it has not come to pass")
 
 
 async def ask(port: int, request: str, *, accept: str = "") -> Answer:
