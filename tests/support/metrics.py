@@ -76,6 +76,10 @@ class Page:
         """Of all samples."""
         return {name for name, _ in self.values}
 
+    def of(self, name: str) -> dict[Series, float]:
+        """All series of a name."""
+        return {key: value for key, value in self.values.items() if key[0] == name}
+
     def labelled(self, name: str) -> list[dict[str, str]]:
         """The labels of all series of a name."""
         return [dict(labels) for found, labels in self.values if found == name]
