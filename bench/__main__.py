@@ -18,6 +18,7 @@ from bench import (
     connection_cases,
     group_cases,
     group_start_cases,
+    metrics_cases,
     partition_cases,
     process_cases,
     raw_cases,
@@ -54,6 +55,8 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "disturbers": connection_cases.disturbers,
     "partitions": partition_cases.partitions,
     "many-partitions": recovery_cases.many_partitions,
+    "counters": metrics_cases.counters,
+    "scrape": metrics_cases.scrape,
 }
 ON_MADE_DIRECTORIES: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "recovery-one-record": recovery_cases.one_record,

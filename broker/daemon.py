@@ -29,7 +29,7 @@ from broker.metadata.publisher import Publisher
 from broker.metadata.registration import Registration
 from broker.metadata.settings_in_force import SettingsInForce
 from broker.metrics.http import MetricsEndpoint, Readiness
-from broker.metrics.rooms import Rooms
+from broker.metrics.rooms import PERIOD_MS, BrokerState, Rooms
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
 from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
@@ -159,13 +159,17 @@ class Daemon:
         self._controller: Controller | None = None
         self.group_coordinator: GroupCoordinator | None = None
         self.node: Node | None = None
-        self._rooms = Rooms(
+        self.rooms = Rooms(
             settings=settings,
             clock=self._clock,
+            started_ms=self._clock.monotonic_ms(),
             channel=self._channel,
             processors=self.processors,
+            acceptors=self._acceptors,
+            registry=self.registry,
             replicas=self.replicas,
             fetch_sessions=self.fetch_sessions,
+            flushers=lambda: [flusher.stats for flusher, _ in self._flushers.values()],
         )
         self.metrics = self._make_endpoint()
         self._serving_metrics: asyncio.Task[None] | None = None
@@ -256,6 +260,7 @@ class Daemon:
             endpoints={listener.name: Endpoint(listener.host, listener.port) for listener in endpoints},
         )
         was_clean = self._directories.begin_loading()
+        self.rooms.state = BrokerState.RECOVERY
         self._open_metadata()
         self._in_force = SettingsInForce(ConfigView(self.publisher.image, self._settings))
         self.publisher.subscribe(self._in_force.apply)
@@ -277,6 +282,7 @@ class Daemon:
             on_fatal=self.fail,
             once=self._upkeep.once,
         )
+        self.rooms.metadata_log = self._metadata_log
         self._controller = Controller(self._metadata_log, ids=self._ids, settings=settings)
 
     async def _take_office(
@@ -319,7 +325,7 @@ class Daemon:
         assert self._in_force is not None
         image = self.publisher.image
         configs = ConfigView(image, self._settings)
-        self._logs = LogManager(
+        self._logs = self.rooms.logs = LogManager(
             self._files,
             self._directories.for_logs,
             producer_id_expiration_ms=self._in_force.settings.producer_id_expiration_ms,
@@ -336,7 +342,7 @@ class Daemon:
                 and topic_id in (None, topic.topic_id)
             )
 
-        self.loading = self._rooms.loading = LogLoading(
+        self.loading = self.rooms.loading = LogLoading(
             self._logs,
             loop=self._loop,
             clock=self._clock,
@@ -448,6 +454,9 @@ class Daemon:
             size=self._settings.num_io_threads,
             end_of_turn=self.replicas.appender.write_staged,
         )
+        self.rooms.handlers = pool
+        self.rooms.on_period += (self.registry.stats.rotate, self._metadata_log.stats.rotate, self._rotate_flushers)
+        self._upkeep.every(PERIOD_MS, self.rooms.period_is_over)
         self._in_force.subscribe(lambda settings: self._reconfigure(settings, pool))
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -457,6 +466,7 @@ class Daemon:
                     acceptor.start()
                 self._is_ready.set()
                 self.group_coordinator.start()
+                self.rooms.state = BrokerState.RUNNING
                 await self._stop_asked.wait()
                 await self._drain()
                 for task in (sending, handling):
@@ -468,6 +478,7 @@ class Daemon:
     async def _drain(self) -> None:
         """No new requests; what is under way is answered, and the answers go out."""
         log.info("stopping")
+        self.rooms.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         for acceptor in self._acceptors:
             acceptor.close()
         self._processor_pool.stop_reading()
@@ -574,7 +585,11 @@ class Daemon:
         # Not before somebody wants a page: with the library it is a fifth of what a start may cost.
         from broker.metrics.subjects import make_pages
 
-        return make_pages(self._rooms)
+        return make_pages(self.rooms)
+
+    def _rotate_flushers(self) -> None:
+        for flusher, _ in self._flushers.values():
+            flusher.stats.durations.rotate()
 
     def _readiness(self) -> Readiness:
         if self._stop_asked.is_set():
@@ -615,7 +630,7 @@ class Daemon:
         )
 
         def make(index: int) -> Processor:
-            return Processor(
+            processor = Processor(
                 index,
                 loop=self._loop,
                 clock=self._clock,
@@ -624,6 +639,9 @@ class Daemon:
                 settings=network,
                 limits=self.connection_limits,
             )
+            for listener in settings.listeners:
+                processor.stats_of(listener.name)  # they are told of from the start, not from a first connection on
+            return processor
 
         return ProcessorPool(make, settings.num_network_threads)
 

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 from broker.request.context import ApiVersionRange, RequestContext
+from broker.request.stats import RequestKind, RequestStats
 from protocol.codec import decoder
 from protocol.errors import ErrorCode
 from protocol.schema import describe
@@ -26,7 +27,7 @@ Handlers = Mapping[type[Any], tuple[Handler[Any, Any], Refuse[Any, Any]]]
 class Route(Generic[Request, Response]):
     """One API in one version: how its requests are read, who handles them and how they are refused."""
 
-    __slots__ = ("decode", "handler", "keeps_frame", "name", "refuse")
+    __slots__ = ("decode", "handler", "keeps_frame", "kind", "name", "refuse")
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class Route(Generic[Request, Response]):
         handler: Handler[Request, Response],
         refuse: Refuse[Request, Response],
         keeps_frame: bool,
+        kind: RequestKind,
     ) -> None:
         self.name = name
         self.decode = decode
@@ -42,6 +44,8 @@ class Route(Generic[Request, Response]):
         self.refuse = refuse
         self.keeps_frame = keeps_frame
         """Its requests are looked into until they are answered; those of others only until the handler returns."""
+        self.kind = kind
+        """Where its requests are counted."""
 
 
 class Registry:
@@ -51,6 +55,8 @@ class Registry:
         self._apis: dict[int, tuple[tuple[int, int], Callable[[int], Route[Any, Any]]]] = {}
         self._routes: dict[tuple[int, int], Route[Any, Any]] = {}
         self._advertised: tuple[ApiVersionRange, ...] = ()
+        self.stats = RequestStats()
+        """What the requests of each API took."""
 
     def serve(
         self,
@@ -61,14 +67,18 @@ class Registry:
         refuse: Refuse[Request, Response],
         advertised: tuple[int, int] | None = None,
         keeps_frame: bool = False,
+        counted_as: str | None = None,
     ) -> None:
         """Serve an API in every version that its messages declare.
 
         ``advertised`` names another range to the clients (Produce: from 0, though 0 to 2 close the connection).
-        ``keeps_frame``: the handler's work looks into the frame after it has returned None. Raises `ValueError` where
-        request and response do not belong together, or the API is served already.
+        ``keeps_frame``: the handler's work looks into the frame after it has returned None. ``counted_as``: another
+        name than the API's for what its requests take. Raises `ValueError` where request and response do not belong
+        together, or the API is served already.
         """
-        self._announce(request_class, response_class, lambda: (handler, refuse), advertised, keeps_frame)
+        self._announce(
+            request_class, response_class, lambda: (handler, refuse), advertised, keeps_frame, counted_as
+        )
 
     def serve_late(self, responses: Mapping[type[Any], type[Any]], make: Callable[[], Handlers]) -> None:
         """Serve APIs, given by their requests and responses, whose handlers are made with the first request to one of
@@ -79,15 +89,16 @@ class Registry:
             return lambda: handlers()[request_class]
 
         for request_class, response_class in responses.items():
-            self._announce(request_class, response_class, handler_of(request_class), None, keeps_frame=False)
+            self._announce(request_class, response_class, handler_of(request_class))
 
     def _announce(
         self,
         request_class: type[Request],
         response_class: type[Response],
         handlers: Callable[[], tuple[Handler[Request, Response], Refuse[Request, Response]]],
-        advertised: tuple[int, int] | None,
-        keeps_frame: bool,
+        advertised: tuple[int, int] | None = None,
+        keeps_frame: bool = False,
+        counted_as: str | None = None,
     ) -> None:
         info, answer = describe(request_class), describe(response_class)
         if (info.key, info.versions) != (answer.key, answer.versions):
@@ -99,9 +110,10 @@ class Registry:
             raise ValueError(f"API {info.key} ({info.name}) is served already")
 
         def route(version: int) -> Route[Request, Response]:
-            name = f"{info.name.removesuffix('Request')} v{version}"
+            api = info.name.removesuffix("Request")
             handler, refuse = handlers()
-            return Route(name, decoder(request_class, version), handler, refuse, keeps_frame)
+            kind = self.stats.kind_of(api, version, counted_as=counted_as)
+            return Route(f"{api} v{version}", decoder(request_class, version), handler, refuse, keeps_frame, kind)
 
         self._apis[info.key] = info.versions, route
         first, last = advertised or info.versions

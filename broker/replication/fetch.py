@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from broker.replication.partition import NO_EPOCH, Partition
+from broker.replication.traffic import count_unreadable
 from broker.request.faults import Fault, NegativeFetchSize
 from storage.errors import LogDirFailed, OffsetOutOfRange, StorageError
 from storage.files import FileRegion
@@ -131,6 +132,7 @@ def read_partition(
         partition.disk_failed(error)
         return PartitionRead(error)
     except (Fault, StorageError) as error:
+        count_unreadable(partition, error)
         return PartitionRead(error)
 
 

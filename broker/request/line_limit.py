@@ -19,6 +19,7 @@ _CAUSED_BY_PEERS: Final = (
     "broker.dispatch.",
     "broker.handlers.",
     "broker.coordinators.",
+    "broker.metrics.",
     "broker.replication.replica_manager",
     "broker.request.faults",
 )
