@@ -1,0 +1,1 @@
+"""Grafana's boards, declared in Python; `make boards` writes them to docker/grafana/dashboards."""
