@@ -9,7 +9,7 @@ from broker.handlers.config_resources import ConfigResourcesHandler
 from broker.handlers.configs import ConfigsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.elections import ElectionsHandler
-from broker.handlers.fetch import FetchHandler
+from broker.handlers.fetch import FETCH_CONSUMER, FetchHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.log_dirs import LogDirsHandler
@@ -98,7 +98,7 @@ def serve_all(
         keeps_frame=True,
     )
     fetch = FetchHandler(replicas, fetch_sessions, image, node, fetch_max_bytes=settings.fetch_max_bytes)
-    registry.serve(FetchRequest, FetchResponse, fetch.fetch, refuse=fetch.refuse)
+    registry.serve(FetchRequest, FetchResponse, fetch.fetch, refuse=fetch.refuse, counted_as=FETCH_CONSUMER)
     list_offsets = ListOffsetsHandler(replicas)
     registry.serve(ListOffsetsRequest, ListOffsetsResponse, list_offsets.list_offsets, refuse=list_offsets.refuse)
     metadata = MetadataHandler(image, controller, node, auto_create_topics_enable=settings.auto_create_topics_enable)

@@ -51,6 +51,7 @@ class Dispatcher:
             if route is None:
                 self._refuse_version(header, frame, position, slot)
                 return
+            slot.kind = route.kind
             request, _ = route.decode(frame, position)
         except Malformed as error:
             self.stats.malformed += 1

@@ -7,6 +7,7 @@ from typing import Final
 
 from broker.request.channel import RequestChannel
 from broker.request.response import ResponseSlot
+from broker.request.stats import HandlerTurn
 
 MOST_A_TURN: Final = 32
 """Requests a handler takes before the loop turns. What a turn stages for one partition is one write, so half as many
@@ -87,14 +88,17 @@ class HandlerPool:
             requests = await channel.take(MOST_A_TURN)
             began_ns = now_ns()
             latest_ns = began_ns + MOST_NS_A_TURN
+            turn = HandlerTurn(began_ns // 1000)
             for number, slot in enumerate(requests, 1):
+                slot.turn = turn
                 handle(slot)
                 if now_ns() > latest_ns:
                     channel.put_back(requests[number:])
                     break
             self._end_of_turn()
             stats.turns += 1
-            stats.busy_us += (now_ns() - began_ns) // 1000
+            turn.ended_us = now_ns() // 1000
+            stats.busy_us += turn.ended_us - turn.began_us
             # A handler that parks now must not keep the last requests.
             del requests, slot
             if len(channel):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from broker.request.context import ApiVersionRange, RequestContext
+from broker.request.stats import RequestKind, RequestStats
 from protocol.codec import decoder
 from protocol.errors import ErrorCode
 from protocol.schema import describe
@@ -21,7 +22,7 @@ Refuse = Callable[[Request, ErrorCode, str], Response | None]
 class Route(Generic[Request, Response]):
     """One API in one version: how its requests are read, who handles them and how they are refused."""
 
-    __slots__ = ("decode", "handler", "keeps_frame", "name", "refuse")
+    __slots__ = ("decode", "handler", "keeps_frame", "kind", "name", "refuse")
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class Route(Generic[Request, Response]):
         handler: Handler[Request, Response],
         refuse: Refuse[Request, Response],
         keeps_frame: bool,
+        kind: RequestKind,
     ) -> None:
         self.name = name
         self.decode = decode
@@ -37,6 +39,8 @@ class Route(Generic[Request, Response]):
         self.refuse = refuse
         self.keeps_frame = keeps_frame
         """Its requests are looked into until they are answered; those of others only until the handler returns."""
+        self.kind = kind
+        """Where its requests are counted."""
 
 
 class Registry:
@@ -46,6 +50,8 @@ class Registry:
         self._apis: dict[int, tuple[tuple[int, int], Callable[[int], Route[Any, Any]]]] = {}
         self._routes: dict[tuple[int, int], Route[Any, Any]] = {}
         self._advertised: tuple[ApiVersionRange, ...] = ()
+        self.stats = RequestStats()
+        """What the requests of each API took."""
 
     def serve(
         self,
@@ -56,12 +62,14 @@ class Registry:
         refuse: Refuse[Request, Response],
         advertised: tuple[int, int] | None = None,
         keeps_frame: bool = False,
+        counted_as: str | None = None,
     ) -> None:
         """Serve an API in every version that its messages declare.
 
         ``advertised`` names another range to the clients (Produce: from 0, though 0 to 2 close the connection).
-        ``keeps_frame``: the handler's work looks into the frame after it has returned None. Raises `ValueError` where
-        request and response do not belong together, or the API is served already.
+        ``keeps_frame``: the handler's work looks into the frame after it has returned None. ``counted_as``: another
+        name than the API's for what its requests take. Raises `ValueError` where request and response do not belong
+        together, or the API is served already.
         """
         info, answer = describe(request_class), describe(response_class)
         if (info.key, info.versions) != (answer.key, answer.versions):
@@ -73,8 +81,9 @@ class Registry:
             raise ValueError(f"API {info.key} ({info.name}) is served already")
 
         def route(version: int) -> Route[Request, Response]:
-            name = f"{info.name.removesuffix('Request')} v{version}"
-            return Route(name, decoder(request_class, version), handler, refuse, keeps_frame)
+            api = info.name.removesuffix("Request")
+            kind = self.stats.kind_of(api, version, counted_as=counted_as)
+            return Route(f"{api} v{version}", decoder(request_class, version), handler, refuse, keeps_frame, kind)
 
         self._apis[info.key] = info.versions, route
         first, last = advertised or info.versions

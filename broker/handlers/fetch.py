@@ -36,6 +36,10 @@ TOPIC_IDS_SINCE_VERSION = 13
 LEADER_SINCE_VERSION = 16
 """Version 12 could carry the leader already, but Kafka tells it from here on."""
 
+FETCH_CONSUMER = "FetchConsumer"
+FETCH_FOLLOWER = "FetchFollower"
+"""What requests of consumers and of followers are counted as, as in Kafka."""
+
 _TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _BEFORE_READING = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -73,6 +77,8 @@ class FetchHandler:
             is_follower=request.replica_id >= 0 or request.replica_state.replica_id >= 0,
             isolation=Isolation(request.isolation_level),
         )
+        if terms.is_follower and context.slot.kind is not None:
+            context.slot.kind = context.slot.kind.named(FETCH_FOLLOWER)
         try:
             fetch = self._sessions.begin(
                 request.session_id,

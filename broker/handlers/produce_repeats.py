@@ -122,7 +122,9 @@ class RepeatedProduce:
         "_apis",
         "_append",
         "_client_id",
+        "_general_kind",
         "_index",
+        "_kind",
         "_offsets_at",
         "_partition",
         "_replicas",
@@ -146,6 +148,8 @@ class RepeatedProduce:
         self._partition = partition
         self._replicas = replicas
         self._append = replicas.appender.append
+        self._general_kind = context.slot.kind
+        self._kind = None if self._general_kind is None else self._general_kind.plain()
         response, answer = self._answer()
         answer.base_offset = _PLACEHOLDER
         (template,) = frame_response(0, response, self._version)
@@ -164,6 +168,7 @@ class RepeatedProduce:
         except (Fault, StorageError):
             # The general way finds the same fault, and has the words for it.
             return False
+        slot.kind = self._kind
         return True
 
     def _settle(self, slot: ResponseSlot, staged: StagedAppend, outcome: Publication | StorageError) -> None:
@@ -184,6 +189,7 @@ class RepeatedProduce:
         self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError
     ) -> None:
         """The write failed, or its acknowledgement is still to come."""
+        slot.kind = self._general_kind
         header = RequestHeader(ApiKey.PRODUCE, self._version, correlation_id, self._client_id)
         context = RequestContext(header, slot.peer, slot, self._apis)
         pending = PendingAnswer(self._acks, self._timeout_ms, context, self._replicas)

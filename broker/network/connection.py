@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.network.buffer_pool import SMALLEST_BUFFER, Buffer
-from broker.network.connection_owner import ConnectionOwner
+from broker.network.connection_owner import ConnectionOwner, Runs
 from broker.network.departed import Departed
 from broker.network.send_buffer import RegionCutShort, SendBuffer, SendOutcome, held_bytes
-from broker.request.response import NO_FRAME, Peer, ResponseSlot
+from broker.request.response import NO_FRAME, NOTHING, Peer, ResponseSlot
 
 log = logging.getLogger(__name__)
 
@@ -77,16 +77,16 @@ class Connection:
         "_is_touched",
         "_largest_frame",
         "_last_frame",
-        "_latencies",
         "_limit",
-        "_oldest_unsent_us",
         "_outgoing",
         "_owner",
         "_receive",
         "_retired",
+        "_sending_us",
         "_slots",
         "_socket",
         "_start",
+        "_stats",
         "_unsent",
         "is_closed",
         "last_active_us",
@@ -115,11 +115,11 @@ class Connection:
         self._last_frame = 0
         self._largest_frame = 0
         self._outgoing = SendBuffer()
-        self._unsent = 0
-        """How many answers are in there, whole or in part."""
-        self._oldest_unsent_us = 0
-        """When the first of their requests was received."""
-        self._latencies = owner.latencies_of(peer.listener)
+        self._unsent: Runs = ()
+        """Whose answers are in there, whole or in part."""
+        self._sending_us = 0
+        """When they were put there."""
+        self._stats = owner.stats_of(peer.listener)
         self._held_bytes = 0
         """Memory in answers that wait for one before them."""
         self.pauses = 0
@@ -219,9 +219,8 @@ class Connection:
             self._lost(error)
             return 0
         if received:
-            owner = self._owner
-            owner.stats.bytes_received += received
-            self.last_active_us = owner.now_us()
+            self._stats.bytes_received += received
+            self.last_active_us = self._owner.now_us()
         else:
             self._on_end()
         return received
@@ -434,7 +433,7 @@ class Connection:
         self._is_touched = False
         # While the last answers are not out, the next ones stay requests without an answer: those are bounded
         # (bench: disturbers, deaf).
-        is_new = not self._unsent and self._take_answers()
+        is_new = not self._unsent and self._take_answers(now_us)
         if not self._is_blocked:
             self._send(most_bytes, now_us)
         if self.is_closed:
@@ -445,19 +444,28 @@ class Connection:
             self._held_bytes = sum(held_bytes(slot.chunks) for slot in self._slots)
             self._weigh_answers()
 
-    def _take_answers(self) -> bool:
+    def _take_answers(self, now_us: int) -> bool:
         """Make what is ready the next to be sent; whether there is something."""
         slots = self._slots
         if not slots or not slots[0].is_filled:
             return False
-        self._oldest_unsent_us = slots[0].received_us
         add = self._outgoing.add
-        answered = 0
+        self._unsent = runs = []
+        self._sending_us = now_us
+        take = slots.popleft
+        first, count = slots[0], 0
+        turn, kind = first.turn, first.kind
         while slots and slots[0].is_filled:
-            add(slots.popleft().chunks)
-            answered += 1
-        self._unsent = answered
-        self._owner.stats.responses_sent += answered
+            slot = take()
+            add(slot.chunks)
+            if slot.turn is not turn or slot.kind is not kind:
+                runs.append((first, count))
+                first, count = slot, 0
+                turn, kind = slot.turn, slot.kind
+            count += 1
+        runs.append((first, count))
+        for slot, _ in runs:
+            slot.chunks = NOTHING  # what is sent is forgotten at once
         return True
 
     def _send(self, most_bytes: int, now_us: int) -> None:
@@ -472,12 +480,11 @@ class Connection:
             return
         if sent:
             self.last_active_us = now_us
-            self._owner.stats.bytes_sent += sent
+            self._stats.bytes_sent += sent
         if outcome is SendOutcome.DONE:
             if self._unsent:
-                # What goes out together counts as long as the oldest of it: once a turn, and never too short.
-                self._latencies.record(self._owner.now_us() - self._oldest_unsent_us, self._unsent)
-                self._unsent = 0
+                self._stats.sent(self._unsent, self._sending_us, self._owner.now_us())
+                self._unsent = ()
             if self._is_blocked:
                 self._is_blocked = False
                 self._owner.loop.remove_writer(self._fd)

@@ -1,13 +1,15 @@
 """What a connection needs of its processor, and what it is held to."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from broker.histogram import Histogram
 from broker.network.buffer_pool import Buffer, BufferPool, RequestMemory
 from broker.request.channel import RequestChannel
+from broker.request.response import ResponseSlot
+from broker.request.stats import ALL_TIMED, ONE_TIMED_IN
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
@@ -24,15 +26,50 @@ class NetworkSettings:
     """-1: never closed for that."""
 
 
-class ConnectionStats:
-    """What a processor's connections have counted together."""
+Runs = Sequence[tuple[ResponseSlot, int]]
+"""Answers that are sent together: of each run, which were asked for and handled alike, the first, and how many."""
 
-    __slots__ = ("bytes_received", "bytes_sent", "responses_sent")
+
+class ListenerStats:
+    """What a processor's connections of one listener have counted together."""
+
+    __slots__ = (
+        "bytes_received",
+        "bytes_sent",
+        "connections_closed",
+        "connections_created",
+        "connections_expired",
+        "latencies",
+        "responses_sent",
+    )
 
     def __init__(self) -> None:
+        self.connections_created = 0
+        self.connections_closed = 0
+        self.connections_expired = 0
+        """Closed for being idle."""
         self.bytes_received = 0
         self.bytes_sent = 0
         self.responses_sent = 0
+        self.latencies = Histogram()
+        """From receiving a request's last byte to handing the last byte of its answer to the system."""
+
+    def sent(self, runs: Runs, sending_us: int, sent_us: int) -> None:
+        """The last byte of these answers is gone. What goes out together counts as long as the oldest of it: once a
+        turn, and never too short."""
+        for slot, count in runs:
+            self.responses_sent += count
+            received_us = slot.received_us
+            self.latencies.record(sent_us - received_us, count)
+            kind = slot.kind
+            if kind is not None:
+                kind.answered += count
+                number = kind.runs = kind.runs + 1
+                if number > ALL_TIMED:
+                    if number % ONE_TIMED_IN:
+                        continue
+                    count *= ONE_TIMED_IN
+                kind.time(count, slot, sending_us, sent_us)
 
 
 class ConnectionOwner(Protocol):
@@ -47,11 +84,8 @@ class ConnectionOwner(Protocol):
     scratch: Buffer
     """Memory for whoever receives; nobody keeps anything in it."""
 
-    @property
-    def stats(self) -> "ConnectionStats": ...
-
-    def latencies_of(self, listener: str) -> Histogram:
-        """Where the connections of ``listener`` count how long their requests took."""
+    def stats_of(self, listener: str) -> ListenerStats:
+        """Where the connections of ``listener`` count."""
 
     def touch(self, connection: "Connection") -> None:
         """``connection`` has something to send: give it its turn."""

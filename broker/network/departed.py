@@ -26,6 +26,8 @@ class Departed:
 
     def slot_filled(self, slot: ResponseSlot) -> None:
         slot.chunks = NOTHING
+        if slot.kind is not None:
+            slot.kind.answered += 1
         self.frame_released()
 
     def close_at(self, slot: ResponseSlot, reason: str) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from operator import sub
+from operator import add, sub
 
 from broker.histogram import BUCKETS, percentiles
 from broker.network.processor import Processor
@@ -38,7 +38,7 @@ class LatencyReport:
     def _totals(self) -> dict[str, list[int]]:
         totals: dict[str, list[int]] = {}
         for processor in self._processors:
-            for listener, histogram in processor.stats.latencies.items():
+            for listener, stats in processor.stats.listeners.items():
                 so_far = totals.get(listener, [0] * BUCKETS)
-                totals[listener] = [one + other for one, other in zip(so_far, histogram.counts, strict=True)]
+                totals[listener] = list(map(add, so_far, stats.latencies.counts))
         return totals

@@ -8,11 +8,10 @@ from time import monotonic_ns
 from typing import Final
 
 from broker.clock import Alarm, Clock
-from broker.histogram import Histogram
 from broker.network.buffer_pool import SMALLEST_BUFFER, BufferPool, RequestMemory
 from broker.network.connection import MOST_BYTES_A_TURN, Connection
 from broker.network.connection_limits import ConnectionLimits
-from broker.network.connection_owner import ConnectionStats, NetworkSettings
+from broker.network.connection_owner import ListenerStats, NetworkSettings
 from broker.request.channel import RequestChannel
 from broker.request.response import Peer
 
@@ -33,31 +32,18 @@ def monotonic_us() -> int:
     return monotonic_ns() // 1000
 
 
-class ProcessorStats(ConnectionStats):
+class ProcessorStats:
     """What a processor has counted."""
 
-    __slots__ = (
-        "busy_us",
-        "connections_closed",
-        "connections_created",
-        "connections_expired",
-        "latencies",
-        "started_us",
-        "turns",
-    )
+    __slots__ = ("busy_us", "listeners", "started_us", "turns")
 
     def __init__(self, started_us: int) -> None:
-        super().__init__()
-        self.connections_created = 0
-        self.connections_closed = 0
-        self.connections_expired = 0
-        """Closed for being idle."""
         self.turns = 0
         self.started_us = started_us
         self.busy_us = 0
         """Time spent on sending."""
-        self.latencies: dict[str, Histogram] = {}
-        """By listener: from receiving a request's last byte to handing the last byte of its answer to the system."""
+        self.listeners: dict[str, ListenerStats] = {}
+        """By name."""
 
 
 class Processor:
@@ -115,14 +101,17 @@ class Processor:
         """Make a connection of a non-blocking socket and read it from now on. Raises `OSError` if the system cannot."""
         connection = Connection(self, connected, peer)
         self._connections.add(connection)
-        self.stats.connections_created += 1
+        self.stats_of(peer.listener).connections_created += 1
         if self._idle_alarm is None and self.settings.connections_max_idle_ms >= 0:
             self._arm_idle_alarm(self.settings.connections_max_idle_ms)
         return connection
 
-    def latencies_of(self, listener: str) -> Histogram:
+    def stats_of(self, listener: str) -> ListenerStats:
         """Part of `ConnectionOwner`."""
-        return self.stats.latencies.setdefault(listener, Histogram())
+        known = self.stats.listeners.get(listener)
+        if known is None:
+            known = self.stats.listeners[listener] = ListenerStats()
+        return known
 
     def touch(self, connection: Connection) -> None:
         """Part of `ConnectionOwner`: it has something to send. Wakes the task once, however many come."""
@@ -149,7 +138,7 @@ class Processor:
     def closed(self, connection: Connection) -> None:
         """Part of `ConnectionOwner`."""
         self._connections.discard(connection)
-        self.stats.connections_closed += 1
+        self.stats_of(connection.peer.listener).connections_closed += 1
         self._limits.closed(connection.peer.listener, connection.peer.host)
         if not self._connections:
             self._empty.set()
@@ -193,7 +182,7 @@ class Processor:
         for connection in tuple(self._connections):
             if now_us - connection.last_active_us >= most_us:
                 log.info("Closing %s: idle for %d ms", connection.peer, (now_us - connection.last_active_us) // 1000)
-                self.stats.connections_expired += 1
+                self.stats_of(connection.peer.listener).connections_expired += 1
                 connection.close()
             else:
                 oldest_us = min(oldest_us, connection.last_active_us)

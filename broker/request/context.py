@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from broker.request.response import NOTHING, Peer, ResponseSlot
+from protocol.error_counts import error_counter
 from protocol.headers import RequestHeader, frame_response
 
 
@@ -99,6 +100,9 @@ class RequestContext:
 
     def respond(self, answer: object) -> None:
         """Fill the slot with ``answer``, encoded in the request's version."""
+        kind = self.slot.kind
+        if kind is not None:
+            error_counter(type(answer))(answer, kind.errors)
         self.slot.fill(frame_response(self.correlation_id, answer, self.api_version))
 
     def respond_nothing(self) -> None:

@@ -1,8 +1,10 @@
 """The slot that a request's answer goes to: made by the connection, filled once, sent in order."""
 
 from collections.abc import Sequence
+from time import monotonic_ns
 from typing import Final, Protocol
 
+from broker.request.stats import HandlerTurn, RequestKind
 from protocol.codec import Chunk
 
 NOTHING: Final[Sequence[Chunk]] = ()
@@ -58,17 +60,24 @@ class ResponseSlot:
     go); its slot accepts the answer and drops it.
     """
 
-    __slots__ = ("_owner", "chunks", "frame", "is_filled", "received_us")
+    __slots__ = ("_owner", "chunks", "filled_us", "frame", "is_filled", "kind", "received_us", "size", "turn")
 
     def __init__(self, owner: SlotOwner, frame: memoryview, received_us: int) -> None:
         self._owner = owner
         self.frame = frame
         """The request without its four bytes of size; readable (and writable) until the slot is filled or the frame
         released."""
+        self.size = len(frame)
         self.received_us = received_us
         """When the turn began in which the request was complete, on a clock that never goes back."""
         self.chunks: Sequence[Chunk] = NOTHING
         self.is_filled = False
+        self.turn: HandlerTurn | None = None
+        """In which it is, or was, worked on."""
+        self.kind: RequestKind | None = None
+        """Where it is counted; None while nobody knows what it is."""
+        self.filled_us = 0
+        """When its answer came, where that was behind its turn."""
 
     @property
     def peer(self) -> Peer:
@@ -81,6 +90,9 @@ class ResponseSlot:
         self.is_filled = True
         self.chunks = chunks
         self.frame = NO_FRAME
+        turn = self.turn
+        if turn is not None and turn.ended_us:
+            self.filled_us = monotonic_ns() // 1000
         self._owner.slot_filled(self)
 
     def close_connection(self, reason: str) -> None:

@@ -492,7 +492,7 @@ async def test_large_answers_take_turns(tmp_path: Path) -> None:
             for slot in it.slots:
                 slot.fill([Region(log, 0, 5_000_000)])
             await it.until(lambda: all(len(client.read()) == 5_000_000 for _, client in pairs))
-        assert it.processor.stats.bytes_sent == 15_000_000
+        assert it.processor.stats_of("PLAINTEXT").bytes_sent == 15_000_000
 
 
 @on_both_loops

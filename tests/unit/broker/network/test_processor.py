@@ -27,7 +27,7 @@ async def test_a_connection_that_idles_is_closed_and_one_that_does_not_stays() -
         assert not busy.is_closed
         it.clock.advance(101)
         assert busy.is_closed
-        assert it.processor.stats.connections_expired == 2
+        assert it.processor.stats_of("PLAINTEXT").connections_expired == 2
 
 
 @on_both_loops
@@ -74,7 +74,7 @@ async def test_a_connection_gets_one_turn_for_all_its_answers() -> None:
         assert it.processor.waiting_responses == 1
         await it.until(lambda: len(client.read()) == 50)
         assert it.processor.stats.turns == before + 1
-        assert it.processor.stats.responses_sent == 10
+        assert it.processor.stats_of("PLAINTEXT").responses_sent == 10
 
 
 @on_both_loops
@@ -139,7 +139,7 @@ async def test_how_long_requests_took_is_counted_for_each_listener_and_told_once
         for slot in it.slots:
             slot.fill([frame(b"!")])
         await it.until(lambda: len(client.read()) == 15)
-        counts = it.processor.stats.latencies["PLAINTEXT"].counts
+        counts = it.processor.stats_of("PLAINTEXT").latencies.counts
         assert [(upper_bound(bucket), count) for bucket, count in enumerate(counts) if count] == [(4_096, 3)], (
             "what goes out together counts as long as the oldest of it"
         )
@@ -158,9 +158,9 @@ async def test_an_answer_counts_as_long_as_the_peer_leaves_it_unread() -> None:
         it.slots[0].fill([frame(b"!" * (8 << 20))])
         await it.turns()
         it.clock.advance(5_000)
-        assert not any(it.processor.stats.latencies["PLAINTEXT"].counts)
+        assert not any(it.processor.stats_of("PLAINTEXT").latencies.counts)
         await it.until(lambda: len(client.read()) == 4 + (8 << 20))
-        counts = it.processor.stats.latencies["PLAINTEXT"].counts
+        counts = it.processor.stats_of("PLAINTEXT").latencies.counts
         assert [upper_bound(bucket) for bucket, count in enumerate(counts) if count] == [5_242_880]
 
 

@@ -1,0 +1,165 @@
+"""What requests took and how they ended, counted where they pass.
+
+Time is asked once a turn, never for one request:
+
+    received_us         its connection was read
+    turn.began_us       a handler took it: until here it was in the queue
+    turn.ended_us       the handler's turn ended: until here it was worked on, with what else was in the turn
+    filled_us           its answer was there: until here it waited; where that was in the turn, it did not
+    sending_us          its processor began to send: until here its answer was in the queue
+    sent_us             the last byte was handed to the system
+
+Requests of one kind that were handled in one turn and sent in one turn are a run: they are counted together, as the
+oldest of them. Where there are thousands of runs a second, not all are timed.
+"""
+
+from collections import defaultdict
+from typing import Final, Protocol
+
+from broker.histogram import RecentHistogram
+from protocol.errors import ErrorCode
+
+ALL_TIMED: Final = 1000
+"""Runs of a kind that are timed in a period, each of them."""
+ONE_TIMED_IN: Final = 8
+"""Of those behind them, which one is timed, for itself and the others (bench: counters)."""
+
+
+class HandlerTurn:
+    """One turn of a handler: what its requests have in common."""
+
+    __slots__ = ("began_us", "ended_us")
+
+    def __init__(self, began_us: int) -> None:
+        self.began_us = began_us
+        self.ended_us = 0
+        """0 while it goes on."""
+
+
+class TimedRequest(Protocol):
+    """A `broker.request.response.ResponseSlot`, as far as it is timed."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def received_us(self) -> int: ...
+    @property
+    def filled_us(self) -> int: ...
+    @property
+    def turn(self) -> HandlerTurn | None: ...
+
+
+class ApiStats:
+    """What requests of one name took, in microseconds, and their sizes in bytes."""
+
+    __slots__ = ("local", "queue", "remote", "response_queue", "send", "sizes", "total")
+
+    def __init__(self) -> None:
+        self.queue = RecentHistogram()
+        self.local = RecentHistogram()
+        self.remote = RecentHistogram()
+        self.response_queue = RecentHistogram()
+        self.send = RecentHistogram()
+        self.total = RecentHistogram()
+        self.sizes = RecentHistogram()
+
+    def rotate(self) -> None:
+        """A period is over."""
+        for name in self.__slots__:
+            getattr(self, name).rotate()
+
+
+class RequestKind:
+    """An API in one version: where its requests are counted."""
+
+    __slots__ = ("_stats", "answered", "api", "errors", "is_plain", "name", "runs", "version")
+
+    def __init__(
+        self, stats: "RequestStats", name: str, version: int, errors: defaultdict[int, int], *, is_plain: bool
+    ) -> None:
+        self._stats = stats
+        self.name = name
+        """The API's, or what Kafka calls a part of its requests (FetchFollower)."""
+        self.version = version
+        self.is_plain = is_plain
+        """These have one error code in their answers, NONE, and are not in ``errors``."""
+        self.api = stats.apis[name]
+        self.errors = errors
+        """How often each code was answered by the API, whatever its parts are called."""
+        self.answered = 0
+        """Their answers are sent, or were dropped because nobody was there any more."""
+        self.runs = 0
+        """Answers that were sent together count once; in this period."""
+
+    def named(self, name: str) -> "RequestKind":
+        """The same under another name."""
+        return self._stats.kind(name, self.version, self.errors)
+
+    def plain(self) -> "RequestKind":
+        """The same for requests whose answers nobody looks into."""
+        return self._stats.kind(self.name, self.version, self.errors, is_plain=True)
+
+    def time(self, times: int, request: TimedRequest, sending_us: int, sent_us: int) -> None:
+        """So many took as long as this one, and were of its size."""
+        turn = request.turn
+        assert turn is not None, "an answer is given in a turn, or behind it"
+        api = self.api
+        received_us, filled_us = request.received_us, request.filled_us
+        began_us, ended_us = turn.began_us, turn.ended_us
+        api.queue.record(began_us - received_us, times)
+        api.local.record(ended_us - began_us, times)
+        api.remote.record(filled_us - ended_us if filled_us else 0, times)
+        api.response_queue.record(sending_us - (filled_us or ended_us), times)
+        api.send.record(sent_us - sending_us, times)
+        api.total.record(sent_us - received_us, times)
+        api.sizes.record(request.size, times)
+
+
+class RequestStats:
+    """All of them, each from its first request on."""
+
+    __slots__ = ("_kinds", "apis", "errors")
+
+    def __init__(self) -> None:
+        self.apis: dict[str, ApiStats] = {}
+        """By name."""
+        self.errors: dict[str, defaultdict[int, int]] = {}
+        """How often each code was answered, by the API's name."""
+        self._kinds: dict[tuple[str, int, bool], RequestKind] = {}
+
+    def kind(self, name: str, version: int, errors: defaultdict[int, int], *, is_plain: bool = False) -> RequestKind:
+        """Where requests of this name and version are counted."""
+        known = self._kinds.get((name, version, is_plain))
+        if known is None:
+            self.apis.setdefault(name, ApiStats())
+            known = self._kinds[name, version, is_plain] = RequestKind(self, name, version, errors, is_plain=is_plain)
+        return known
+
+    def kind_of(self, api: str, version: int, *, counted_as: str | None = None) -> RequestKind:
+        """The same for an API's requests, under the API's own name or another."""
+        return self.kind(counted_as or api, version, self.errors.setdefault(api, defaultdict(int)))
+
+    def answered(self) -> dict[tuple[str, int], int]:
+        """How many have been answered, by name and version."""
+        totals: dict[tuple[str, int], int] = defaultdict(int)
+        for (name, version, _), kind in self._kinds.items():
+            totals[name, version] += kind.answered
+        return totals
+
+    def answered_codes(self) -> dict[tuple[str, int], int]:
+        """How often each code was answered, by the API's name."""
+        totals: dict[tuple[str, int], int] = defaultdict(int)
+        for api, codes in self.errors.items():
+            for code, times in codes.items():
+                totals[api, code] += times
+        for (name, _, is_plain), kind in self._kinds.items():
+            if is_plain:
+                totals[name, ErrorCode.NONE] += kind.answered
+        return totals
+
+    def rotate(self) -> None:
+        """A period is over."""
+        for api in self.apis.values():
+            api.rotate()
+        for kind in self._kinds.values():
+            kind.runs = 0
