@@ -1,1 +1,1 @@
-"""Grafana's boards, declared in Python; `make boards` writes them to docker/grafana/dashboards."""
+"""Grafana's boards, declared in Python; `make docs` writes them to docker/grafana/dashboards."""

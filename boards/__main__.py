@@ -1,17 +1,11 @@
-"""`python -m boards` (`make boards`) writes the JSON of every board to docker/grafana/dashboards."""
+"""`python -m boards` (`make docs`) writes the JSON of every board to docker/grafana/dashboards."""
 
 import json
 from pathlib import Path
 from typing import Final
 
-from boards.groups import GROUPS
-from boards.overview import OVERVIEW
+from boards.all_boards import BOARDS
 from boards.panels import Board
-from boards.requests import REQUESTS
-from boards.storage import STORAGE
-from boards.topics import TOPICS
-
-BOARDS: Final = (OVERVIEW, TOPICS, GROUPS, REQUESTS, STORAGE)
 
 DIRECTORY: Final = Path(__file__).resolve().parents[1] / "docker" / "grafana" / "dashboards"
 

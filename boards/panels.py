@@ -154,6 +154,12 @@ class Board:
     rows: Sequence[Row]
     choices: Sequence[Choice] = ()
 
+    @property
+    def panels(self) -> Iterator[Panel]:
+        """All of them."""
+        for row in self.rows:
+            yield from row.panels
+
     def json(self) -> Json:
         """What stands in the file."""
         return {
@@ -169,10 +175,10 @@ class Board:
                 {"type": "dashboards", "title": "Boards", "tags": ["ottla"], "asDropdown": True, "keepTime": True}
             ],
             "templating": {"list": [_DATA_SOURCE, *(choice.json() for choice in (BROKER, *self.choices))]},
-            "panels": list(self._panels()),
+            "panels": list(self._placed()),
         }
 
-    def _panels(self) -> Iterator[Json]:
+    def _placed(self) -> Iterator[Json]:
         number, y = 0, 0
         for row in self.rows:
             number += 1

@@ -1,6 +1,6 @@
 """The few forms of which the boards' queries are made."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 ALL_TOPICS: Final = 'topic=""'
@@ -50,3 +50,11 @@ def errors(*matchers: str, by: Sequence[str]) -> str:
     """Answers with an error a second; only the errors that there are."""
     counted = per_second("kafka_network_requestmetrics_errors_total", 'error!="NONE"', *matchers)
     return f"{total(counted, *by)} > 0"
+
+
+def filled_in(expr: str, values: Mapping[str, str]) -> str:
+    """An expression with Grafana's variables replaced, as Grafana does it."""
+    # The longest first: no name is taken for the beginning of another.
+    for name in sorted(values, key=len, reverse=True):
+        expr = expr.replace(f"${name}", values[name])
+    return expr
