@@ -107,10 +107,10 @@ GROUPS: Final = Board(
                     Query(requests(_REQUESTS_OF_GROUPS), "{{request}}"),
                 ),
                 lines(
-                    "Errors answered to groups",
+                    "Errors answered to groups per second",
                     "REBALANCE_IN_PROGRESS calls members to join again. UNKNOWN_MEMBER_ID and "
                     "ILLEGAL_GENERATION: they were put out, most often for being slow to poll.",
-                    Unit.REQUESTS_PER_S,
+                    Unit.COUNT,
                     Query(errors(_REQUESTS_OF_GROUPS, by=("request", "error")), "{{request}}: {{error}}"),
                 ),
                 lines(

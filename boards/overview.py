@@ -100,10 +100,10 @@ OVERVIEW: Final = Board(
                     is_stacked=True,
                 ),
                 lines(
-                    "Errors answered",
-                    "By error code. Some are a client's daily life, such as REBALANCE_IN_PROGRESS; "
-                    "UNKNOWN_SERVER_ERROR and KAFKA_STORAGE_ERROR never are.",
-                    Unit.REQUESTS_PER_S,
+                    "Errors answered per second",
+                    "By error code, one for each partition or group that was asked for. Some are a client's daily "
+                    "life, such as REBALANCE_IN_PROGRESS; UNKNOWN_SERVER_ERROR and KAFKA_STORAGE_ERROR never are.",
+                    Unit.COUNT,
                     Query(errors(by=("error",)), "{{error}}"),
                 ),
                 lines(
@@ -149,7 +149,8 @@ OVERVIEW: Final = Board(
                     "Processors used",
                     "1 is one core: the event loop takes no more than that, threads and recovery come on top.",
                     Unit.COUNT,
-                    Query(per_second("process_cpu_seconds_total"), "cores"),
+                    Query(per_second("process_cpu_seconds_total"), "all threads"),
+                    Query(of("ottla_loop_busy_ratio"), "the event loop works"),
                 ),
                 lines(
                     "Memory",
@@ -159,10 +160,9 @@ OVERVIEW: Final = Board(
                 ),
                 lines(
                     "Open files",
-                    "Connections and segments, against the most that the system allows.",
+                    "Connections and segments.",
                     Unit.COUNT,
                     Query(of("process_open_fds"), "open"),
-                    Query(of("process_max_fds"), "allowed"),
                 ),
                 lines(
                     "Garbage collections",

@@ -53,9 +53,9 @@ REQUESTS: Final = Board(
                     Query(requests(EACH_REQUEST, by=("request", "version")), "{{request}} v{{version}}"),
                 ),
                 lines(
-                    "Errors answered",
-                    "By API and error code.",
-                    Unit.REQUESTS_PER_S,
+                    "Errors answered per second",
+                    "By API and error code, one for each partition or group that was asked for.",
+                    Unit.COUNT,
                     Query(errors(EACH_REQUEST, by=("request", "error")), "{{request}}: {{error}}"),
                 ),
                 lines(

@@ -3,7 +3,7 @@
 from typing import Final
 
 from boards.panels import Board, Query, Row, Unit, lines
-from boards.promql import ALL_TOPICS, highest, of, per_second, slope, total
+from boards.promql import highest, of, per_second, slope, total
 
 STORAGE: Final = Board(
     name="storage",
@@ -31,10 +31,11 @@ STORAGE: Final = Board(
                     Query(total(of("kafka_log_log_numlogsegments")), "segments"),
                 ),
                 lines(
-                    "Appended",
-                    "What producers have written.",
-                    Unit.BYTES_PER_S,
-                    Query(per_second("kafka_server_brokertopicmetrics_bytesin_total", ALL_TOPICS), "appended"),
+                    "Free on the disk",
+                    "On the file system of each data directory. Producing stops a little above 0, at "
+                    "ottla.disk.reserve.bytes.",
+                    Unit.BYTES,
+                    Query(of("ottla_log_directory_free_bytes"), "{{logDirectory}}"),
                 ),
                 lines(
                     "The process and the disk",
@@ -45,10 +46,11 @@ STORAGE: Final = Board(
                     Query(slope("kafka_server_kafkaserver_linux_disk_write_bytes"), "written"),
                 ),
                 lines(
-                    "Offsets deleted per second",
-                    "How fast retention and DeleteRecords move the starts of the logs.",
+                    "Segments begun and removed per second",
+                    "A segment is begun when the one before is full or old, and removed by retention.",
                     Unit.COUNT,
-                    Query(total(slope("kafka_log_log_logstartoffset")), "offsets"),
+                    Query(total(per_second("ottla_log_rolls_total")), "begun"),
+                    Query(total(per_second("ottla_log_segments_removed_total")), "removed"),
                 ),
             ],
         ),

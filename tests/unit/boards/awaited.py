@@ -39,6 +39,7 @@ AWAITED: Final[dict[str, Metrics]] = {
             "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
             "kafka_network_socketserver_networkprocessoravgidle_percent",
             "kafka_network_requestchannel_requestqueuesize",
+            "ottla_loop_busy_ratio",
         ),
         **_metrics("kafka_network_requestchannel_responsequeuesize", labels="processor"),
         **_metrics("kafka_network_processor_idle_percent", labels="networkProcessor"),
@@ -103,7 +104,13 @@ AWAITED: Final[dict[str, Metrics]] = {
             "kafka_log_logmanager_offlinelogdirectorycount", "kafka_log_logflushstats_logflushrateandtimems_count"
         ),
         **_metrics("kafka_log_logflushstats_logflushrateandtimems", labels="quantile"),
-        **_metrics("kafka_log_logmanager_logdirectoryoffline", labels="logDirectory"),
+        **_metrics(
+            "kafka_log_logmanager_logdirectoryoffline",
+            "ottla_log_directory_free_bytes",
+            "ottla_log_directory_total_bytes",
+            labels="logDirectory",
+        ),
+        **_metrics("ottla_log_rolls_total", "ottla_log_segments_removed_total", labels="topic"),
     },
     "consumer groups": {
         **_metrics(
