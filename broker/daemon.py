@@ -28,7 +28,7 @@ from broker.metadata.publisher import Publisher
 from broker.metadata.registration import Registration
 from broker.metadata.settings_in_force import SettingsInForce
 from broker.metrics.http import MetricsEndpoint, Readiness
-from broker.metrics.rooms import Rooms
+from broker.metrics.rooms import PERIOD_MS, BrokerState, Rooms
 from broker.network.acceptor import Acceptor, CannotListen
 from broker.network.buffer_pool import RequestMemory
 from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
@@ -156,10 +156,14 @@ class Daemon:
         self._rooms = Rooms(
             settings=settings,
             clock=self._clock,
+            started_ms=self._clock.monotonic_ms(),
             channel=self._channel,
             processors=self.processors,
+            acceptors=self._acceptors,
+            registry=self.registry,
             replicas=self.replicas,
             fetch_sessions=self.fetch_sessions,
+            flushers=lambda: [flusher.stats for flusher, _ in self._flushers.values()],
         )
         self.metrics = self._make_endpoint()
         self._serving_metrics: asyncio.Task[None] | None = None
@@ -250,6 +254,7 @@ class Daemon:
             endpoints={listener.name: Endpoint(listener.host, listener.port) for listener in endpoints},
         )
         was_clean = self._directories.begin_loading()
+        self._rooms.state = BrokerState.RECOVERY
         self._open_metadata()
         self._in_force = SettingsInForce(ConfigView(self.publisher.image, self._settings))
         self.publisher.subscribe(self._in_force.apply)
@@ -271,6 +276,7 @@ class Daemon:
             on_fatal=self.fail,
             once=self._upkeep.once,
         )
+        self._rooms.metadata_log = self._metadata_log
         self._controller = Controller(self._metadata_log, ids=self._ids, settings=settings)
 
     async def _take_office(
@@ -313,7 +319,7 @@ class Daemon:
         assert self._in_force is not None
         image = self.publisher.image
         configs = ConfigView(image, self._settings)
-        self._logs = LogManager(
+        self._logs = self._rooms.logs = LogManager(
             self._files,
             self._directories.for_logs,
             producer_id_expiration_ms=self._in_force.settings.producer_id_expiration_ms,
@@ -428,6 +434,9 @@ class Daemon:
             size=self._settings.num_io_threads,
             end_of_turn=self.replicas.appender.write_staged,
         )
+        self._rooms.handlers = pool
+        self._rooms.on_period += (self.registry.stats.rotate, self._metadata_log.stats.rotate, self._rotate_flushers)
+        self._upkeep.every(PERIOD_MS, self._rooms.period_is_over)
         self._in_force.subscribe(lambda settings: self._reconfigure(settings, pool))
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -436,6 +445,7 @@ class Daemon:
                 for acceptor in self._acceptors:
                     acceptor.start()
                 self._is_ready.set()
+                self._rooms.state = BrokerState.RUNNING
                 await self._stop_asked.wait()
                 await self._drain()
                 for task in (sending, handling):
@@ -447,6 +457,7 @@ class Daemon:
     async def _drain(self) -> None:
         """No new requests; what is under way is answered, and the answers go out."""
         log.info("stopping")
+        self._rooms.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         for acceptor in self._acceptors:
             acceptor.close()
         self._processor_pool.stop_reading()
@@ -549,6 +560,10 @@ class Daemon:
         from broker.metrics.subjects import make_pages
 
         return make_pages(self._rooms)
+
+    def _rotate_flushers(self) -> None:
+        for flusher, _ in self._flushers.values():
+            flusher.stats.durations.rotate()
 
     def _readiness(self) -> Readiness:
         if self._stop_asked.is_set():

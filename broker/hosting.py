@@ -137,7 +137,8 @@ class Hosting:
 
     def _lead(self, hosted: Partition, image: PartitionImage) -> None:
         try:
-            hosted.lead(
+            self._replicas.lead(
+                hosted,
                 leader=image.leader,
                 leader_epoch=image.leader_epoch,
                 replicas=image.replicas,

@@ -9,6 +9,7 @@ from time import monotonic_ns
 from typing import Any, Final, Protocol, TypeVar
 
 from broker.clock import Alarm, Clock
+from broker.histogram import RecentHistogram
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class Flushable(Protocol):
 class FlusherStats:
     """What a flusher has counted."""
 
-    __slots__ = ("busy_us", "failures", "flushes", "requests")
+    __slots__ = ("busy_us", "durations", "failures", "flushes", "requests")
 
     def __init__(self) -> None:
         self.requests = 0
@@ -116,6 +117,7 @@ class FlusherStats:
         self.failures = 0
         self.busy_us = 0
         """Time in the thread, all flushes together."""
+        self.durations = RecentHistogram()
 
 
 class Flusher:
@@ -177,6 +179,7 @@ class Flusher:
         def done(took_us: int) -> None:
             self.stats.flushes += 1
             self.stats.busy_us += took_us
+            self.stats.durations.record(took_us)
             try:
                 log.complete_flush(target)
                 for flushed, _ in asked:

@@ -40,15 +40,22 @@ class RejectedRecords(StorageError):
         message: str,
         *,
         record_errors: Sequence[tuple[int, str]] = (),
+        records_without_key: int = 0,
         message_for_client: str | None = None,
     ) -> None:
         super().__init__(message)
         self.record_errors = tuple(record_errors)
+        self.records_without_key = records_without_key
+        """How many there are where each record needs one."""
         self.message_for_client = message_for_client
 
 
 class InvalidRecord(RejectedRecords):
     """The batch or records in it break a rule other than that of timestamps."""
+
+
+class InvalidOffsetsOrSequence(InvalidRecord):
+    """The batch's offsets do not count its records, or its sequence number goes with no producer."""
 
 
 class NotOneBatch(InvalidRecord):

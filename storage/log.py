@@ -256,10 +256,12 @@ class Log:
         records = duplicates = 0
         failure: LogDirFailed | None = None
         for staged in write.staged:
+            header = staged.header
             if staged.is_duplicate:
                 duplicates += 1
+                stats.duplicate_records += header.record_count
+                stats.duplicate_bytes += header.size
                 continue
-            header = staged.header
             first_offset = staged.first_offset
             if first_offset != end_offset:
                 segment.forget_recent_batches()

@@ -11,6 +11,9 @@ class LogStats:
     records_appended: int = 0
     bytes_appended: int = 0
     duplicates: int = 0
+    """Batches that were there already and were not written again."""
+    duplicate_records: int = 0
+    duplicate_bytes: int = 0
     writes_failed: int = 0
     rolls: int = 0
     flushes: int = 0

@@ -33,6 +33,8 @@ class ApiVersionsHandler:
             _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
         ):
             return self.refuse(request, ErrorCode.INVALID_REQUEST, None)
+        if context.api_version >= SOFTWARE_SINCE_VERSION:
+            context.peer.software = (request.client_software_name, request.client_software_version)
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersionsResponse.ApiKey(

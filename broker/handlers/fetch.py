@@ -174,6 +174,8 @@ class FetchHandler:
             log_start_offset=read.log_start_offset,
             records=b"" if read.region is None else read.region,
         )
+        if read.region is not None and fetch.partition is not None:
+            fetch.partition.stats.fetched_bytes += read.region.size
         if read.aborted_transactions is not None:
             of_partition.aborted_transactions = [
                 Answer.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)

@@ -103,6 +103,8 @@ class ProduceHandler:
                     pending.unsettled += 1
                 except Exception as error:  # noqa: BLE001 - the faults table logs what it does not know
                     pending.has_errors = True
+                    if partition is not None:
+                        self._replicas.refused(partition, len(batch.records or b""), error)
                     if isinstance(error, _MISTAKES) and not isinstance(error, LogDirFailed):
                         # Not the error itself: its traceback would keep whatever was opened for it.
                         refused.append((topic, batch, str(error)))

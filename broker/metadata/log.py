@@ -12,6 +12,7 @@ leads from the moment it starts, and what is on its disk is committed.
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import monotonic_ns
 from typing import Final, NamedTuple
 
 from broker.clock import Clock
@@ -27,6 +28,7 @@ from broker.metadata.quorum import (
 )
 from broker.metadata.registration import METADATA_VERSIONS
 from broker.metadata.snapshots import READ_ONLY, SnapshotId, encode_snapshot, list_snapshots
+from broker.metadata.stats import MetadataStats
 from broker.metadata.topic_rules import CLUSTER_METADATA
 from broker.offload import Flusher, WorkerThread
 from config.broker_settings import BrokerSettings
@@ -69,6 +71,8 @@ class _Append(NamedTuple):
     end_offset: int
     records: Sequence[Record]
     then: Callable[[], None]
+    written_ms: int
+    """On the clock that never goes back."""
 
 
 class MetadataLog:
@@ -107,7 +111,9 @@ class MetadataLog:
         self._most_bytes_kept = settings.metadata_max_retention_bytes
         self._bytes_behind_snapshot = bytes_behind_snapshot
         self._last_snapshot_ms = clock.now_ms()
-        self._last_append_ms = self._last_snapshot_ms
+        self.last_append_ms = self._last_snapshot_ms
+        """When the last records were written (wall clock)."""
+        self.stats = MetadataStats(self._last_snapshot_ms)
         self._is_writing_snapshot = False
         self._under_way: deque[_Append] = deque()
         self._flush_owed: FlushTarget | None = None
@@ -115,6 +121,11 @@ class MetadataLog:
         self._failure: Exception | None = None
         self._finds_no_room = False
         """It has been said that nothing can be written."""
+
+    @property
+    def log(self) -> Log:
+        """The log itself, to be looked at."""
+        return self._log
 
     @property
     def end_offset(self) -> int:
@@ -171,7 +182,7 @@ class MetadataLog:
         if self._failure is not None:
             raise self._failure
         if self._under_way:
-            self._under_way.append(_Append(self._log.log_end_offset, (), then))
+            self._under_way.append(_Append(self._log.log_end_offset, (), then, self._clock.monotonic_ms()))
         else:
             then()
 
@@ -199,8 +210,10 @@ class MetadataLog:
             self._finds_no_room = False
             log.info("the metadata log has room again")
         self._bytes_behind_snapshot += len(batch)
-        self._last_append_ms = now_ms
-        self._under_way.append(_Append(self._log.log_end_offset, records, then))
+        self.last_append_ms = now_ms
+        self.stats.appends += 1
+        self.stats.records += len(records)
+        self._under_way.append(_Append(self._log.log_end_offset, records, then, self._clock.monotonic_ms()))
         self._flush()
 
     def _flush(self) -> None:
@@ -235,7 +248,7 @@ class MetadataLog:
         while self._under_way and self._under_way[0].end_offset <= end_offset and self._failure is None:
             change = self._under_way.popleft()
             if change.end_offset > self.publisher.offset:
-                self.publisher.publish(change.records, change.end_offset)
+                self._publish(change)
             change.then()
         if self._under_way and self._failure is None:
             self._flush()  # what was owed was less than all there is
@@ -243,6 +256,14 @@ class MetadataLog:
             self._will_write_recovery_point = True
             self._once(RECOVERY_POINT_AFTER_MS, self._write_recovery_point)
         self._snapshot_if_due()
+
+    def _publish(self, change: _Append) -> None:
+        stats = self.stats
+        stats.commits.record((self._clock.monotonic_ms() - change.written_ms) * 1000)
+        began_ns = monotonic_ns()
+        self.publisher.publish(change.records, change.end_offset)
+        stats.publications.record((monotonic_ns() - began_ns) // 1000)
+        stats.published.record(len(change.records))
 
     def _write_recovery_point(self) -> None:
         """Write down up to where the log is on disk, in the worker thread.
@@ -289,7 +310,7 @@ class MetadataLog:
         image = self.publisher.image.copy()
         snapshot = SnapshotId(self._log.log_end_offset, self.leader_epoch)
         now_ms = self._clock.now_ms()
-        last_append_ms = self._last_append_ms
+        last_append_ms = self.last_append_ms
         self._is_writing_snapshot = True
         self._bytes_behind_snapshot = 0
         self._last_snapshot_ms = now_ms
@@ -310,6 +331,8 @@ class MetadataLog:
 
         def done(size: int) -> None:
             self._is_writing_snapshot = False
+            self.stats.snapshot_bytes = size
+            self.stats.snapshot_ms = now_ms
             log.info("wrote metadata snapshot %s: %d bytes", snapshot.file_name, size)
             self._drop_old_segments(snapshot.end_offset)
 
@@ -435,6 +458,7 @@ def open_metadata_log(
         settings=settings,
         bytes_behind_snapshot=bytes_behind_snapshot,
     )
+    metadata_log.stats.snapshots_loaded = min(len(snapshots), 1)
     opening: list[ControlRecord] = [leader_change(settings.node_id)]
     if stored.log_end_offset == 0:
         # Formatting put the voters into a snapshot that stands before the log; from here on the log has them.

@@ -21,11 +21,11 @@ _EOF: Final = b"# EOF\n"
 class _Collected(Collector):
     """All sources as one collector."""
 
-    def __init__(self, sources: Callable[[], Iterable[Source]]) -> None:
-        self._sources = sources
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self._sources = tuple(sources)
 
     def collect(self) -> Iterator[Metric]:
-        for source in self._sources():
+        for source in self._sources:
             for samples in source.collect():
                 if samples.values:
                     yield _metric(samples)
@@ -67,8 +67,8 @@ def format_for(accept: str) -> Format:
     return Format(content_type, encode)
 
 
-def make_registry(sources: Callable[[], Iterable[Source]]) -> CollectorRegistry:
-    """Everything that the library writes; ``sources`` is asked anew each time."""
+def make_registry(sources: Iterable[Source]) -> CollectorRegistry:
+    """Everything that the library writes."""
     registry = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -88,5 +88,5 @@ def _metric(samples: Samples) -> Metric:
     name = family.name.removesuffix("_total") if family.kind is Kind.COUNTER else family.name
     metric = Metric(name, family.help, family.kind.value)
     for values, value in samples.values:
-        metric.add_sample(family.name, dict(zip(family.labels, values, strict=True)), value)
+        metric.add_sample(family.name, dict(zip(family.labels, values, strict=True)) if values else {}, value)
     return metric

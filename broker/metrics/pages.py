@@ -28,8 +28,11 @@ class Page:
 class Pages:
     """Makes pages."""
 
-    def __init__(self, sources: Callable[[], Iterable[Source]], tables: Callable[[], Iterable[Table]]) -> None:
-        """Both are asked anew for each page: there is less to tell of while the broker starts."""
+    def __init__(
+        self, survey: Callable[[], Iterator[None]], *, sources: Iterable[Source], tables: Sequence[Table]
+    ) -> None:
+        """``survey`` is gone through before a page is written, for what ``sources`` and ``tables`` say."""
+        self._survey = survey
         self._registry = collector.make_registry(sources)
         self._tables = tables
         self._under_way: dict[str, asyncio.Task[Page]] = {}
@@ -64,7 +67,9 @@ class Pages:
         return Page(format.content_type, pieces)
 
     def _write(self, format: Format) -> Iterator[bytes]:
+        for _ in self._survey():
+            yield b""
         yield from collector.write(self._registry, format)
-        for one in self._tables():
+        for one in self._tables:
             yield from table.write(one, is_openmetrics=format.is_openmetrics)
         yield format.end

@@ -1,9 +1,9 @@
 """What there is to be told: families of series, declared once, and their values at a moment."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from broker.histogram import percentiles
 
@@ -54,7 +54,7 @@ def gauge(name: str, help: str, *labels: str, bean: str = "") -> Family:
 
 
 class Samples(NamedTuple):
-    """The values of a family, each behind those of its labels, which have the family's order."""
+    """The values of a family, each behind those of its labels, which have the family's order; one may have none."""
 
     family: Family
     values: Sequence[tuple[tuple[str, ...], float]]
@@ -63,6 +63,19 @@ class Samples(NamedTuple):
 def one(family: Family, value: float) -> Samples:
     """The value of a family without labels."""
     return Samples(family, [((), value)])
+
+
+class Reading(NamedTuple):
+    """A family without labels, and where its value is read."""
+
+    family: Family
+    value: Callable[[Any], float]
+
+
+def read(readings: Iterable[Reading], subject: object) -> Iterator[Samples]:
+    """Their values of ``subject``."""
+    for family, value in readings:
+        yield one(family, value(subject))
 
 
 class Source(Protocol):

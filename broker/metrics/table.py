@@ -34,7 +34,7 @@ class Table(NamedTuple):
 
     columns: Sequence[Column]
     rows: Callable[[], Iterable[Row]]
-    """Those of this moment; the loop may turn between two of them."""
+    """Those of this moment."""
 
 
 def label_text(names: Sequence[str], values: Sequence[str]) -> str:
@@ -44,12 +44,8 @@ def label_text(names: Sequence[str], values: Sequence[str]) -> str:
 
 
 def write(table: Table, *, is_openmetrics: bool) -> Iterator[bytes]:
-    """The families in pieces of text, a few lines each; some pieces are empty."""
-    rows: list[Row] = []
-    for row in table.rows():
-        rows.append(row)
-        if not len(rows) % LINES_A_PIECE:
-            yield b""
+    """The families in pieces of text, a few lines each."""
+    rows = list(table.rows())
     for family, value in table.columns:
         name = family.name
         text = _header(family, is_openmetrics=is_openmetrics)

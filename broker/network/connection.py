@@ -168,7 +168,8 @@ class Connection:
         slots = self._slots
         data = scratch.data
         now_us = self.last_active_us
-        if room > (free := self.max_in_flight - len(slots)):
+        unanswered = len(slots)
+        if room > (free := self.max_in_flight - unanswered):
             room = free
         if room > MOST_REQUESTS_A_TURN:
             room = MOST_REQUESTS_A_TURN
@@ -183,6 +184,7 @@ class Connection:
             slots.append(slot)
             channel.put(slot)
             room -= 1
+        self._stats.requests_received += len(slots) - unanswered
         if start < end:
             owner.give_scratch()
             self._use(scratch, end)
@@ -251,6 +253,7 @@ class Connection:
             cut += 1
         self._start = start
         if cut:
+            self._stats.requests_received += cut
             self._last_frame = SIZE_BYTES + len(slots[-1].frame)
             if self._last_frame > self._largest_frame:
                 self._largest_frame = self._last_frame

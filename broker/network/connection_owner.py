@@ -40,6 +40,7 @@ class ListenerStats:
         "connections_created",
         "connections_expired",
         "latencies",
+        "requests_received",
         "responses_sent",
     )
 
@@ -50,6 +51,7 @@ class ListenerStats:
         """Closed for being idle."""
         self.bytes_received = 0
         self.bytes_sent = 0
+        self.requests_received = 0
         self.responses_sent = 0
         self.latencies = Histogram()
         """From receiving a request's last byte to handing the last byte of its answer to the system."""

@@ -163,5 +163,6 @@ class Appender:
         """The write failed: what was staged with it and behind it is rolled back, and every waiter is told."""
         self.stats.failed_writes += 1
         for staged in partition.log.fail_write(write, error):
+            partition.stats.refused_batches += 1
             staged.tag(staged, error)
         self._on_failed(partition, error)

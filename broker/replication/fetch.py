@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from broker.replication.partition import NO_EPOCH, Partition
+from broker.replication.traffic import count_unreadable
 from broker.request.faults import Fault, NegativeFetchSize
 from storage.errors import LogDirFailed, OffsetOutOfRange, StorageError
 from storage.files import FileRegion
@@ -124,6 +125,7 @@ def read_partition(
     partition = fetch.partition
     if partition is None or fetch.fault is not None:
         return PartitionRead(fetch.fault)
+    partition.stats.reads += 1
     try:
         partition.check_leadership(max(fetch.current_leader_epoch, NO_EPOCH))  # to Kafka every negative one is none
         return _read(partition, fetch, isolation, max_bytes, at_least_one_batch)
@@ -131,6 +133,7 @@ def read_partition(
         partition.disk_failed(error)
         return PartitionRead(error)
     except (Fault, StorageError) as error:
+        count_unreadable(partition, error)
         return PartitionRead(error)
 
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from broker.clock import Clock
 from broker.replication.disk_room import DiskRoom
+from broker.replication.traffic import PartitionStats
 from broker.request.faults import (
     FencedLeaderEpoch,
     InvalidTopic,
@@ -64,6 +65,7 @@ class Partition:
         "node_id",
         "replicas",
         "room",
+        "stats",
         "topic_id",
         "watchers",
     )
@@ -98,6 +100,7 @@ class Partition:
         self.replicas = replicas
         self.in_sync_replicas = in_sync_replicas
         self.is_internal = is_internal
+        self.stats = PartitionStats()
         self._flush_owed: FlushTarget | None = None
         self.is_flush_late = False
         """A flush could not begin, or not go on, for want of descriptors: it is owed."""

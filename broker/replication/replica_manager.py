@@ -10,6 +10,7 @@ from broker.replication.append import Appender, Publication
 from broker.replication.delayed import DelayedDeleteRecords, DelayedFetch, DelayedProduce, RecordDeletion
 from broker.replication.fetch import Fetch, FetchRequirements, FetchRound, Told
 from broker.replication.partition import DiskFailed, Partition, offline
+from broker.replication.traffic import ReplicaStats, Traffic, count_refused
 from broker.request.faults import UnknownTopicOrPartition
 from storage.errors import DiskFull, LogDirFailed, StorageError
 from storage.log_dir import LogDir
@@ -47,6 +48,9 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
         """Partitions of this node whose data directory cannot be used, in this run of the process."""
+        self.stats = ReplicaStats()
+        self.gone = Traffic()
+        """Of partitions that are no longer here: what all topics have had together only grows."""
         self.appender = Appender(clock, writer, on_published=self._published, on_failed=self._write_failed)
         self.produce_purgatory = produce_purgatory
         self.fetch_purgatory = fetch_purgatory
@@ -80,6 +84,7 @@ class ReplicaManager:
 
     def _tell_gone(self, partition: Partition) -> None:
         partition.go()
+        self.gone.add(partition)
         self.changed(partition)
         self.produce_purgatory.check(partition)
         self.delete_records_purgatory.check(partition)
@@ -104,6 +109,24 @@ class ReplicaManager:
     def partitions(self) -> Iterable[Partition]:
         """All partitions of this node."""
         return self._partitions.values()
+
+    def refused(self, partition: Partition, batch_bytes: int, error: Exception) -> None:
+        """A client's batch for a partition was not appended."""
+        count_refused(partition, batch_bytes, error, self.stats)
+
+    def lead(
+        self,
+        partition: Partition,
+        *,
+        leader: int,
+        leader_epoch: int,
+        replicas: tuple[int, ...],
+        in_sync_replicas: frozenset[int],
+    ) -> None:
+        """A partition is led in another way from now on; see `Partition.lead`."""
+        self.stats.isr_shrinks += bool(partition.in_sync_replicas - in_sync_replicas)
+        self.stats.isr_expands += bool(in_sync_replicas - partition.in_sync_replicas)
+        partition.lead(leader=leader, leader_epoch=leader_epoch, replicas=replicas, in_sync_replicas=in_sync_replicas)
 
     def acknowledge(
         self,

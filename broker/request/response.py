@@ -10,6 +10,8 @@ from protocol.codec import Chunk
 NOTHING: Final[Sequence[Chunk]] = ()
 """The answer of a produce with acks=0: none, but what stands behind it may go out."""
 
+UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
+
 NO_FRAME: Final = memoryview(b"")
 """Stands where a frame was."""
 
@@ -24,7 +26,7 @@ class Repeats(Protocol):
 class Peer:
     """Who is at the other end of a connection; one object for all its requests."""
 
-    __slots__ = ("host", "listener", "port", "principal", "repeats")
+    __slots__ = ("host", "listener", "port", "principal", "repeats", "software")
 
     def __init__(self, *, host: str, port: int, listener: str, principal: str = "User:ANONYMOUS") -> None:
         self.host = host
@@ -32,6 +34,8 @@ class Peer:
         self.listener = listener
         self.principal = principal
         self.repeats: Repeats | None = None
+        self.software = UNKNOWN_SOFTWARE
+        """Name and version of the client, as it has told them (KIP-511)."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -48,6 +48,7 @@ from storage.errors import (
     BatchTooLarge,
     CorruptBatch,
     DecompressionTooLarge,
+    InvalidOffsetsOrSequence,
     InvalidRecord,
     InvalidTimestamp,
     NotOneBatch,
@@ -195,11 +196,13 @@ def validate_produced(records: memoryview | None, rules: AppendRules, now_ms: in
     if codec > _ZSTD:
         raise UndecodableRecords(f"the batch names codec {codec}; 0 to 4 exist")
     if record_count <= 0 or last_offset_delta != record_count - 1:
-        raise InvalidRecord(f"the batch counts {record_count} records, its last offset delta is {last_offset_delta}")
+        raise InvalidOffsetsOrSequence(
+            f"the batch counts {record_count} records, its last offset delta is {last_offset_delta}"
+        )
     if attributes & CONTROL_BIT:
         raise InvalidRecord("the batch is a control batch, which a client may not write")
     if producer_id >= 0 and base_sequence < 0:
-        raise InvalidRecord(f"the batch has producer id {producer_id} and base sequence {base_sequence}")
+        raise InvalidOffsetsOrSequence(f"the batch has producer id {producer_id} and base sequence {base_sequence}")
     if codec == _NO_CODEC and record_count > (size - HEADER_SIZE) // SMALLEST_RECORD:
         raise InvalidRecord(f"the batch counts {record_count} records in {size - HEADER_SIZE} bytes")
     if record_count > rules.most_records:
@@ -453,7 +456,7 @@ def _rejected(errors: list[tuple[int, str]], faults: int, time_faults: int) -> R
     shown = "; ".join(message for _, message in errors[:3])
     message = f"the batch is refused for {faults} of its records: {shown}{' ...' if faults > 3 else ''}"
     kind = InvalidTimestamp if time_faults else InvalidRecord
-    return kind(message, record_errors=errors, message_for_client=message)
+    return kind(message, record_errors=errors, records_without_key=faults - time_faults, message_for_client=message)
 
 
 def _rebuilt(

@@ -1,0 +1,121 @@
+"""What requests took, API by API: from the first one that was answered on."""
+
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from broker.handlers.fetch import FETCH_CONSUMER, FETCH_FOLLOWER
+from broker.histogram import BUCKETS, RecentHistogram
+from broker.metrics.rooms import Rooms
+from broker.metrics.series import US_PER_MS, Counted, Distribution, Family, Samples, counter, distribution
+from broker.request.stats import ApiStats
+from protocol.errors import ErrorCode
+
+_FETCH: Final = "Fetch"
+_CONVERTING: Final = ("Produce", _FETCH, FETCH_CONSUMER, FETCH_FOLLOWER)
+"""Requests with records in them, which Kafka used to convert."""
+
+
+def _distribution(name: str, help: str) -> Distribution:
+    return distribution(
+        f"kafka_network_requestmetrics_{name.lower()}",
+        help,
+        "request",
+        bean=f"kafka.network:type=RequestMetrics,name={name},request=*",
+    )
+
+
+class _Measure(NamedTuple):
+    """One thing that is measured of each request."""
+
+    families: Distribution
+    of: "attrgetter[RecentHistogram]"
+    divisor: int = US_PER_MS
+
+
+REQUESTS: Final = counter(
+    "kafka_network_requestmetrics_requests_total",
+    "Requests answered",
+    "request",
+    "version",
+    bean="kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*",
+)
+ERRORS: Final = counter(
+    "kafka_network_requestmetrics_errors_total",
+    "Error codes in answers, NONE too; an answer has one for each topic or partition in it",
+    "request",
+    "error",
+    bean="kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=*,error=*",
+)
+_MEASURES: Final = (
+    _Measure(
+        _distribution("TotalTimeMs", "From reading a request to the last byte of its answer"), attrgetter("total")
+    ),
+    _Measure(_distribution("RequestQueueTimeMs", "Until a handler took it"), attrgetter("queue")),
+    _Measure(
+        _distribution("LocalTimeMs", "In the hands of a handler, with what else it had in that turn"),
+        attrgetter("local"),
+    ),
+    _Measure(_distribution("RemoteTimeMs", "Waiting for records, for replicas or for the disk"), attrgetter("remote")),
+    _Measure(_distribution("ResponseQueueTimeMs", "Until its answer began to be sent"), attrgetter("response_queue")),
+    _Measure(_distribution("ResponseSendTimeMs", "Until the last byte of the answer was sent"), attrgetter("send")),
+    _Measure(_distribution("RequestBytes", "Sizes of requests in bytes"), attrgetter("sizes"), divisor=1),
+)
+THROTTLE: Final = _distribution("ThrottleTimeMs", "Held back for a quota; there are no quotas here, so never")
+CONVERSIONS: Final = _distribution("MessageConversionsTimeMs", "Converting records, which is never done")
+TEMPORARY: Final = _distribution("TemporaryMemoryBytes", "Memory for converting records, which is never done")
+_NEVER: Final = [0] * BUCKETS
+
+
+class Requests:
+    """Reads the `RequestStats`."""
+
+    families: tuple[Family, ...] = (
+        REQUESTS,
+        ERRORS,
+        *[family for measure in _MEASURES for family in measure.families],
+        *THROTTLE,
+        *CONVERSIONS,
+        *TEMPORARY,
+    )
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._stats = rooms.registry.stats
+
+    def collect(self) -> Iterator[Samples]:
+        answered = self._answered()
+        yield Samples(REQUESTS, [((name, str(version)), count) for (name, version), count in answered.items()])
+        codes = self._stats.answered_codes()
+        yield Samples(ERRORS, [((api, _name(code)), count) for (api, code), count in codes.items()])
+        totals: dict[str, int] = {}
+        for (name, _), count in answered.items():
+            totals[name] = totals.get(name, 0) + count
+        for families, of, divisor in _MEASURES:
+            counted = [Counted((name,), self._recent(name, of), total) for name, total in totals.items()]
+            yield from families.collect(counted, divisor=divisor)
+        yield from THROTTLE.collect(Counted((name,), _NEVER, total) for name, total in totals.items())
+        for families in (CONVERSIONS, TEMPORARY):
+            yield from families.collect(
+                Counted((name,), _NEVER, total) for name, total in totals.items() if name in _CONVERTING
+            )
+
+    def _answered(self) -> dict[tuple[str, int], int]:
+        """By name and version; the fetches of consumers and followers are also counted as fetches."""
+        answered = {key: count for key, count in self._stats.answered().items() if count}
+        for (name, version), count in tuple(answered.items()):
+            if name in (FETCH_CONSUMER, FETCH_FOLLOWER):
+                answered[_FETCH, version] = answered.get((_FETCH, version), 0) + count
+        return answered
+
+    def _recent(self, name: str, of: "attrgetter[RecentHistogram]") -> list[int]:
+        parts = (FETCH_CONSUMER, FETCH_FOLLOWER) if name == _FETCH else (name,)
+        recent = [of(api).recent() for part in parts if (api := self._api(part)) is not None]
+        return recent[0] if len(recent) == 1 else [sum(counts) for counts in zip(*recent, strict=True)]
+
+    def _api(self, name: str) -> ApiStats | None:
+        return self._stats.apis.get(name)
+
+
+def _name(code: int) -> str:
+    """As Kafka writes it. Only codes of ours are answered."""
+    return ErrorCode(code).name

@@ -1,0 +1,96 @@
+"""The process: its state, what it reads and writes, its memory; and the node as kafka_exporter tells of it."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from broker.metrics.rooms import Rooms
+from broker.metrics.series import Family, Reading, Samples, gauge, one, read
+
+
+def _of_server(name: str, help: str, value: Callable[[Rooms], float]) -> Reading:
+    metric = name.lower().replace("-", "_")
+    bean = f"kafka.server:type=KafkaServer,name={name}"
+    return Reading(gauge(f"kafka_server_kafkaserver_{metric}", help, bean=bean), value)
+
+
+def _io_bytes(field: str) -> int:
+    """What this process has had to do with disks, as the system counts it; 0 where it does not."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.partition(":")[2]) for line in lines if line.startswith(f"{field}:")), 0)
+
+
+_READINGS: Final = (
+    _of_server(
+        "BrokerState",
+        "1 starting, 2 opening and recovering logs, 3 running, 6 stopping",
+        lambda rooms: rooms.state,
+    ),
+    _of_server("linux-disk-read-bytes", "Bytes read from disks", lambda _: _io_bytes("read_bytes")),
+    _of_server("linux-disk-write-bytes", "Bytes written to disks", lambda _: _io_bytes("write_bytes")),
+    Reading(
+        gauge(
+            "kafka_server_app_info_start_time_ms",
+            "When the process started, in milliseconds since 1970",
+            bean="kafka.server:type=app-info,id=*",
+        ),
+        lambda rooms: rooms.clock.now_ms() - (rooms.clock.monotonic_ms() - rooms.started_ms),
+    ),
+    Reading(
+        gauge("jvm_threads_current", "Threads of the process, where boards look for Java's"),
+        lambda _: threading.active_count(),
+    ),
+)
+_BROKERS: Final = gauge("kafka_brokers", "Brokers that are registered")
+_BROKER: Final = gauge("kafka_broker_info", "1 for each broker", "id", "address")
+_MEMORY_USED: Final = tuple(
+    gauge(name, "Resident memory of the process, where boards look for Java's heap", "area")
+    for name in ("jvm_memory_used_bytes", "jvm_memory_bytes_used")
+)
+_MEMORY_MOST: Final = tuple(
+    gauge(name, "Memory of this machine, where boards look for the most that Java's heap may have", "area")
+    for name in ("jvm_memory_max_bytes", "jvm_memory_bytes_max")
+)
+_HEAP: Final = "heap"
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class Server:
+    """Reads the process and the node."""
+
+    families: tuple[Family, ...] = (
+        *[reading.family for reading in _READINGS], _BROKERS, _BROKER, *_MEMORY_USED, *_MEMORY_MOST,
+    )  # fmt: skip
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    def collect(self) -> Iterator[Samples]:
+        yield from read(_READINGS, self._rooms)
+        yield from self._memory()
+        if self._rooms.metadata_log is not None:
+            brokers = self._rooms.metadata_log.publisher.image.brokers
+            yield one(_BROKERS, len(brokers))
+            yield Samples(
+                _BROKER,
+                [
+                    ((str(broker.broker_id), f"{endpoint.host}:{endpoint.port}"), 1)
+                    for broker in brokers.values()
+                    for endpoint in broker.end_points[:1]
+                ],
+            )
+
+    def _memory(self) -> Iterator[Samples]:
+        try:
+            used = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+        except OSError:
+            return
+        for family in _MEMORY_USED:
+            yield Samples(family, [((_HEAP,), used)])
+        for family in _MEMORY_MOST:
+            yield Samples(family, [((_HEAP,), os.sysconf("SC_PHYS_PAGES") * _PAGE)])

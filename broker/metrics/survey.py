@@ -1,0 +1,145 @@
+"""One look at all topics and partitions before a page is written: their rows, and what they come to together.
+
+The loop turns in between, so that a page never holds it longer for ten thousand partitions than for ten.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.metadata.image import PartitionImage, TopicImage
+from broker.metrics.rooms import Rooms
+from broker.metrics.table import label_text
+from broker.replication.partition import NO_LEADER, Partition
+from broker.replication.traffic import Traffic
+from storage.log import Log
+
+PARTITIONS_A_TURN: Final = 100
+"""A tenth of a millisecond."""
+
+
+class PartitionRow:
+    """A partition of the metadata, and its log where it is here. The metadata log is one that no image has."""
+
+    __slots__ = ("hosted", "image", "labels", "log")
+
+    def __init__(self, topic: str, index: int, image: PartitionImage | None, hosted: Partition | None, log: Log | None):
+        self.labels = label_text(("topic", "partition"), (topic, str(index)))
+        self.image = image
+        self.hosted = hosted
+        self.log = log
+
+
+class TopicRow:
+    """A topic; all of them together have no labels."""
+
+    __slots__ = ("flushes", "labels", "partitions", "rolls", "segments_removed", "traffic")
+
+    def __init__(self, labels: str) -> None:
+        self.labels = labels
+        self.partitions = 0
+        self.traffic = Traffic()
+        self.rolls = 0
+        self.flushes = 0
+        self.segments_removed = 0
+
+    def add(self, partition: Partition) -> None:
+        """Count in a partition that is here."""
+        self.traffic.add(partition)
+        stats = partition.log.stats
+        self.rolls += stats.rolls
+        self.flushes += stats.flushes
+        self.segments_removed += stats.segments_removed
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a look has seen."""
+
+    topics: list[TopicRow] = field(default_factory=list)
+    partitions: list[PartitionRow] = field(default_factory=list)
+    traffic: Traffic = field(default_factory=Traffic)
+    """Of all topics that there are and were."""
+    led: int = 0
+    hosted: int = 0
+    offline: int = 0
+    """Replicas of this node whose data directory cannot be used."""
+    leaderless: int = 0
+    not_led_as_preferred: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    reassigning: int = 0
+    producers: int = 0
+    flushes: int = 0
+    segments_removed: int = 0
+
+
+def is_under_replicated(partition: Partition) -> bool:
+    return partition.is_leader and len(partition.in_sync_replicas) < len(partition.replicas)
+
+
+def min_isr(partition: Partition) -> int:
+    """How many replicas must be in sync; no more are asked for than there are."""
+    return min(partition.log.config.min_insync_replicas, len(partition.replicas))
+
+
+def is_under_min_isr(partition: Partition) -> bool:
+    return partition.is_leader and len(partition.in_sync_replicas) < min_isr(partition)
+
+
+def is_at_min_isr(partition: Partition) -> bool:
+    return partition.is_leader and len(partition.in_sync_replicas) == min_isr(partition)
+
+
+class Surveyor:
+    """Looks, and keeps what it saw the last time."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self.seen = Survey()
+
+    def look(self) -> Iterator[None]:
+        """See everything anew; the loop may turn at each step. `seen` is the old one until the last."""
+        survey = Survey()
+        survey.traffic.add_all(self._rooms.replicas.gone)
+        metadata_log = self._rooms.metadata_log
+        if metadata_log is not None:
+            for topic in tuple(metadata_log.publisher.image.topics_by_name.values()):
+                yield from self._look_at(topic, survey)
+            log = metadata_log.log
+            survey.partitions.append(PartitionRow(*log.topic_partition, None, None, log))
+        self.seen = survey
+
+    def _look_at(self, topic: TopicImage, survey: Survey) -> Iterator[None]:
+        replicas = self._rooms.replicas
+        node_id = self._rooms.settings.node_id
+        row = TopicRow(label_text(("topic",), (topic.name,)))
+        for image in tuple(topic.partitions):
+            hosted = replicas.find(topic.name, image.index)
+            log = None if hosted is None else hosted.log
+            survey.partitions.append(PartitionRow(topic.name, image.index, image, hosted, log))
+            row.partitions += 1
+            survey.leaderless += image.leader == NO_LEADER
+            survey.not_led_as_preferred += image.leader != image.replicas[0]
+            survey.reassigning += bool(image.adding_replicas or image.removing_replicas)
+            if hosted is not None:
+                row.add(hosted)
+                _count(hosted, survey)
+            elif node_id in image.replicas:
+                survey.offline += replicas.is_offline(topic.name, image.index)
+            if not len(survey.partitions) % PARTITIONS_A_TURN:
+                yield
+        survey.topics.append(row)
+        survey.traffic.add_all(row.traffic)
+        survey.flushes += row.flushes
+        survey.segments_removed += row.segments_removed
+
+
+def _count(hosted: Partition, survey: Survey) -> None:
+    survey.hosted += 1
+    survey.led += hosted.is_leader
+    survey.under_replicated += is_under_replicated(hosted)
+    survey.under_min_isr += is_under_min_isr(hosted)
+    survey.at_min_isr += is_at_min_isr(hosted)
+    survey.producers += len(hosted.log.producers.entries)

@@ -1,0 +1,116 @@
+"""What goes into partitions and out of them, counted as Kafka's BrokerTopicMetrics count it (facts of the metrics).
+
+A log counts what is appended to it, whoever does it; here stands the rest. A request for five partitions counts five
+times. What is refused counts as failed only where Kafka does not expect it of a client: a record that breaks a rule
+does, a batch that is too large or damaged, a partition that is not there or an unusable disk do not.
+"""
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from broker.request.faults import NegativeFetchSize, NotEnoughReplicas
+from storage.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidOffsetsOrSequence,
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    RejectedRecords,
+    UndecodableRecords,
+)
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+
+_UNEXPECTED_OF_PRODUCERS = (
+    RejectedRecords,
+    OutOfOrderSequence,
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    UndecodableRecords,
+    NotEnoughReplicas,
+)
+_UNEXPECTED_OF_CONSUMERS = (NegativeFetchSize,)
+
+
+@dataclass(slots=True)
+class PartitionStats:
+    """What a partition counts beside its log."""
+
+    refused_batches: int = 0
+    failed_batches: int = 0
+    """Those of them that nobody expects."""
+    refused_bytes: int = 0
+    """Of batches above ``max.message.bytes``."""
+    reads: int = 0
+    """Times it was read for a fetch, in vain or not; a fetch that waited has read it twice."""
+    failed_reads: int = 0
+    fetched_bytes: int = 0
+    """Records that were answered."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Of one or more partitions."""
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    bytes_rejected: int = 0
+    produces: int = 0
+    fetches: int = 0
+    failed_produces: int = 0
+    failed_fetches: int = 0
+
+    def add(self, partition: "Partition") -> None:
+        """Count a partition in."""
+        log, stats = partition.log.stats, partition.stats
+        self.messages_in += log.records_appended + log.duplicate_records
+        self.bytes_in += log.bytes_appended + log.duplicate_bytes
+        self.bytes_out += stats.fetched_bytes
+        self.bytes_rejected += stats.refused_bytes
+        self.produces += log.batches_appended + log.duplicates + stats.refused_batches
+        self.fetches += stats.reads
+        self.failed_produces += stats.failed_batches
+        self.failed_fetches += stats.failed_reads
+
+    def add_all(self, other: "Traffic") -> None:
+        """Count in what has been summed up already."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+@dataclass(slots=True)
+class ReplicaStats:
+    """What is counted for all partitions together."""
+
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    batches_with_wrong_crc: int = 0
+    batches_with_wrong_offsets: int = 0
+    """Or with a sequence number that goes with no producer."""
+    records_without_key: int = 0
+    """On compacted topics, where each needs one."""
+
+
+def count_refused(partition: "Partition", batch_bytes: int, error: Exception, stats: ReplicaStats) -> None:
+    """A batch was not appended."""
+    of_partition = partition.stats
+    of_partition.refused_batches += 1
+    if isinstance(error, _UNEXPECTED_OF_PRODUCERS):
+        of_partition.failed_batches += 1
+    if isinstance(error, BatchTooLarge):
+        of_partition.refused_bytes += batch_bytes
+    elif isinstance(error, CorruptBatch):
+        stats.batches_with_wrong_crc += 1
+    elif isinstance(error, InvalidOffsetsOrSequence):
+        stats.batches_with_wrong_offsets += 1
+    elif isinstance(error, RejectedRecords):
+        stats.records_without_key += error.records_without_key
+
+
+def count_unreadable(partition: "Partition", error: Exception) -> None:
+    """A partition could not be read."""
+    if isinstance(error, _UNEXPECTED_OF_CONSUMERS):
+        partition.stats.failed_reads += 1
