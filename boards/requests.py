@@ -3,7 +3,7 @@
 from typing import Final
 
 from boards.panels import Board, Choice, Query, Row, Unit, lines
-from boards.promql import ALL_TOPICS, EACH_REQUEST, P99, errors, of, per_second, requests, total
+from boards.promql import EACH_REQUEST, P99, errors, of, per_second, requests, total
 
 _REQUEST: Final = Choice(
     name="request",
@@ -162,7 +162,7 @@ REQUESTS: Final = Board(
                     "Fetches that got fewer bytes than they wanted, produces that ran out of time.",
                     Unit.REQUESTS_PER_S,
                     Query(per_second("kafka_server_delayedfetchmetrics_expires_total"), "fetch of a {{fetcherType}}"),
-                    Query(per_second("kafka_server_delayedproducemetrics_expires_total", ALL_TOPICS), "produce"),
+                    Query(per_second("kafka_server_delayedproducemetrics_expires_total"), "produce"),
                 ),
                 lines(
                     "Fetch sessions",

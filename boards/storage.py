@@ -3,7 +3,7 @@
 from typing import Final
 
 from boards.panels import Board, Query, Row, Unit, lines
-from boards.promql import highest, of, per_second, slope, total
+from boards.promql import highest, of, per_second, total
 
 STORAGE: Final = Board(
     name="storage",
@@ -42,8 +42,8 @@ STORAGE: Final = Board(
                     "Bytes that the system has read from the disk for the process, and written for it. Reads are "
                     "consumers that ask for what is no longer in memory.",
                     Unit.BYTES_PER_S,
-                    Query(slope("kafka_server_kafkaserver_linux_disk_read_bytes"), "read"),
-                    Query(slope("kafka_server_kafkaserver_linux_disk_write_bytes"), "written"),
+                    Query(per_second("kafka_server_kafkaserver_linux_disk_read_bytes"), "read"),
+                    Query(per_second("kafka_server_kafkaserver_linux_disk_write_bytes"), "written"),
                 ),
                 lines(
                     "Segments begun and removed per second",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.gc_collector import GCCollector
@@ -13,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-import broker.metrics
-from broker.metrics.series import Family
+from broker.metrics.subjects import FAMILIES
 
 Metrics = Mapping[str, frozenset[str]]
 """The labels of each, by name. Where some series have more than others, all of them."""
@@ -23,9 +20,8 @@ Metrics = Mapping[str, frozenset[str]]
 def declared() -> Metrics:
     """By the declarations in `broker.metrics`, and prometheus-client's own of the process."""
     names: defaultdict[str, set[str]] = defaultdict(set)
-    for module in pkgutil.iter_modules(broker.metrics.__path__):
-        for family in _families(list(vars(import_module(f"broker.metrics.{module.name}")).values())):
-            names[family.name].update(family.labels)
+    for family in FAMILIES:
+        names[family.name].update(family.labels)
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
@@ -42,15 +38,3 @@ def on_page(text: str) -> Metrics:
         for sample in metric.samples:
             names[sample.name].update(sample.labels)
     return {name: frozenset(labels) for name, labels in names.items()}
-
-
-def _families(value: object) -> Iterator[Family]:
-    """Those in whatever a module holds: alone, in a tuple of some kind, or in a mapping."""
-    if isinstance(value, Family):
-        yield value
-    elif isinstance(value, tuple | list):
-        for one in value:
-            yield from _families(one)
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _families(one)
