@@ -11,6 +11,7 @@ import yaml
 
 from boards.all_boards import BOARDS
 from boards.promql import filled_in
+from broker.metrics.subjects import FAMILIES
 from tests.interop import programs
 from tests.interop.conftest import against_apache_kafka, installed
 from tests.interop.programs import Outcome
@@ -21,6 +22,10 @@ from tests.support.waiting import until
 
 INTERVAL_S = 0.5
 EVERYTHING = {"__rate_interval": "5s", **dict.fromkeys(("instance", "topic", "group", "request"), ".+")}
+
+OF_KAFKA = [family for family in FAMILIES if family.bean]
+NAMES_OF_KAFKA = {family.name for family in OF_KAFKA}
+LABELS_OF_KAFKA = {label for family in OF_KAFKA for label in family.labels}
 
 pytestmark = pytest.mark.skipif(against_apache_kafka(), reason="Apache Kafka has no metrics endpoint of its own")
 
@@ -62,6 +67,22 @@ def address_of(broker: BrokerProcess) -> str:
     return broker.settings["ottla.prometheus.listener"]
 
 
+def is_about_kafkas_taste(remark: str) -> bool:
+    """Whether promtool advises another name where the name, or the label, is the one that boards for Kafka know."""
+    name, _, advice = remark.partition(" ")
+    labels = {label for family in FAMILIES if family.name == name for label in family.labels}
+    match advice:
+        case "label names should be written in 'snake_case' not 'camelCase'":
+            return {label for label in labels if not label.islower()} <= LABELS_OF_KAFKA
+        case (
+            'non-summary metrics should not have "quantile" label'
+            | 'non-histogram and non-summary metrics should not have "_count" suffix'
+            | "metric names should not contain abbreviated units"
+        ):
+            return name in NAMES_OF_KAFKA
+    return False
+
+
 def promtool(*arguments: str, stdin: bytes = b"") -> Outcome:
     return programs.run([str(installed(programs.prometheus) / "promtool"), *arguments], stdin=stdin)
 
@@ -72,7 +93,18 @@ def test_promtool_finds_nothing_wrong_with_the_page(scraped: BrokerProcess) -> N
     with urlopen(f"http://{address_of(scraped)}/metrics") as answer:
         page = answer.read()
 
-    assert promtool("check", "metrics", stdin=page).done().said == ""
+    remarks = promtool("check", "metrics", stdin=page).said.splitlines()
+
+    assert [remark for remark in remarks if not is_about_kafkas_taste(remark)] == []
+
+
+def test_promtool_would_notice_a_page_that_is_wrong() -> None:
+    page = b"# HELP ottla_things_count Things.\n# TYPE ottla_things_count gauge\nottla_things_count 1\n"
+
+    (remark,) = promtool("check", "metrics", stdin=page).refused().said.splitlines()
+
+    assert not is_about_kafkas_taste(remark)
+    assert "error while linting" in promtool("check", "metrics", stdin=b"orders{ 1\n").refused().said
 
 
 def test_promtool_accepts_the_configuration_and_its_rules() -> None:
