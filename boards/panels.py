@@ -127,7 +127,6 @@ class Choice:
             "label": self.title,
             "type": "query",
             "datasource": _SOURCE,
-            "definition": self.query,
             "query": {"query": self.query, "refId": self.name},
             "refresh": 2,
             "sort": 1,

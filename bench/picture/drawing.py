@@ -96,23 +96,27 @@ def _lines(axes: Axes, one: Shown, run: Run, *, is_stacked: bool) -> None:
     for mark in run.marks:
         axes.axvline(run.minutes(mark), color="red", lw=0.6, ls=":")
     axes.set_xlim(0, run.minutes(run.end_s))
-    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     handles, names = axes.get_legend_handles_labels()
     if len(names) > NAMES_SHOWN:
         names[NAMES_SHOWN - 1] += f" and {len(names) - NAMES_SHOWN} more"
-    if names:
-        axes.legend(
-            handles[:NAMES_SHOWN],
-            names[:NAMES_SHOWN],
-            fontsize=6,
-            frameon=False,
-            loc="upper left",
-            ncols=2,
-            labelcolor=GREY,
-        )
-        low, high = axes.get_ylim()
-        axes.set_ylim(low, high * (1.15 + 0.12 * math.ceil(min(len(names), NAMES_SHOWN) / 2)))
-    axes.set_yticks(_ticks(axes.get_ylim()[1], one.panel.unit))
+    axes.legend(
+        handles[:NAMES_SHOWN],
+        names[:NAMES_SHOWN],
+        fontsize=6,
+        frameon=False,
+        loc="upper left",
+        ncols=2,
+        labelcolor=GREY,
+    )
+    highest = 1.0 if one.panel.unit is Unit.SHARE else axes.get_ylim()[1] if _is_ever_above_zero(one) else 1.0
+    # Room for the legend above what is drawn.
+    axes.set_ylim(0, highest * (1.1 + 0.12 * math.ceil(min(len(names), NAMES_SHOWN) / 2)))
+    axes.set_yticks(_ticks(highest, one.panel.unit))
+
+
+def _is_ever_above_zero(one: Shown) -> bool:
+    return any(value > 0 for line in one.lines for _, value in line.points)
 
 
 def _ticks(highest: float, unit: Unit) -> list[float]:
