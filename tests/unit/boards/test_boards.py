@@ -76,6 +76,8 @@ def test_grafana_finds_boards_and_data_source_where_the_compose_file_puts_them()
 
     assert directories[PROVIDER["options"]["path"]].samefile(DIRECTORY)
     assert directories["/etc/grafana/provisioning"].samefile(DOCKER / "grafana" / "provisioning")
+    home = Path(SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert (directories[str(home.parent)] / home.name).is_file()
 
 
 def test_grafana_asks_the_prometheus_of_the_compose_file() -> None:
