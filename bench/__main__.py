@@ -15,6 +15,7 @@ from pathlib import Path
 from bench import (
     client_cases,
     connection_cases,
+    metrics_cases,
     partition_cases,
     process_cases,
     raw_cases,
@@ -48,6 +49,8 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "disturbers": connection_cases.disturbers,
     "partitions": partition_cases.partitions,
     "many-partitions": recovery_cases.many_partitions,
+    "counters": metrics_cases.counters,
+    "scrape": metrics_cases.scrape,
 }
 RECOVERY: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "recovery-one-record": recovery_cases.one_record,

@@ -4,6 +4,7 @@
     python -m bench.disturbers deaf ...                                       asks for 1 MB again and again, never reads
     python -m bench.disturbers pipeline ...                                   10,000 requests at once, again and again
     python -m bench.disturbers greedy ...                                     asks for 100 MB at a time
+    python -m bench.disturbers scrape --bootstrap HOST:PORT                   asks for all metrics once a second
     python -m bench.disturbers spin --share 0.3                               takes 30 % of a processor, asks nobody
 
 They print a line when they have begun and end when their standard input closes.
@@ -93,6 +94,15 @@ def exchange(options: argparse.Namespace, frame: bytes, at_once: int) -> None:
                 unsent = memoryview(frame * at_once)
 
 
+def scrape(options: argparse.Namespace) -> None:
+    begun()
+    while not is_over(1.0):
+        with socket.create_connection(address_of(options.bootstrap)) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: bench\r\n\r\n")
+            while connection.recv(RECEIVE_BYTES):
+                pass
+
+
 def spin(options: argparse.Namespace) -> None:
     begun()
     busy_s = SPIN_PERIOD_S * options.share
@@ -112,6 +122,7 @@ KINDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "deaf": deaf,
     "pipeline": pipeline,
     "greedy": greedy,
+    "scrape": scrape,
     "spin": spin,
 }
 

@@ -153,7 +153,7 @@ class Daemon:
         self._metadata_log: MetadataLog | None = None
         self._controller: Controller | None = None
         self.node: Node | None = None
-        self._rooms = Rooms(
+        self.rooms = Rooms(
             settings=settings,
             clock=self._clock,
             started_ms=self._clock.monotonic_ms(),
@@ -254,7 +254,7 @@ class Daemon:
             endpoints={listener.name: Endpoint(listener.host, listener.port) for listener in endpoints},
         )
         was_clean = self._directories.begin_loading()
-        self._rooms.state = BrokerState.RECOVERY
+        self.rooms.state = BrokerState.RECOVERY
         self._open_metadata()
         self._in_force = SettingsInForce(ConfigView(self.publisher.image, self._settings))
         self.publisher.subscribe(self._in_force.apply)
@@ -276,7 +276,7 @@ class Daemon:
             on_fatal=self.fail,
             once=self._upkeep.once,
         )
-        self._rooms.metadata_log = self._metadata_log
+        self.rooms.metadata_log = self._metadata_log
         self._controller = Controller(self._metadata_log, ids=self._ids, settings=settings)
 
     async def _take_office(
@@ -319,7 +319,7 @@ class Daemon:
         assert self._in_force is not None
         image = self.publisher.image
         configs = ConfigView(image, self._settings)
-        self._logs = self._rooms.logs = LogManager(
+        self._logs = self.rooms.logs = LogManager(
             self._files,
             self._directories.for_logs,
             producer_id_expiration_ms=self._in_force.settings.producer_id_expiration_ms,
@@ -336,7 +336,7 @@ class Daemon:
                 and topic_id in (None, topic.topic_id)
             )
 
-        self.loading = self._rooms.loading = LogLoading(
+        self.loading = self.rooms.loading = LogLoading(
             self._logs,
             loop=self._loop,
             clock=self._clock,
@@ -434,9 +434,9 @@ class Daemon:
             size=self._settings.num_io_threads,
             end_of_turn=self.replicas.appender.write_staged,
         )
-        self._rooms.handlers = pool
-        self._rooms.on_period += (self.registry.stats.rotate, self._metadata_log.stats.rotate, self._rotate_flushers)
-        self._upkeep.every(PERIOD_MS, self._rooms.period_is_over)
+        self.rooms.handlers = pool
+        self.rooms.on_period += (self.registry.stats.rotate, self._metadata_log.stats.rotate, self._rotate_flushers)
+        self._upkeep.every(PERIOD_MS, self.rooms.period_is_over)
         self._in_force.subscribe(lambda settings: self._reconfigure(settings, pool))
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -445,7 +445,7 @@ class Daemon:
                 for acceptor in self._acceptors:
                     acceptor.start()
                 self._is_ready.set()
-                self._rooms.state = BrokerState.RUNNING
+                self.rooms.state = BrokerState.RUNNING
                 await self._stop_asked.wait()
                 await self._drain()
                 for task in (sending, handling):
@@ -457,7 +457,7 @@ class Daemon:
     async def _drain(self) -> None:
         """No new requests; what is under way is answered, and the answers go out."""
         log.info("stopping")
-        self._rooms.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self.rooms.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         for acceptor in self._acceptors:
             acceptor.close()
         self._processor_pool.stop_reading()
@@ -559,7 +559,7 @@ class Daemon:
         # Not before somebody wants a page: with the library it is a fifth of what a start may cost.
         from broker.metrics.subjects import make_pages
 
-        return make_pages(self._rooms)
+        return make_pages(self.rooms)
 
     def _rotate_flushers(self) -> None:
         for flusher, _ in self._flushers.values():
@@ -604,7 +604,7 @@ class Daemon:
         )
 
         def make(index: int) -> Processor:
-            return Processor(
+            processor = Processor(
                 index,
                 loop=self._loop,
                 clock=self._clock,
@@ -613,6 +613,9 @@ class Daemon:
                 settings=network,
                 limits=self.connection_limits,
             )
+            for listener in settings.listeners:
+                processor.stats_of(listener.name)  # they are told of from the start, not from a first connection on
+            return processor
 
         return ProcessorPool(make, settings.num_network_threads)
 

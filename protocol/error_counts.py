@@ -16,6 +16,9 @@ from protocol.schema import ArrayOf, StructOf, layout
 
 ERROR_CODE: Final = "error_code"
 
+_OWN_CODE_UNCOUNTED: Final = frozenset({"MetadataResponse"})
+"""Answers of which Kafka counts the codes of their parts only."""
+
 Count = Callable[[Any, MutableMapping[int, int]], None]
 """Adds the codes of an answer to ``codes``, which has 0 for every new one."""
 
@@ -26,7 +29,10 @@ def error_counter(cls: type[Any]) -> Count:
     """The function for answers of this class."""
     known = _compiled.get(cls)
     if known is None:
-        lines = _lines(cls, "message", 1) or ["    codes[0] += 1"]
+        lines = _lines(cls, "message", 1)
+        if cls.__name__ in _OWN_CODE_UNCOUNTED:
+            lines = [line for line in lines if line != f"    codes[message.{ERROR_CODE}] += 1"]
+        lines = lines or ["    codes[0] += 1"]
         names: dict[str, Any] = {}
         exec("\n".join(["def count(message, codes):", *lines]), names)  # noqa: S102 - our own text, from declarations
         known = _compiled[cls] = names["count"]

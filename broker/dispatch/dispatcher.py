@@ -108,6 +108,7 @@ class Dispatcher:
             except IndexError as error:
                 raise Malformed("a request ends inside its header's tagged fields") from error
         ranges = [served for served in self._registry.advertised() if served.api_key == ApiKey.API_VERSIONS]
+        self._registry.stats.count_error("ApiVersions", ErrorCode.UNSUPPORTED_VERSION)
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(r) for r in ranges])
         slot.fill(frame_response(header.correlation_id, answer, 0))
 

@@ -59,6 +59,7 @@ class PendingAnswer:
         if self._acks == NO_ACKS:
             if self.has_errors:
                 # The producer expects no answer: a closed connection is the only sign that it gets.
+                self._context.count_errors(self.response)
                 self._context.close_connection("a batch sent with acks=0 was refused")
             else:
                 self._context.respond_nothing()

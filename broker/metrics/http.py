@@ -62,8 +62,8 @@ class Readiness(NamedTuple):
     text: str
 
 
-class BadRequest(Exception):
-    """A request that cannot be answered as it is meant: with which status, and why."""
+class CannotAnswer(Exception):
+    """A request that is not answered as it is meant: with which status, and why."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -137,7 +137,6 @@ class MetricsEndpoint:
                 if self._is_given:
                     raise
                 self._socket = _listening(host, 0)
-                log.warning("%s is taken: the metrics are at %s", self._listener, self.address)
         except OSError as error:
             reason = error.strerror or str(error)
             raise CannotListen(f"{METRICS_LISTENER}={self._listener} cannot be opened: {reason}") from error
@@ -150,7 +149,9 @@ class MetricsEndpoint:
     async def serve(self) -> None:
         """Answer whoever asks, until cancelled."""
         assert self._socket is not None, "bind comes first"
-        log.info("metrics at http://%s/metrics", self.address)
+        is_other = self._listener.port not in (0, self.address.port)
+        reason = f", since {self._listener} is taken" if is_other else ""
+        log.info("metrics at http://%s/metrics%s", self.address, reason)
         try:
             async with asyncio.TaskGroup() as conversations:
                 while True:
@@ -184,8 +185,6 @@ class MetricsEndpoint:
                     pass
         except (OSError, TimeoutError) as error:
             log.debug("a client of the metrics was left: %s", error)
-        except Exception:
-            log.exception("a client of the metrics met a bug")
         finally:
             connected.close()
             self._room.release()
@@ -195,12 +194,16 @@ class MetricsEndpoint:
             async with asyncio.timeout(HEAD_S):
                 request = _parse(await _receive_head(connected))
             if request.path == "/metrics":
-                page = await self._page(request.accept)
+                try:
+                    page = await self._page(request.accept)
+                except Exception as error:
+                    log.exception("a page of metrics met a bug")
+                    raise CannotAnswer(HTTPStatus.INTERNAL_SERVER_ERROR, "the log says what went wrong") from error
                 with self._reading(page):
                     await _send(connected, request, _Answer(HTTPStatus.OK, page.content_type, page.pieces))
             else:
                 await _send(connected, request, self._short_answer(request.path))
-        except BadRequest as error:
+        except CannotAnswer as error:
             await _send(connected, None, _text(error.status, str(error)))
 
     def _short_answer(self, path: str) -> _Answer:
@@ -265,11 +268,11 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 async def _receive_head(connected: socket.socket) -> bytes:
-    """What stands before the empty line. Raises `BadRequest`."""
+    """What stands before the empty line. Raises `CannotAnswer`."""
     head = b""
     while _END not in head:
         if len(head) >= MOST_HEAD_BYTES:
-            raise BadRequest(
+            raise CannotAnswer(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request has {MOST_HEAD_BYTES} bytes of headers at most"
             )
         received = await asyncio.get_running_loop().sock_recv(connected, MOST_HEAD_BYTES - len(head))
@@ -280,14 +283,14 @@ async def _receive_head(connected: socket.socket) -> bytes:
 
 
 def _parse(head: bytes) -> _Request:
-    """Raises `BadRequest`."""
+    """Raises `CannotAnswer`."""
     line, *headers = head.decode("latin-1").split("\r\n")
     words = line.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise BadRequest(HTTPStatus.BAD_REQUEST, "a request begins with GET, a path and HTTP/1.1")
+        raise CannotAnswer(HTTPStatus.BAD_REQUEST, "a request begins with GET, a path and HTTP/1.1")
     method, target, _ = words
     if method not in ("GET", "HEAD"):
-        raise BadRequest(HTTPStatus.METHOD_NOT_ALLOWED, "there is nothing here but to GET")
+        raise CannotAnswer(HTTPStatus.METHOD_NOT_ALLOWED, "there is nothing here but to GET")
     accept = ",".join(
         value.strip()
         for name, separator, value in (header.partition(":") for header in headers)

@@ -9,6 +9,7 @@ from typing import Final
 from broker.metrics.past import Past
 from broker.metrics.rooms import Rooms
 from broker.metrics.series import Family, Samples, count, counter, gauge, one
+from broker.request.response import UNKNOWN_SOFTWARE
 
 _US_PER_S: Final = 1_000_000
 _NS_PER_US: Final = 1000
@@ -129,6 +130,11 @@ BROKER_ACCEPT_RATE: Final = gauge(
     "The same for all listeners",
     bean=_SOCKET_SERVER,
 )
+EXPIRED_SESSIONS: Final = gauge(
+    "kafka_network_socketserver_expiredconnectionskilledcount",
+    "Connections closed because their authentication had run out: always 0, there is none",
+    bean="kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount",
+)
 EXPIRED: Final = counter(
     "ottla_network_connections_idled_out_total",
     "Connections closed because nothing came or went for connections.max.idle.ms",
@@ -152,7 +158,7 @@ class Network:
     families: tuple[Family, ...] = (
         REQUEST_QUEUE, RESPONSE_QUEUE, PROCESSOR_IDLE, PROCESSORS_IDLE, HANDLERS_IDLE, BROKER_HANDLERS_IDLE, LOOP_BUSY,
         MEMORY_AVAILABLE, MEMORY_USED, BLOCKED, CONNECTIONS, *_TOTALS.values(), *_RATES.values(), REQUEST_SIZE,
-        SOFTWARE, ACCEPT_RATE, BROKER_ACCEPT_RATE, EXPIRED, REFUSED,
+        SOFTWARE, ACCEPT_RATE, BROKER_ACCEPT_RATE, EXPIRED_SESSIONS, EXPIRED, REFUSED,
     )  # fmt: skip
 
     def __init__(self, rooms: Rooms) -> None:
@@ -216,8 +222,8 @@ class Network:
                 if key[2] == "requests_received"
             ],
         )
-        software: Counter[tuple[str, str, str, str]] = Counter()
         connections: Counter[Place] = Counter({place(key): 0 for key in totals})
+        software = Counter({(*UNKNOWN_SOFTWARE, *here): 0 for here in connections})
         for processor in self._rooms.processors:
             index = str(processor.index)
             for connection in processor:
@@ -241,6 +247,7 @@ class Network:
         rates = self._accepted.rates()
         yield Samples(ACCEPT_RATE, [((listener,), rate) for listener, rate in rates.items()])
         yield one(BROKER_ACCEPT_RATE, sum(rates.values()))
+        yield one(EXPIRED_SESSIONS, 0)
         yield Samples(REFUSED, [((one.listener,), one.stats.refused) for one in acceptors])
         expired: Counter[str] = Counter({one.listener: 0 for one in acceptors})
         for processor in self._rooms.processors:

@@ -106,14 +106,14 @@ class Distribution(NamedTuple):
     totals: Family
 
     def collect(self, counted: Iterable[Counted], *, divisor: int = 1) -> Iterator[Samples]:
-        """Both families; the percentiles in so many units of what was recorded."""
+        """Both families; each percentile is the largest value of its bucket, ``divisor`` of them a unit."""
         counted = list(counted)
         yield Samples(
             self.quantiles,
             [
-                ((*series.labels, quantile), value / divisor)
+                ((*series.labels, quantile), max(bound - 1, 0) / divisor)
                 for series in counted
-                for quantile, value in zip(_QUANTILES, percentiles(series.recent, _SHARES), strict=True)
+                for quantile, bound in zip(_QUANTILES, percentiles(series.recent, _SHARES), strict=True)
             ],
         )
         yield Samples(self.totals, [(series.labels, series.total) for series in counted])

@@ -46,6 +46,11 @@ _READINGS: Final = (
         lambda _: threading.active_count(),
     ),
 )
+_FAMILIES: Final = gauge(
+    "kafka_server_kafkaserver_yammer_metrics_count",
+    "Families of metrics that the broker knows",
+    bean="kafka.server:type=KafkaServer,name=yammer-metrics-count",
+)
 _BROKERS: Final = gauge("kafka_brokers", "Brokers that are registered")
 _BROKER: Final = gauge("kafka_broker_info", "1 for each broker", "id", "address")
 _MEMORY_USED: Final = tuple(
@@ -64,14 +69,17 @@ class Server:
     """Reads the process and the node."""
 
     families: tuple[Family, ...] = (
-        *[reading.family for reading in _READINGS], _BROKERS, _BROKER, *_MEMORY_USED, *_MEMORY_MOST,
+        *[reading.family for reading in _READINGS], _FAMILIES, _BROKERS, _BROKER, *_MEMORY_USED, *_MEMORY_MOST,
     )  # fmt: skip
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: Rooms, *, known: int) -> None:
+        """``known``: how many families there are."""
         self._rooms = rooms
+        self._known = known
 
     def collect(self) -> Iterator[Samples]:
         yield from read(_READINGS, self._rooms)
+        yield one(_FAMILIES, self._known)
         yield from self._memory()
         if self._rooms.metadata_log is not None:
             brokers = self._rooms.metadata_log.publisher.image.brokers

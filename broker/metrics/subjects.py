@@ -37,7 +37,7 @@ def make_pages(rooms: Rooms) -> Pages:
     return Pages(
         surveyor.look,
         sources=(
-            Server(rooms),
+            Server(rooms, known=len(FAMILIES)),
             Loading(rooms),
             Requests(rooms),
             Network(rooms),

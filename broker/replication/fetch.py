@@ -125,7 +125,6 @@ def read_partition(
     partition = fetch.partition
     if partition is None or fetch.fault is not None:
         return PartitionRead(fetch.fault)
-    partition.stats.reads += 1
     try:
         partition.check_leadership(max(fetch.current_leader_epoch, NO_EPOCH))  # to Kafka every negative one is none
         return _read(partition, fetch, isolation, max_bytes, at_least_one_batch)

@@ -143,6 +143,9 @@ class ReplicaManager:
     def fetch(self, fetch: Fetch, requirements: FetchRequirements, then: Callable[[Told], None]) -> None:
         """Call ``then`` with what can be read: now if it is enough or can't get more, else when it is or time is up."""
         partitions = fetch.partitions()
+        for one in partitions:
+            if one.partition is not None:
+                one.partition.stats.fetches += 1
         found = FetchRound(partitions, requirements)
         if (
             found.size >= requirements.min_bytes

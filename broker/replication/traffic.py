@@ -43,9 +43,9 @@ class PartitionStats:
     """Those of them that nobody expects."""
     refused_bytes: int = 0
     """Of batches above ``max.message.bytes``."""
-    reads: int = 0
-    """Times it was read for a fetch, in vain or not; a fetch that waited has read it twice."""
-    failed_reads: int = 0
+    fetches: int = 0
+    """Times it was to be read for a fetch; one that has waited is one."""
+    failed_fetches: int = 0
     fetched_bytes: int = 0
     """Records that were answered."""
 
@@ -71,9 +71,9 @@ class Traffic:
         self.bytes_out += stats.fetched_bytes
         self.bytes_rejected += stats.refused_bytes
         self.produces += log.batches_appended + log.duplicates + stats.refused_batches
-        self.fetches += stats.reads
+        self.fetches += stats.fetches
         self.failed_produces += stats.failed_batches
-        self.failed_fetches += stats.failed_reads
+        self.failed_fetches += stats.failed_fetches
 
     def add_all(self, other: "Traffic") -> None:
         """Count in what has been summed up already."""
@@ -113,4 +113,4 @@ def count_refused(partition: "Partition", batch_bytes: int, error: Exception, st
 def count_unreadable(partition: "Partition", error: Exception) -> None:
     """A partition could not be read."""
     if isinstance(error, _UNEXPECTED_OF_CONSUMERS):
-        partition.stats.failed_reads += 1
+        partition.stats.failed_fetches += 1

@@ -100,10 +100,14 @@ class RequestContext:
 
     def respond(self, answer: object) -> None:
         """Fill the slot with ``answer``, encoded in the request's version."""
+        self.count_errors(answer)
+        self.slot.fill(frame_response(self.correlation_id, answer, self.api_version))
+
+    def count_errors(self, answer: object) -> None:
+        """Count the error codes of ``answer``, which the client may never see."""
         kind = self.slot.kind
         if kind is not None:
             error_counter(type(answer))(answer, kind.errors)
-        self.slot.fill(frame_response(self.correlation_id, answer, self.api_version))
 
     def respond_nothing(self) -> None:
         """No answer is due (acks=0)."""

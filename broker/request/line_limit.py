@@ -14,7 +14,13 @@ INTERVAL_MS: Final = 10_000
 MOST_LINES: Final = 10
 """Of one kind in an interval, from all peers together."""
 
-_CAUSED_BY_PEERS: Final = ("broker.network.", "broker.dispatch.", "broker.handlers.", "broker.request.faults")
+_CAUSED_BY_PEERS: Final = (
+    "broker.network.",
+    "broker.dispatch.",
+    "broker.handlers.",
+    "broker.request.faults",
+    "broker.metrics.",
+)
 """Loggers whose every line is somebody's request or connection; what others say, nobody outside can repeat at will."""
 
 

@@ -137,7 +137,14 @@ class RequestStats:
 
     def kind_of(self, api: str, version: int, *, counted_as: str | None = None) -> RequestKind:
         """The same for an API's requests, under the API's own name or another."""
-        return self.kind(counted_as or api, version, self.errors.setdefault(api, defaultdict(int)))
+        return self.kind(counted_as or api, version, self._errors_of(api))
+
+    def count_error(self, api: str, code: ErrorCode) -> None:
+        """An answer of no version that is served carries ``code``."""
+        self._errors_of(api)[int(code)] += 1
+
+    def _errors_of(self, api: str) -> defaultdict[int, int]:
+        return self.errors.setdefault(api, defaultdict(int))
 
     def answered(self) -> dict[tuple[str, int], int]:
         """How many have been answered, by name and version."""

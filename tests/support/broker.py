@@ -126,6 +126,7 @@ class InProcessBroker:
         self._settings = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(directory),
+            "ottla.prometheus.listener": "127.0.0.1:0",
             **{key.replace("_", "."): str(value) for key, value in settings.items()},
         }
         self._runner = asyncio.Runner()

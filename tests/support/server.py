@@ -59,6 +59,7 @@ class BrokerProcess:
         settings = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.data_directory),
+            "ottla.prometheus.listener": "127.0.0.1:0",
             **self.settings,
         }
         options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]

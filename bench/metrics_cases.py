@@ -1,0 +1,177 @@
+"""What metrics cost: the counters at every request, and a page of many partitions with the requests meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.conversation import Conversation, address_of, produce_frame
+from bench.limits import SocketOptions
+from bench.load import run_load
+from bench.partition_cases import produce_to_all
+from bench.processes import REPOSITORY, Disturber, OwnBroker, memory_mb, worked_seconds
+from bench.raw_cases import Bench, check_produced
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+BEFORE_METRICS = "52f89ce11c0dd058492a07449aa8682f5c65d6e8"
+"""The last commit whose requests were counted by nobody."""
+
+PAIRS = 9
+SHAPES = {"": (8, 8, 60_000), "ping_pong_": (1, 1, 20_000)}
+"""Connections, requests in flight on each, requests in a sample."""
+
+PARTITIONS = 5_000
+SCRAPES = 9
+PACED_RATE = 500
+PACED_S = 8.0
+
+
+def counters(directory: Path) -> dict[str, float]:
+    """CPU of a one-record request with the counters and without, in interleaved pairs: the broker of this checkout, and
+    that of the last one without them, as this checkout's history has it. Without history: not a number."""
+    if not _history_has(BEFORE_METRICS):
+        sys.stderr.write(f"counters: left out, since commit {BEFORE_METRICS} is not in the history of this checkout\n")
+        return {"ratio": float("nan")}
+    with _checkout_before(directory / "before") as before:
+        brokers = {
+            "with": OwnBroker(directory / "with-data"),
+            "without": OwnBroker(directory / "without-data", repository=before),
+        }
+        try:
+            figures: dict[str, float] = {}
+            for name, shape in SHAPES.items():
+                figures |= {f"{name}{key}": value for key, value in _pairs(brokers, directory, shape).items()}
+        finally:
+            for broker in brokers.values():
+                broker.close()
+    return figures
+
+
+def _pairs(brokers: dict[str, OwnBroker], directory: Path, shape: tuple[int, int, int]) -> dict[str, float]:
+    samples: dict[str, list[float]] = {name: [] for name in brokers}
+    for pair in range(-1, PAIRS):
+        for name in brokers if pair % 2 else reversed(brokers):
+            cpu_us = _cpu_us(brokers[name], directory, shape)
+            if pair >= 0:  # the first one warms them up
+                samples[name].append(cpu_us)
+    ratios = [mine / other for mine, other in zip(samples["with"], samples["without"], strict=True)]
+    return {
+        "ratio": statistics.median(ratios),
+        "least_ratio": min(ratios),
+        "most_ratio": max(ratios),
+        "cpu_us": statistics.median(samples["with"]),
+        "without_cpu_us": statistics.median(samples["without"]),
+    }
+
+
+def _cpu_us(broker: OwnBroker, directory: Path, shape: tuple[int, int, int]) -> float:
+    connections, in_flight, requests = shape
+    bench = Bench(broker=broker, options=SocketOptions(), directory=directory, scale=1.0)
+    with bench.topic(connections) as topic:
+        frames = [produce_frame(topic, number, records=1, value_bytes=100) for number in range(connections)]
+        before = worked_seconds(broker.pid)
+        sample = run_load(broker.bootstrap, frames, in_flight=in_flight, requests=requests, check=check_produced)
+        return (worked_seconds(broker.pid) - before) / sample.requests * 1e6
+
+
+def _history_has(commit: str) -> bool:
+    asked = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
+    return (
+        shutil.which("git") is not None
+        and not subprocess.run(asked, check=False, cwd=REPOSITORY, stderr=subprocess.DEVNULL).returncode
+    )
+
+
+@contextmanager
+def _checkout_before(directory: Path) -> Iterator[Path]:
+    """The tree of `BEFORE_METRICS`, taken out of this checkout's history."""
+    directory.mkdir(parents=True)
+    archive = subprocess.run(
+        ["git", "archive", BEFORE_METRICS], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE
+    ).stdout
+    subprocess.run(["tar", "x", "-C", str(directory)], input=archive, check=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+def scrape(directory: Path) -> dict[str, float]:
+    """A page of 5,000 partitions: how long it takes, and how long one-record requests of another client take while
+    somebody asks for it once a second, and while nobody does."""
+    metrics = f"127.0.0.1:{_free_port()}"
+    with (
+        contextlib.closing(OwnBroker(directory, settings={"ottla.prometheus.listener": metrics})) as broker,
+        Conversation(broker.bootstrap) as client,
+    ):
+        client.create_topic("many", partitions=PARTITIONS)
+        client.create_topic("paced", partitions=1)
+        topics = client.ask(MetadataRequest(topics=None), MetadataResponse).topics
+        (topic_id,) = (topic.topic_id for topic in topics if topic.name == "many")
+        produce_to_all(client, "many", topic_id, PARTITIONS)
+        before_mb = memory_mb(broker.pid)[0]
+        _page(metrics)
+        before = worked_seconds(broker.pid)
+        took, sizes = zip(*[_timed_page(metrics) for _ in range(SCRAPES)], strict=True)
+        cpu_s = (worked_seconds(broker.pid) - before) / SCRAPES
+        alone = _paced(broker)
+        with Disturber("scrape", "--bootstrap", metrics):
+            beside = _paced(broker)
+        return {
+            "scrape_s": statistics.median(took),
+            "slowest_s": max(took),
+            "cpu_s": cpu_s,
+            "page_mb": sizes[0] / 1e6,
+            "memory_mb": memory_mb(broker.pid)[1] - before_mb,
+            "p99_us": beside[int(0.99 * len(beside))] * 1e6,
+            "alone_p99_us": alone[int(0.99 * len(alone))] * 1e6,
+            "longest_ms": beside[-1] * 1e3,
+            "alone_longest_ms": alone[-1] * 1e3,
+        }
+
+
+def _page(metrics: str) -> bytes:
+    with contextlib.closing(http.client.HTTPConnection(metrics, timeout=30)) as connection:
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        content = answer.read()
+    assert answer.status == 200, content
+    return content
+
+
+def _timed_page(metrics: str) -> tuple[float, int]:
+    started = time.perf_counter()
+    content = _page(metrics)
+    return time.perf_counter() - started, len(content)
+
+
+def _paced(broker: OwnBroker) -> list[float]:
+    """Seconds that requests took, 500 of them a second, as their client sees it; the longest last."""
+    frame = produce_frame("paced", 0, records=1, value_bytes=100)
+    latencies: list[float] = []
+    with socket.create_connection(address_of(broker.bootstrap)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        began = time.perf_counter()
+        while (elapsed := time.perf_counter() - began) < PACED_S:
+            time.sleep(max(len(latencies) / PACED_RATE - elapsed, 0))
+            asked = time.perf_counter()
+            connection.sendall(frame)
+            size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+            connection.recv(size, socket.MSG_WAITALL)
+            latencies.append(time.perf_counter() - asked)
+    return sorted(latencies)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,137 @@
+"""Where our metrics are not Apache Kafka's under the JMX exporter, each pattern with its reason; at most forty.
+
+A pattern matches a whole series as `name{label="value",…}`, labels in alphabetical order.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+_ASKED: Final = "|".join(
+    (
+        *("ApiVersions", "CreatePartitions", "CreateTopics", "DeleteRecords", "DeleteTopics", "DescribeCluster"),
+        *("DescribeConfigs", "DescribeLogDirs", "DescribeQuorum", "DescribeTopicPartitions", "ElectLeaders", "Fetch"),
+        *("FetchConsumer", "IncrementalAlterConfigs", "InitProducerId", "ListConfigResources", "ListOffsets"),
+        *("ListPartitionReassignments", "Metadata", "OffsetForLeaderEpoch", "Produce"),
+    )
+)
+"""Requests that the load asks."""
+
+_FORWARDED: Final = "|".join(
+    (
+        *("ApiVersions", "CreatePartitions", "CreateTopics", "DeleteTopics", "DescribeQuorum", "ElectLeaders"),
+        *("IncrementalAlterConfigs", "ListPartitionReassignments"),
+    )
+)
+"""Requests that Kafka's broker hands on to its controller."""
+
+
+class Difference(NamedTuple):
+    """Some series, and why they differ."""
+
+    pattern: str
+    reason: str
+
+
+MISSING: Final[tuple[Difference, ...]] = (
+    Difference(
+        f'kafka_network_requestmetrics_.*request="(?!(?:{_ASKED})").*',
+        "The series of a request begin when it is asked for the first time, so that a page has no thousands of zeros.",
+    ),
+    Difference('.*listener="CONTROLLER".*', "The listener of the controller is not opened: nobody else would connect."),
+    Difference(
+        r"kafka_server_(?:\w+_channel|alter_partition|directory_assignments|forwarding|heartbeat|registration)_metrics_.*",
+        "Broker and controller are one: there are no connections between them.",
+    ),
+    Difference("kafka_server_forwardingmanager_.*", "For the same reason no request is forwarded."),
+    Difference("kafka_server_assignmentsmanager_.*", "For the same reason no replica's directory is reported."),
+    Difference(
+        r"kafka_server_controllerserver_.*", "For the same reason: kafka_server_kafkaserver_… tells of the process."
+    ),
+    Difference("kafka_controller_controllereventmanager_.*", "The controller has no thread and no queue of its own."),
+    Difference("kafka_server_metadataloader_avgidleratio", "Nor has whoever loads the metadata."),
+    Difference(
+        r"kafka_server_kafkarequesthandlerpool_(?:controller\w+|\w+idlepercent_count)",
+        "There is one pool of handlers; its idle part is told, and not the meter behind it.",
+    ),
+    Difference(
+        r"kafka_controller_kafkacontroller_(?:brokerregistrationstate|timesincelastheartbeatreceivedms)\{.*",
+        "The only broker sends no heartbeats to itself.",
+    ),
+    Difference(r"kafka_\w+_ignored_?static_?voters", "The voters are not taken from the settings."),
+    Difference(
+        r"kafka_server_raft_metrics_(?:election_latency_avg|election_latency_max|poll_idle_ratio_avg)",
+        "The only voter wins its election when it starts, and polls nobody.",
+    ),
+    Difference(
+        r"kafka_server_socket_server_metrics_(?:io|network_io|select)_.*",
+        "These describe Java's selector; kafka_network_processor_idle_percent and ottla_loop_busy_ratio tell as much.",
+    ),
+    Difference(
+        r"kafka_server_socket_server_metrics_request_size_max\{.*",
+        "The sizes of requests are told by API: kafka_network_requestmetrics_requestbytes.",
+    ),
+    Difference(
+        r"kafka_server_socket_server_metrics_(?:ip_)?connection_accept_throttle_time\{.*",
+        "How long nobody was let in is told: kafka_network_acceptor_acceptorblockedpercent_count.",
+    ),
+    Difference(
+        r"kafka_server_socket_server_metrics_memorypool.*",
+        "How much of the memory is left is told: kafka_network_socketserver_memorypoolavailable.",
+    ),
+    Difference(
+        r"kafka_server_socket_server_metrics_(?:\w*authentication\w*|expired_connections_killed_count)\{.*",
+        "Comes with SASL.",
+    ),
+    Difference(r"kafka_server_(?:\w+_queue_size|request_exempt_request_time)", "Comes with quotas."),
+    Difference(r"kafka_coordinator_group_.*|kafka_server_group_coordinator_metrics_.*", "Comes with consumer groups."),
+    Difference(
+        r"kafka_coordinator_transaction_.*|kafka_server_(?:transaction_coordinator_metrics|addpartitionstotxnmanager)_.*",
+        "Comes with transactions.",
+    ),
+    Difference(r"kafka_log_logcleaner.*|kafka_utils_throttler_.*", "Comes with the cleaner."),
+    Difference(
+        r"kafka_server_(?:share\w+|brokertopicmetrics_\w*share\w*)_\w+(?:\{.*)?|.*delayedOperation=\"ShareFetch\".*",
+        "There are no share groups.",
+    ),
+    Difference(
+        r'.*delayedOperation="(?:AlterAcls|RemoteFetch|RemoteListOffsets)".*|kafka_server_delayedremotelistoffsets.*',
+        "There are no ACLs and no remote logs, so nobody waits for them.",
+    ),
+    Difference("kafka_server_client_metrics_.*", "Clients are not asked for their own metrics (KIP-714)."),
+    Difference(
+        r'.*feature_?[nN]ame="(?:eligible|group|share|streams|transaction).*', "These features do not exist here yet."
+    ),
+    Difference(
+        r"kafka_server_app_info_start(?:_time_ms|timems)\{.*",
+        "The time of the start is told once, and not for each client that lives inside the broker.",
+    ),
+    Difference("kafka_server_kafka_metrics_count_count", "A count of Java objects."),
+    Difference(
+        r'kafka_server_brokertopicmetrics_bytesout_total\{topic="nowhere"\}',
+        "A topic that does not exist has no series; Kafka makes one for every name that a fetch asks for.",
+    ),
+)
+
+OTHER_VALUES: Final[tuple[Difference, ...]] = (
+    Difference(
+        rf'kafka_network_requestmetrics_.*request="(?:{_FORWARDED})".*',
+        "Kafka counts a request that its broker forwards once there and once in the controller.",
+    ),
+    Difference(
+        r'kafka_network_requestmetrics_.*request="(?:InitProducerId|ListOffsets)".*',
+        "The load asks this until the broker is so far.",
+    ),
+    Difference(
+        r'kafka_log_log_.*topic="__cluster_metadata".*|kafka_controller_kafkacontroller_eventqueueoperations\w+',
+        "Kafka's controller writes records that say nothing, to show that it lives.",
+    ),
+    Difference(
+        "kafka_server_metadataloader_currentmetadataversion",
+        "A new directory is formatted for Kafka 4.0 and later, Kafka's own for 4.3.",
+    ),
+    Difference(
+        r'kafka_server_delayedoperationpurgatory_purgatorysize\{delayedOperation="Fetch"\}',
+        "Kafka forgets what is complete some time later.",
+    ),
+)

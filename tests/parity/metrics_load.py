@@ -1,0 +1,171 @@
+"""What both brokers are asked before their metrics are compared: each kind of request once, right and wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.cluster import DescribeClusterRequest
+from protocol.messages.config_resources import ListConfigResourcesRequest
+from protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from protocol.messages.delete_records import DeleteRecordsRequest
+from protocol.messages.elections import ElectLeadersRequest
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.log_dirs import DescribeLogDirsRequest
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from protocol.messages.quorum import DescribeQuorumRequest
+from protocol.messages.reassignments import ListPartitionReassignmentsRequest
+from protocol.messages.topic_partitions import DescribeTopicPartitionsRequest
+from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from tests.support.batches import changed, produced, record, records
+from tests.support.raw_client import RawClient
+from tests.support.requests import fetch_request, produce_request
+from tests.support.waiting import until
+
+ASKED_UNTIL_READY = ("InitProducerId", "ListOffsets")
+"""Requests that are asked until the broker is so far."""
+
+ORDERS = "orders"
+COMPACTED = "latest.orders"
+TOPIC = 2
+"""The code of topics among the resources of configs."""
+
+
+@contextmanager
+def load(bootstrap: str) -> Iterator[None]:
+    """Ask everything, and stay connected."""
+    # One connection for each network processor, so that all of them have something to tell.
+    with RawClient(bootstrap) as client, RawClient(bootstrap) as second, RawClient(bootstrap) as third:
+        for each in (client, second, third):
+            each.ask(ApiVersionsRequest(client_software_name="parity", client_software_version="1.0"), 4)
+        _make_topics(client)
+        _produce(client)
+        _fetch(client)
+        _administrate(client)
+        yield
+
+
+def _make_topics(client: RawClient) -> None:
+    config = CreateTopicsRequest.Topic.Config(name="cleanup.policy", value="compact")
+    topics = [
+        CreateTopicsRequest.Topic(
+            name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=configs
+        )
+        for name, partitions, configs in ((ORDERS, 2, []), (COMPACTED, 1, [config]), ("doomed", 1, []))
+    ]
+    client.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7)
+    client.ask(CreateTopicsRequest(topics=topics[:1], timeout_ms=30_000), 7)
+
+    def can_be_written_to() -> bool:
+        # Asked about, not written to: how often is up to the broker, and is not compared.
+        topics = [ListOffsetsRequest.Topic(name=name, partitions=partitions) for name in (ORDERS, COMPACTED, "doomed")]
+        answers = client.ask(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), 7)
+        return not any(partition.error_code for topic in answers.topics for partition in topic.partitions)
+
+    partitions = [ListOffsetsRequest.Topic.Partition(partition_index=0, timestamp=-1)]
+    until(can_be_written_to, "that all topics can be written to")
+
+
+def _produce(client: RawClient) -> None:
+    for _ in range(3):
+        client.ask(produce_request(ORDERS, produced(2)), 12)
+    client.ask(produce_request(ORDERS, produced([record(bytes(50_000))]), partition=1, acks=1), 9)
+    client.ask(produce_request("nowhere", produced()), 12)
+    client.ask(produce_request(ORDERS, produced(), partition=7), 12)
+    client.ask(produce_request(ORDERS, produced([record(bytes(2_000_000))])), 12)
+    client.ask(produce_request(ORDERS, changed(produced(), crc=1)), 12)
+    client.ask(produce_request(COMPACTED, produced([record(key=None), record(), record(key=None)])), 12)
+    client.ask(produce_request(COMPACTED, produced(records(3))), 12)
+    late = record(timestamp=int(time.time() * 1000) + 10 * 86_400_000)
+    client.ask(produce_request(ORDERS, produced([late])), 12)
+    state = _new_producer(client)
+    for sequence in (0, 0, 7):  # new, a duplicate, one that leaves some out
+        client.ask(produce_request(ORDERS, produced(2, base_sequence=sequence, **state)), 12)
+
+
+def _new_producer(client: RawClient) -> dict[str, int]:
+    """A producer's id and epoch; Kafka has none yet when it has just started."""
+    state: dict[str, int] = {}
+
+    def is_given() -> bool:
+        answer = client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
+        state.update(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+        return not answer.error_code
+
+    until(is_given, "that there are producer ids")
+    return state
+
+
+def _fetch(client: RawClient) -> None:
+    client.ask(fetch_request(ORDERS), 12)
+    client.ask(fetch_request(ORDERS, partition=1), 12)
+    client.ask(fetch_request(ORDERS, offset=1_000), 12)
+    client.ask(fetch_request("nowhere"), 12)
+    client.ask(fetch_request(ORDERS, partition_max_bytes=-1), 12)
+    client.ask(fetch_request(ORDERS, offset=8, max_wait_ms=100, partition_max_bytes=1_000), 12)
+    made = client.ask(fetch_request(ORDERS, partition=1, session_id=0, session_epoch=0), 12)
+    client.ask(
+        FetchRequest(
+            max_wait_ms=0, min_bytes=1, session_id=made.session_id, session_epoch=1, topics=[], forgotten_topics_data=[]
+        ),
+        12,
+    )
+    client.ask(FetchRequest(max_wait_ms=0, min_bytes=1, session_id=made.session_id, session_epoch=9, topics=[]), 12)
+
+
+def _administrate(client: RawClient) -> None:
+    named = MetadataRequest.Topic
+    client.ask(MetadataRequest(topics=[named(name=ORDERS), named(name="no name")]), 12)
+    client.ask(
+        OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[
+                OffsetForLeaderEpochRequest.Topic(
+                    topic=ORDERS,
+                    partitions=[OffsetForLeaderEpochRequest.Topic.Partition(partition=0, leader_epoch=0)],
+                )
+            ],
+        ),
+        4,
+    )
+    resource = DescribeConfigsRequest.Resource(resource_type=TOPIC, resource_name=ORDERS, configuration_keys=None)
+    client.ask(DescribeConfigsRequest(resources=[resource]), 4)
+    altered = IncrementalAlterConfigsRequest.Resource
+    config = altered.Config(name="retention.ms", config_operation=0, value="1000000000")
+    client.ask(
+        IncrementalAlterConfigsRequest(
+            resources=[altered(resource_type=TOPIC, resource_name=ORDERS, configs=[config])], validate_only=False
+        ),
+        1,
+    )
+    client.ask(DescribeClusterRequest(include_cluster_authorized_operations=False), 1)
+    client.ask(DescribeLogDirsRequest(topics=None), 4)
+    client.ask(
+        DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsRequest.Topic(name=ORDERS)], response_partition_limit=100, cursor=None
+        ),
+        0,
+    )
+    client.ask(DescribeQuorumRequest(topics=[]), 2)
+    client.ask(ListConfigResourcesRequest(resource_types=[]), 1)
+    client.ask(ElectLeadersRequest(topic_partitions=None), 2)
+    client.ask(ListPartitionReassignmentsRequest(topics=None, timeout_ms=30_000), 0)
+    deletion = DeleteRecordsRequest.Topic
+    client.ask(
+        DeleteRecordsRequest(
+            topics=[deletion(name=ORDERS, partitions=[deletion.Partition(partition_index=0, offset=3)])],
+            timeout_ms=30_000,
+        ),
+        2,
+    )
+    more = CreatePartitionsRequest.Topic(name="doomed", count=2, assignments=None)
+    client.ask(CreatePartitionsRequest(topics=[more], timeout_ms=30_000, validate_only=True), 3)
+    client.ask(produce_request("doomed", produced(1)), 12)
+    client.ask(
+        DeleteTopicsRequest(topics=[DeleteTopicsRequest.Topic(name="doomed", topic_id=bytes(16))], timeout_ms=30_000), 6
+    )
