@@ -82,8 +82,10 @@ class Load:
     def _produce(self, topic: str, per_s: float, value: bytes, options: dict[str, Any]) -> None:
         producer = Producer({**self._address, **options})
         sent = 0.0
+        before_s = 0.0
         for elapsed_s in self._ticks(0.1):
-            sent += 0.1 * per_s * (1 + 0.7 * math.sin(elapsed_s * 2 * math.pi / PERIOD_S))
+            sent += (elapsed_s - before_s) * per_s * (1 + 0.7 * math.sin(elapsed_s * 2 * math.pi / PERIOD_S))
+            before_s = elapsed_s
             while sent >= 1:
                 sent -= 1
                 with contextlib.suppress(BufferError):
@@ -136,11 +138,12 @@ class Load:
 
     def _import(self) -> None:
         """Topics that come and go, and old records that somebody deletes."""
-        admin, producer = self._admin(), Producer(self._address)
-        for number, _ in enumerate(self._ticks(20)):
+        admin = self._admin()
+        for number, _ in enumerate(self._ticks(45)):
             name = f"import-{number}"
             with contextlib.suppress(KafkaException):
                 admin.create_topics([NewTopic(name, 2, 1)])[name].result(10)
+                producer = Producer(self._address)  # a new one: it would ask for ever after topics that are gone
                 for _ in range(500):
                     producer.produce(name, b"i" * 300)
                 producer.flush(5)

@@ -19,6 +19,8 @@ ZERO_IS_WELL: Final = {
     "Failed directories",
     "Partitions offline",
     "Failed",
+    # Nobody waits, each time that Prometheus looks.
+    "Queues",
     # Recovery of some megabytes is over between two scrapes.
     "Logs to open",
     "Bytes to check",

@@ -1,4 +1,4 @@
-"""The metrics that the broker exports: as its families are declared, and as they stand on a page."""
+"""The metrics that the broker exports, as their families are declared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.gc_collector import GCCollector
-from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
@@ -26,15 +25,6 @@ def declared() -> Metrics:
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     for metric in registry.collect():
-        for sample in metric.samples:
-            names[sample.name].update(sample.labels)
-    return {name: frozenset(labels) for name, labels in names.items()}
-
-
-def on_page(text: str) -> Metrics:
-    """By the samples of a page."""
-    names: defaultdict[str, set[str]] = defaultdict(set)
-    for metric in text_string_to_metric_families(text):
         for sample in metric.samples:
             names[sample.name].update(sample.labels)
     return {name: frozenset(labels) for name, labels in names.items()}
