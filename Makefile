@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench parity parity-record interop crash fuzz lock docs dist clean
+.PHONY: help setup run test check format bench parity parity-record interop crash fuzz boards-picture lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -39,6 +39,10 @@ $(VENV)/.fuzz: requirements/fuzz.txt $(VENV)/.test
 	  echo "Fuzzing needs atheris, whose wheels are for Linux on x86-64 and Python 3.11 to 3.13. Without it 'make test' replays its findings." >&2; exit 1; }
 	@echo "Installing the fuzzer into $(VENV) ..."
 	@$(PIP) -r requirements/fuzz.txt && touch $@
+
+$(VENV)/.picture: requirements/picture.txt $(VENV)/.test
+	@echo "Installing what draws into $(VENV) ..."
+	@$(PIP) -r requirements/picture.txt && touch $@
 
 setup: $(VENV)/.dev  ## Make .venv with everything a developer needs
 
@@ -79,13 +83,17 @@ crash: $(VENV)/.test  ## Kill the broker again and again while clients use it; n
 fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
 	@$(BIN)/python -u -m tests.fuzz --runs $(or $(RUNS),2000000) $(ARGS)
 
-docs: $(VENV)/.test  ## Write the generated pages again (configuration, protocol support)
+boards-picture: $(VENV)/.picture  ## Ten minutes of clients and Prometheus: has every panel data? Draws docs/pictures (ARGS="--minutes 3")
+	@$(BIN)/python -m bench.picture $(ARGS)
+
+docs: $(VENV)/.test  ## Write the generated files again (configuration, protocol support, Grafana's boards)
 	@$(BIN)/python -m config.documentation
 	@$(BIN)/python -m tests.support.protocol_support
+	@$(BIN)/python -m boards
 
 lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock them in requirements/
 	@$(BIN)/python -m pip install --quiet uv
-	@for name in runtime test fuzz dev; do \
+	@for name in runtime test fuzz picture dev; do \
 	  case $$name in runtime) groups= ;; dev) groups="--group test --group check" ;; *) groups="--group $$name" ;; esac; \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade --no-header \
 	    pyproject.toml $$groups --output-file requirements/$$name.txt; done

@@ -90,6 +90,25 @@ def kcat() -> str:
     raise Missing("kcat is not on the path: on Debian and Ubuntu, `apt install kcat` brings it")
 
 
+def prometheus() -> Path:
+    """The directory that has `prometheus` and `promtool`. The distribution's package is unpacked, not installed: that
+    would start a service."""
+    if (found := shutil.which("prometheus")) and shutil.which("promtool"):
+        return Path(found).parent
+    if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
+        raise Missing("prometheus and promtool are not on the path, and there is no Debian package to take them from")
+
+    def fetch(directory: Path) -> None:
+        if os.environ.get("CI") and os.geteuid() == 0:
+            _install("the list of packages", ["apt-get", "update"])
+        _install("prometheus", ["apt-get", "download", "prometheus"], cwd=directory)
+        (package,) = directory.glob("prometheus_*.deb")
+        _install("prometheus", ["dpkg-deb", "--extract", package.name, "."], cwd=directory)
+        package.unlink()
+
+    return _installed("prometheus", [], fetch) / "usr" / "bin"
+
+
 def java() -> list[str]:
     """How Kafka's command line tools are started: append a class and its arguments."""
     try:

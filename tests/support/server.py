@@ -165,12 +165,12 @@ class RunningBroker(BrokerProcess):
         return self
 
 
-def port_below_client_ports() -> int:
+def port_below_client_ports(*, above: int = 0) -> int:
     """A free port that no client socket can be given meanwhile, for a broker that must come back on it.
 
     The system hands ports from 32768 upwards to clients (49152 on macOS); a lingering one would hold the number.
     """
-    for port in range(20_000 + os.getpid() % 6_000, 32_000):
+    for port in range(max(20_000 + os.getpid() % 6_000, above + 1), 32_000):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -1,0 +1,184 @@
+"""What clients do for ten minutes: a shop's orders, seen by groups that keep up and by one that does not."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer
+from kafka import TopicPartition as PythonsTopicPartition
+
+TOPICS: Final = {
+    "orders": NewTopic("orders", 6, 1, config={"retention.bytes": "1048576", "segment.bytes": "1048576"}),
+    "payments": NewTopic("payments", 3, 1),
+    "audit": NewTopic("audit", 1, 1, config={"flush.messages": "1", "max.message.bytes": "20000"}),
+}
+
+ORDERS_PER_S: Final = 150
+PAYMENTS_PER_S: Final = 60
+SLOW_PER_S: Final = 40
+"""What the group `reports` manages until it is given more to work with."""
+PERIOD_S: Final = 120.0
+"""Business goes up and down."""
+
+MIXED: Final = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000, "auto.commit.interval.ms": 1000}
+
+
+class Load:
+    """Clients in threads of their own, from `start` to `stop`. A broker that is away is waited for."""
+
+    def __init__(self, bootstrap: str, duration_s: float) -> None:
+        self._bootstrap = bootstrap
+        self._duration_s = duration_s
+        self._began_s = 0.0
+        self._stop = threading.Event()
+        self._doings: tuple[Callable[[], None], ...] = (
+            self._take_orders,
+            self._take_payments,
+            self._write_audit,
+            self._bill,
+            self._bill_now_and_then,
+            self._ship,
+            self._report,
+            self._tail,
+            self._import,
+            self._err,
+        )
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Make the topics, and begin."""
+        admin = self._admin()
+        for created in admin.create_topics(list(TOPICS.values())).values():
+            created.result(30)
+        self._began_s = time.monotonic()
+        self._threads = [threading.Thread(target=doing, name=doing.__name__) for doing in self._doings]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End everything; consumers leave their groups."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    # Producers
+
+    def _take_orders(self) -> None:
+        self._produce("orders", ORDERS_PER_S, b"o" * 700, {"enable.idempotence": True, "linger.ms": 20})
+
+    def _take_payments(self) -> None:
+        self._produce("payments", PAYMENTS_PER_S, b"p" * 250, {"compression.type": "zstd", "linger.ms": 5})
+
+    def _write_audit(self) -> None:
+        self._produce("audit", 4, b"a" * 120, {})
+
+    def _produce(self, topic: str, per_s: float, value: bytes, options: dict[str, Any]) -> None:
+        producer = Producer({**self._address, **options})
+        sent = 0.0
+        before_s = 0.0
+        for elapsed_s in self._ticks(0.1):
+            sent += (elapsed_s - before_s) * per_s * (1 + 0.7 * math.sin(elapsed_s * 2 * math.pi / PERIOD_S))
+            before_s = elapsed_s
+            while sent >= 1:
+                sent -= 1
+                with contextlib.suppress(BufferError):
+                    producer.produce(topic, value, key=str(time.monotonic_ns() % 997))
+            producer.poll(0)
+        producer.flush(10)
+
+    # Groups
+
+    def _bill(self) -> None:
+        self._consume("billing", ["orders"], self._ticks())
+
+    def _bill_now_and_then(self) -> None:
+        """A second member of the same group comes and goes, as in a deployment."""
+        while not self._stop.is_set():
+            self._consume("billing", ["orders"], self._ticks(most_s=60))
+            self._stop.wait(30)
+
+    def _ship(self) -> None:
+        self._consume("shipping", ["orders", "payments"], self._ticks())
+
+    def _report(self) -> None:
+        """Too slow for the first six tenths, then fast enough to catch up."""
+        consumer = self._member("reports", ["orders"])
+        for elapsed_s in self._ticks(0.1):
+            is_slow = elapsed_s < 0.6 * self._duration_s
+            consumer.consume(round(SLOW_PER_S * 0.1) if is_slow else 1000, timeout=0.05)
+        consumer.close()
+
+    def _consume(self, group: str, topics: list[str], ticks: Iterator[float]) -> None:
+        consumer = self._member(group, topics)
+        for _ in ticks:
+            consumer.consume(1000, timeout=0.2)
+        consumer.close()
+
+    def _member(self, group: str, topics: list[str]) -> Consumer:
+        consumer = Consumer({**self._address, **MIXED, "group.id": group, "auto.offset.reset": "earliest"})
+        consumer.subscribe(topics)
+        return consumer
+
+    # Others
+
+    def _tail(self) -> None:
+        """Another client library, which reads a partition without a group."""
+        consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, auto_offset_reset="latest", group_id=None)
+        consumer.assign([PythonsTopicPartition("payments", partition) for partition in range(3)])
+        for _ in self._ticks():
+            consumer.poll(timeout_ms=500)
+        consumer.close()
+
+    def _import(self) -> None:
+        """Topics that come and go, and old records that somebody deletes."""
+        admin = self._admin()
+        for number, _ in enumerate(self._ticks(45)):
+            name = f"import-{number}"
+            with contextlib.suppress(KafkaException):
+                admin.create_topics([NewTopic(name, 2, 1)])[name].result(10)
+                producer = Producer(self._address)  # a new one: it would ask for ever after topics that are gone
+                for _ in range(500):
+                    producer.produce(name, b"i" * 300)
+                producer.flush(5)
+                if number >= 2:
+                    old = f"import-{number - 2}"
+                    admin.delete_topics([old])[old].result(10)
+                end = Consumer({**self._address, "group.id": "janitor"})
+                low, high = end.get_watermark_offsets(TopicPartition("payments", 0), timeout=5)
+                end.close()
+                where = TopicPartition("payments", 0, (low + high) // 2)
+                admin.delete_records([where])[where].result(10)
+
+    def _err(self) -> None:
+        """What clients do wrong: too much at once, and offsets and topics that are not there."""
+        producer = Producer({**self._address, "message.max.bytes": 1_000_000, "linger.ms": 0})
+        consumer = Consumer({**self._address, "group.id": "lost", "auto.offset.reset": "latest"})
+        for number, _ in enumerate(self._ticks(2)):
+            producer.produce("audit", b"x" * 30_000)
+            producer.poll(0)
+            with contextlib.suppress(KafkaException):
+                consumer.assign([TopicPartition("payments", 0, 10**9 + number)])
+                consumer.poll(0.2)
+                consumer.get_watermark_offsets(TopicPartition("no-such-topic", 0), timeout=1)
+        consumer.close()
+
+    @property
+    def _address(self) -> dict[str, Any]:
+        # What a broker that restarts makes the library say is no news here.
+        return {"bootstrap.servers": self._bootstrap, "log_level": 0, "allow.auto.create.topics": False}
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+
+    def _ticks(self, every_s: float = 0.0, *, most_s: float = math.inf) -> Iterator[float]:
+        """How long the run has lasted, every so often, until it is over."""
+        first = time.monotonic()
+        while not self._stop.wait(every_s) and time.monotonic() - first < most_s:
+            yield time.monotonic() - self._began_s

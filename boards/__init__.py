@@ -1,0 +1,1 @@
+"""Grafana's boards, declared in Python; `make docs` writes them to docker/grafana/dashboards."""

@@ -1,0 +1,11 @@
+"""The one list of the boards."""
+
+from typing import Final
+
+from boards.groups import GROUPS
+from boards.overview import OVERVIEW
+from boards.requests import REQUESTS
+from boards.storage import STORAGE
+from boards.topics import TOPICS
+
+BOARDS: Final = (OVERVIEW, TOPICS, GROUPS, REQUESTS, STORAGE)

@@ -1,0 +1,127 @@
+"""The disk, and how a start finds it."""
+
+from typing import Final
+
+from boards.panels import Board, Query, Row, Unit, lines
+from boards.promql import highest, of, per_second, total
+
+STORAGE: Final = Board(
+    name="storage",
+    title="storage and recovery",
+    rows=[
+        Row(
+            "On disk",
+            [
+                lines(
+                    "Size",
+                    "Of all segments, without indexes.",
+                    Unit.BYTES,
+                    Query(total(of("kafka_log_log_size")), "all topics"),
+                ),
+                lines(
+                    "Largest topics",
+                    "Of all their segments.",
+                    Unit.BYTES,
+                    Query(highest(total(of("kafka_log_log_size"), "topic")), "{{topic}}"),
+                ),
+                lines(
+                    "Segments",
+                    "Of all partitions.",
+                    Unit.COUNT,
+                    Query(total(of("kafka_log_log_numlogsegments")), "segments"),
+                ),
+                lines(
+                    "Free on the disk",
+                    "On the file system of each data directory. Producing stops a little above 0, at "
+                    "ottla.disk.reserve.bytes.",
+                    Unit.BYTES,
+                    Query(of("ottla_log_directory_free_bytes"), "{{logDirectory}}"),
+                ),
+                lines(
+                    "The process and the disk",
+                    "Bytes that the system has read from the disk for the process, and written for it. Reads are "
+                    "consumers that ask for what is no longer in memory.",
+                    Unit.BYTES_PER_S,
+                    Query(per_second("kafka_server_kafkaserver_linux_disk_read_bytes"), "read"),
+                    Query(per_second("kafka_server_kafkaserver_linux_disk_write_bytes"), "written"),
+                ),
+                lines(
+                    "Segments begun and removed per second",
+                    "A segment is begun when the one before is full or old, and removed by retention.",
+                    Unit.COUNT,
+                    Query(total(per_second("ottla_log_rolls_total")), "begun"),
+                    Query(total(per_second("ottla_log_segments_removed_total")), "removed"),
+                ),
+            ],
+        ),
+        Row(
+            "Flushes and failures",
+            [
+                lines(
+                    "Flushes per second",
+                    "After a segment is rolled, and as often as flush.messages and flush.ms demand.",
+                    Unit.COUNT,
+                    Query(per_second("kafka_log_logflushstats_logflushrateandtimems_count"), "flushes"),
+                ),
+                lines(
+                    "How long a flush takes",
+                    "A disk that fails is slow first.",
+                    Unit.MS,
+                    Query(
+                        of("kafka_log_logflushstats_logflushrateandtimems", 'quantile=~"0.50|0.99|0.999"'),
+                        "{{quantile}}",
+                    ),
+                ),
+                lines(
+                    "Failed",
+                    "Directories that are offline, and partitions that nobody can use for it. 0 is well.",
+                    Unit.COUNT,
+                    Query(of("kafka_log_logmanager_offlinelogdirectorycount"), "directories"),
+                    Query(of("kafka_server_replicamanager_offlinereplicacount"), "partitions"),
+                ),
+            ],
+        ),
+        Row(
+            "Starts and recovery",
+            [
+                lines(
+                    "Broker",
+                    "1 starting, 2 recovery: logs are checked after an unclean stop, 3 running, 6 and 7 stopping.",
+                    Unit.COUNT,
+                    Query(of("kafka_server_kafkaserver_brokerstate"), "state"),
+                ),
+                lines(
+                    "Logs to open",
+                    "Before clients are served, by data directory.",
+                    Unit.COUNT,
+                    Query(of("kafka_log_logmanager_remaininglogstorecover"), "{{dir}}"),
+                ),
+                lines(
+                    "Bytes to check",
+                    "Batches that are read again after an unclean stop, by data directory.",
+                    Unit.BYTES,
+                    Query(of("ottla_log_recovery_remaining_bytes"), "{{dir}}"),
+                ),
+                lines(
+                    "Logs opened",
+                    "Since the process started, by data directory.",
+                    Unit.COUNT,
+                    Query(of("kafka_log_logmanager_logsloaded_total"), "{{dir}}"),
+                ),
+                lines(
+                    "Up for",
+                    "Each fall to 0 is a start.",
+                    Unit.SECONDS,
+                    Query(f"time() - {of('process_start_time_seconds')}", "up"),
+                ),
+                lines(
+                    "Producers remembered",
+                    "Idempotent producers whose last batches are known; they are forgotten after "
+                    "producer.id.expiration.ms.",
+                    Unit.COUNT,
+                    Query(of("kafka_server_replicamanager_produceridcount"), "producers"),
+                ),
+            ],
+        ),
+    ],
+)
