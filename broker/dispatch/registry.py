@@ -76,9 +76,7 @@ class Registry:
         name than the API's for what its requests take. Raises `ValueError` where request and response do not belong
         together, or the API is served already.
         """
-        self._announce(
-            request_class, response_class, lambda: (handler, refuse), advertised, keeps_frame, counted_as
-        )
+        self._announce(request_class, response_class, lambda: (handler, refuse), advertised, keeps_frame, counted_as)
 
     def serve_late(self, responses: Mapping[type[Any], type[Any]], make: Callable[[], Handlers]) -> None:
         """Serve APIs, given by their requests and responses, whose handlers are made with the first request to one of
