@@ -173,7 +173,8 @@ class StockClient:
             return _poll(consumer, {number: end for number, (first, end) in bounds.items() if end > first})
 
     def commit(self, group: str, offsets: Mapping[Place, Committed]) -> None:
-        wanted = [TopicPartition(*place, *one) for place, one in offsets.items()]
+        # An empty remark is written with a zero at its end, as every other; none at all is empty.
+        wanted = [TopicPartition(*place, one.offset, *filter(None, (one.metadata,))) for place, one in offsets.items()]
 
         def commit(consumer: Consumer) -> None:
             for answer in consumer.commit(offsets=wanted, asynchronous=False) or ():
