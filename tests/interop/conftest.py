@@ -19,7 +19,7 @@ from tests.support.clients import Client, connect
 from tests.support.server import BrokerProcess, broker_for_tests
 
 # What is still to come, by its subject: an entry of what does not apply yet names one of these.
-SUBJECTS = {"consumer groups", "transactions", "ACLs", "quotas", "SASL", "TLS", "moves between log directories"}
+SUBJECTS = {"transactions", "ACLs", "quotas", "SASL", "TLS", "moves between log directories"}
 
 FEW_INTERNAL_PARTITIONS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "2"}
 
