@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import time
@@ -406,15 +407,45 @@ def complaints_of_dump_log(java: Sequence[str], data: Path) -> list[str]:
     return [
         *_complaints(java, [*others, *indexes_of_metadata], "--deep-iteration"),
         *_complaints(java, logs_of_metadata, "--cluster-metadata-decoder"),
+        *(_complaints(java, of_groups, "--offsets-decoder") if (of_groups := logs_of_groups(data)) else ()),
     ]
 
 
+def logs_of_groups(data: Path) -> list[Path]:
+    return sorted(data.glob("__consumer_offsets-*/*.log"))
+
+
 def _complaints(java: Sequence[str], files: Sequence[Path], option: str) -> list[str]:
-    command = [*java, "org.apache.kafka.tools.DumpLogSegments", option, "--files", ",".join(map(str, files))]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=120)
+    done = _dump(java, files, option)
     lines = [*done.stdout.decode(errors="replace").splitlines(), *done.stderr.decode(errors="replace").splitlines()]
     dumped = sum(line.startswith("Dumping ") for line in lines)
     found = [line for line in lines if _COMPLAINT.search(line)]
     if done.returncode or dumped < len(files):
         found.append(f"exit code {done.returncode}, dumped {dumped} of {len(files)} files; last: {lines[-3:]}")
     return found
+
+
+_DUMPED_RECORD: Final = re.compile(r"^\| offset: .* key: (?P<key>\{.*?\}\}) payload: (?P<value>.*)$")
+
+
+def records_of_groups(java: Sequence[str], data: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """What stands in the groups' topic as `kafka-dump-log` reads it, as if compacted: (group,) or (group, topic,
+    partition) for each key. Fails if it cannot read a record."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    done = _dump(java, logs_of_groups(data), "--offsets-decoder")
+    for line in done.stdout.decode().splitlines():
+        if not line.startswith("| "):
+            continue
+        record = _DUMPED_RECORD.match(line)
+        assert record is not None, f"no record of groups: {line}"
+        key = tuple(json.loads(record["key"])["data"].values())
+        if record["value"] == "<DELETE>":
+            found.pop(key, None)
+        else:
+            found[key] = json.loads(record["value"])["data"]
+    return found
+
+
+def _dump(java: Sequence[str], files: Sequence[Path], option: str) -> subprocess.CompletedProcess[bytes]:
+    command = [*java, "org.apache.kafka.tools.DumpLogSegments", option, "--files", ",".join(map(str, files))]
+    return subprocess.run(command, capture_output=True, check=False, timeout=120)

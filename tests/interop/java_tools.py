@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tests.interop import programs
-from tests.interop.programs import Outcome
+from tests.interop.programs import Outcome, Running
 
 CLASSES = {
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
@@ -17,9 +17,11 @@ CLASSES = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
@@ -27,6 +29,7 @@ CLASSES = {
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
 ADDRESS_AFTER_SUBCOMMAND = {"kafka-cluster"}
@@ -42,10 +45,17 @@ class JavaTools:
         self.bootstrap = bootstrap
 
     def run(self, tool: str, *arguments: str, stdin: bytes = b"", timeout_s: float = 60.0) -> Outcome:
-        words: tuple[str, ...] = ("--bootstrap-server", self.bootstrap)
-        words = (*arguments, *words) if tool in ADDRESS_AFTER_SUBCOMMAND else (*words, *arguments)
-        return programs.run([*self.command, CLASSES[tool], *words], stdin=stdin, timeout_s=timeout_s)
+        return programs.run(self._words(tool, arguments), stdin=stdin, timeout_s=timeout_s)
 
     def lines(self, tool: str, *arguments: str, stdin: bytes = b"") -> list[str]:
         """What the tool printed, if it succeeded."""
         return [line for line in self.run(tool, *arguments, stdin=stdin).done().lines if not LOGGED.match(line)]
+
+    def begin(self, tool: str, *arguments: str) -> Running:
+        """Start a tool that goes on until it is ended."""
+        return Running(self._words(tool, arguments))
+
+    def _words(self, tool: str, arguments: Sequence[str]) -> list[str]:
+        words: tuple[str, ...] = ("--bootstrap-server", self.bootstrap)
+        words = (*arguments, *words) if tool in ADDRESS_AFTER_SUBCOMMAND else (*words, *arguments)
+        return [*self.command, CLASSES[tool], *words]

@@ -50,7 +50,11 @@ const described = error => ({
   name: error.name,
   type: error.type || null,
   message: error.message,
-  parts: [...(error.errors || []), ...(error.partitions || []).map(p => p.error), error.cause || error.originalError]
+  parts: [
+    ...(error.errors || []),
+    ...[...(error.partitions || []), ...(error.groups || [])].map(part => part.error),
+    error.cause || error.originalError,
+  ]
     .filter(part => part instanceof Error)
     .map(described),
 })

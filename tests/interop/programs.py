@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tests.support.kafka_jars import NoKafka, libraries
 from tests.support.server import REPOSITORY
@@ -19,6 +23,7 @@ INSTALL = Path(__file__).resolve().parent / "install"
 CACHE = REPOSITORY / ".interop"
 INSTALL_TIMEOUT_S = 300.0
 RUN_TIMEOUT_S = 60.0
+ENDED = (0, 128 + signal.SIGINT)
 
 
 class Missing(Exception):
@@ -76,6 +81,43 @@ def run(
     return Outcome(
         command=tuple(command), code=done.returncode, output=done.stdout.decode(), errors=done.stderr.decode()
     )
+
+
+class Running:
+    """A program that goes on until it is ended, and what it has printed until now."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        with contextlib.ExitStack() as opened:
+            self._printed, self._errors = (opened.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=self._printed, stderr=self._errors
+            )
+            self._files = opened.pop_all()
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._files.close()
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines that are complete. Fails if the program has ended with an error."""
+        assert self._process.poll() in (None, *ENDED), f"exit code {self._process.poll()}: {_content(self._errors)}"
+        return _content(self._printed).split("\n")[:-1]
+
+    def end(self) -> None:
+        """End it in order, as Ctrl-C does. Java says with its exit code that this was the reason."""
+        self._process.send_signal(signal.SIGINT)
+        code = self._process.wait(RUN_TIMEOUT_S)
+        assert code in ENDED, f"exit code {code}: {_content(self._errors)}"
+
+
+def _content(file: IO[bytes]) -> str:
+    return os.pread(file.fileno(), 1 << 24, 0).decode(errors="replace")
 
 
 def kcat() -> str:

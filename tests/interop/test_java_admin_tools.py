@@ -272,11 +272,6 @@ def test_every_partition_has_its_preferred_leader(java: JavaTools, client: Clien
 # What is still to come
 
 
-@pytest.mark.not_applicable(until="consumer groups")
-def test_groups_are_listed(java: JavaTools) -> None:
-    assert java.run("kafka-consumer-groups", "--list", "--timeout", "5000").done().said == ""
-
-
 @pytest.mark.not_applicable(until="transactions")
 def test_transactions_are_listed(java: JavaTools) -> None:
     assert java.lines("kafka-transactions", "list")[0].split() == [

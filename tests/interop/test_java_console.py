@@ -122,15 +122,6 @@ def test_a_verifiable_producer_is_told_every_offset(java: JavaTools, client: Cli
     assert (said[-1]["sent"], said[-1]["acked"]) == (100, 100)
 
 
-@pytest.mark.not_applicable(until="consumer groups")
-def test_a_group_reads_the_whole_topic(java: JavaTools, client: Client, topic: str) -> None:
-    client.create_topic(topic, partitions=3)
-    client.produce(topic, [Record(value=b"%d" % n, partition=n % 3) for n in range(30)])
-    group = ("--group", f"group-of-{topic}", "--from-beginning", "--max-messages", "30", "--timeout-ms", "8000")
-    outcome = java.run("kafka-console-consumer", "--topic", topic, *group).done()
-    assert sorted(map(int, outcome.lines)) == list(range(30))
-
-
 @pytest.mark.not_applicable(until="transactions")
 def test_load_is_committed_in_transactions(java: JavaTools, client: Client, topic: str) -> None:
     client.create_topic(topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.interop.directories import (
     Visitor,
     complaints_of_dump_log,
 )
+from tests.interop.directory_groups import GroupVisitor
 from tests.interop.java_tools import JavaTools
 from tests.interop.test_kafka_directory import SNAPSHOTS_OFTEN, Written, go_on, look_again, write_everything
 from tests.support.server import BrokerProcess
@@ -56,6 +58,7 @@ def test_ottla_starts_on_a_directory_that_kafka_left(
     shared.ottla.start()
     look_again(shared.ottla, before)
     read_committed(shared.ottla, before)
+    look_at_groups(shared.ottla)
     go_on(shared.ottla, written)
     with Visitor(shared.ottla.bootstrap) as ottla:
         before = ottla.picture()
@@ -68,8 +71,9 @@ def test_ottla_starts_on_a_directory_that_kafka_left(
     read_committed(shared.kafka, before)
     with Visitor(shared.kafka.bootstrap) as kafka:
         assert kafka.features() == FEATURES
-    assert committed_offsets(shared.kafka) == GROUP_OFFSETS
+    look_at_groups(shared.kafka)
     end_open_transaction(shared.kafka)
+    look_at_groups(shared.kafka)
     go_on(shared.kafka, written)
     shared.kafka.stop()
 
@@ -92,6 +96,7 @@ def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla
     shared.ottla.settings |= SNAPSHOTS_OFTEN
     shared.ottla.start()
     look_again(shared.ottla, before)
+    look_at_groups(shared.ottla)
     go_on(shared.ottla, written)
     with Visitor(shared.ottla.bootstrap) as ottla:
         for number in range(30):
@@ -106,7 +111,7 @@ def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla
     with Visitor(shared.kafka.bootstrap) as kafka:
         assert kafka.features() == FEATURES
     assert tools.lines("kafka-configs", "--describe", *alice) == of_alice
-    assert committed_offsets(shared.kafka) == GROUP_OFFSETS
+    look_at_groups(shared.kafka)
     shared.kafka.stop()
 
 
@@ -142,7 +147,7 @@ def test_a_directory_of_several_log_dirs_changes_hands(shared: SharedDirectory) 
 
 
 def write_with_kafka(broker: BrokerProcess) -> tuple[Written, Picture]:
-    """What Ottla can write, and what it cannot yet: transactions and a group's offsets."""
+    """What Ottla can write, a group's offsets included, and what it cannot yet: transactions."""
     with Visitor(broker.bootstrap) as kafka:
         written = write_everything(kafka)
         kafka.create("paid", partitions=2)
@@ -161,11 +166,13 @@ def in_transactions(broker: BrokerProcess) -> None:
         for n in range(4):
             client.produce("paid", b"%d of turn %d" % (n, turn), partition=n % 2)
         client.flush()
+        client.send_offsets_to_transaction([ClientsPartition("paid", 0, turn + 1)], group_in_transactions(broker))
         end()
     open_one = transactional(broker, "waiting")
     open_one.begin_transaction()
     open_one.produce("pending", b"nobody knows yet", partition=0)
     open_one.flush()
+    open_one.send_offsets_to_transaction([ClientsPartition("pending", 0, 1)], group_in_transactions(broker))
 
 
 def end_open_transaction(broker: BrokerProcess) -> None:
@@ -184,11 +191,16 @@ def transactional(broker: BrokerProcess, name: str) -> Producer:
     return client
 
 
-def group_member(broker: BrokerProcess) -> Consumer:
+def group_in_transactions(broker: BrokerProcess) -> Any:
+    with contextlib.closing(group_member(broker, "in transactions")) as member:
+        return member.consumer_group_metadata()
+
+
+def group_member(broker: BrokerProcess, group: str = "readers") -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
-            "group.id": "readers",
+            "group.id": group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
         }
@@ -209,6 +221,14 @@ def committed_offsets(broker: BrokerProcess) -> dict[int, int]:
     return {one.partition: one.offset for one in found}
 
 
+def look_at_groups(broker: BrokerProcess) -> None:
+    """Every offset is there but those that were in an aborted transaction, or are in an open one."""
+    assert committed_offsets(broker) == GROUP_OFFSETS
+    with GroupVisitor(broker.bootstrap) as visitor:
+        found = {at: one.offset for at, one in visitor.groups()["in transactions"].offsets.items()}
+    assert found == {("paid", 0): 3}
+
+
 def read_committed(broker: BrokerProcess, before: Picture) -> None:
     """A consumer gets what was committed, and waits in front of what is open."""
     pending = before.topics["pending"].partitions[0]
@@ -219,8 +239,7 @@ def read_committed(broker: BrokerProcess, before: Picture) -> None:
         {
             "bootstrap.servers": broker.bootstrap,
             "group.id": "unused",
-            # Groups have no coordinator here yet: a last commit would wait for one.
-            "enable.auto.commit": False,
+            "enable.auto.commit": False,  # it only looks
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.errors import ErrorCode
 from storage.batch.record_batch import Codec
 from storage.batch.records import Record
 from tests.interop import programs
@@ -16,8 +17,10 @@ from tests.interop.directories import (
     Visitor,
     complaints_of_dump_log,
 )
+from tests.interop.directory_groups import GroupVisitor, Member, OffsetSeen, assign
 from tests.interop.test_kafka_directory import SEGMENTED, look_again
 from tests.support.batches import produced
+from tests.support.server import BrokerProcess
 
 pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
 
@@ -32,6 +35,9 @@ class Ledger:
         self.producers: list[IdempotentProducer] = []
         self.producer_ids: list[int] = []
         self.topics_deleted: list[str] = []
+        self.committed: dict[str, dict[tuple[str, int], OffsetSeen]] = {}
+        """By group."""
+        self.member = Member("always there", instance_id="the one")
         self.stops = 0
 
     def write(self, visitor: Visitor) -> None:
@@ -71,6 +77,37 @@ class Ledger:
         visitor.configure(BROKER, "", {"log.retention.bytes": str(20_000_000_000 + stop)})
         visitor.configure(BROKER, "1", {"message.max.bytes": str(2_000_000 + stop) if stop % 2 else None})
 
+    def commit(self, broker: BrokerProcess) -> None:
+        """Every group goes on, a new one comes, one goes; one has a member that stays from broker to broker."""
+        generation = self.member.generation
+        self.member.meet(broker)
+        if generation >= 0:
+            assert self.member.heartbeat() == ErrorCode.NONE
+        self.member.join()
+        assert self.member.generation > generation
+        assign([self.member])
+        place, metadata = ("stop-0", 0), f"at stop {self.stops}"
+        assert self.member.commit({place: self.stops}, metadata) == ErrorCode.NONE
+        self.committed["always there"] = {place: OffsetSeen(self.stops, -1, metadata)}
+        with GroupVisitor(broker.bootstrap) as visitor:
+            self.committed[f"group of stop {self.stops}"] = {}
+            for group, offsets in self.committed.items():
+                if group != "always there":
+                    visitor.commit(group, {place: self.stops * 10}, metadata)
+                    offsets[place] = OffsetSeen(self.stops * 10, -1, metadata)
+            if f"group of stop {self.stops - 2}" in self.committed:
+                visitor.delete_group(f"group of stop {self.stops - 2}")
+                del self.committed[f"group of stop {self.stops - 2}"]
+
+    def account_for_groups(self, broker: BrokerProcess) -> None:
+        """Every offset is there as it was committed, and no group that was deleted."""
+        with GroupVisitor(broker.bootstrap) as visitor:
+            found = visitor.groups()
+        assert {name: group.offsets for name, group in found.items()} == self.committed
+        if self.stops:
+            assert found["always there"].state == "Stable"
+            assert set(found["always there"].members) == {self.member.id}
+
     def delete_some(self, visitor: Visitor) -> None:
         """The oldest records of one topic go."""
         shrinking = self.acknowledged["stop-0", 0]
@@ -96,9 +133,11 @@ def test_three_round_trips_lose_nothing(shared: SharedDirectory) -> None:
             broker.start()
             if before is not None:
                 look_again(broker, before)
+            ledger.account_for_groups(broker)
             with Visitor(broker.bootstrap) as visitor:
                 ledger.account(visitor)
                 ledger.write(visitor)
+                ledger.commit(broker)
                 ledger.delete_some(visitor)
                 ledger.account(visitor)
                 before = visitor.picture()
@@ -110,6 +149,8 @@ def test_three_round_trips_lose_nothing(shared: SharedDirectory) -> None:
     look_again(shared.ottla, before)
     with Visitor(shared.ottla.bootstrap) as visitor:
         ledger.account(visitor)
+    ledger.account_for_groups(shared.ottla)
+    ledger.member.part()
     shared.ottla.stop()
     assert complaints_of_dump_log(programs.java(), shared.data) == []
 
@@ -119,9 +160,11 @@ def test_round_trips_of_brokers_that_are_killed_lose_nothing(shared: SharedDirec
     for _ in range(2):
         for broker in (shared.ottla, shared.kafka):
             broker.start()
+            ledger.account_for_groups(broker)
             with Visitor(broker.bootstrap) as visitor:
                 ledger.account(visitor)
                 ledger.write(visitor)
+                ledger.commit(broker)
                 if broker is shared.ottla:
                     # Kafka notes once a minute where logs start: what it has deleted may come back when it is killed.
                     ledger.delete_some(visitor)
@@ -131,5 +174,7 @@ def test_round_trips_of_brokers_that_are_killed_lose_nothing(shared: SharedDirec
     look_again(shared.ottla, before)
     with Visitor(shared.ottla.bootstrap) as visitor:
         ledger.account(visitor)
+    ledger.account_for_groups(shared.ottla)
+    ledger.member.part()
     shared.ottla.stop()
     assert complaints_of_dump_log(programs.java(), shared.data) == []

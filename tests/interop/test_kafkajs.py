@@ -1,4 +1,4 @@
-"""kafkajs, whose producer and admin client share no code with any other client here."""
+"""kafkajs, whose clients share no code with any other client here."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import pytest
 
 from tests.interop import programs
 from tests.interop.conftest import installed
-from tests.support.clients import Client, Record
+from tests.interop.programs import Running
+from tests.support.clients import Client, Place, Record
 from tests.support.server import BrokerProcess
+from tests.support.waiting import until
 
 SCRIPT = Path(__file__).resolve().parent / "kafkajs_call.js"
+CONSUMER = SCRIPT.with_name("kafkajs_consumer.js")
 GZIP = 1
 TOPIC, BROKER = 2, 4
 NOON_MS = 1_700_000_000_000
@@ -47,6 +50,11 @@ class KafkaJs:
         if "error" in answer:
             raise Refused(answer["error"])
         return answer["result"]
+
+    def begin(self, topic: str, **options: Any) -> Running:
+        """A consumer that goes on until it is ended."""
+        *node, _, bootstrap = self.command
+        return Running([*node, str(CONSUMER), bootstrap, topic, json.dumps(options)])
 
     def admin(self, call: str, *arguments: Any) -> Any:
         return self.call("admin", call, *arguments)
@@ -300,20 +308,121 @@ def test_a_record_beyond_the_limit_of_its_topic_is_refused(kafkajs: KafkaJs, cli
     assert client.offsets(topic) == {0: (0, 1)}
 
 
-# What is still to come
+# Consumers
 
 
-@pytest.mark.not_applicable(until="consumer groups")
-def test_a_consumer_reads_in_its_group(kafkajs: KafkaJs, client: Client, topic: str) -> None:
+@pytest.fixture
+def group(topic: str) -> str:
+    return f"group-of-{topic}"
+
+
+def numbered(numbers: range) -> list[Record]:
+    """For four partitions in turns."""
+    return [Record(value=b"%d" % n, partition=n % 4) for n in numbers]
+
+
+class Member:
+    """A consumer that has joined a group, and what it has told."""
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        events = [json.loads(line) for line in self.running.lines]
+        assert not any("crashed" in event for event in events), events
+        return events
+
+    @property
+    def assigned(self) -> list[int]:
+        """Its partitions now."""
+        return next((sorted(event["assigned"]) for event in reversed(self.events) if "assigned" in event), [])
+
+    @property
+    def values(self) -> list[int]:
+        return [int(event["value"]) for event in self.events if "value" in event]
+
+    @property
+    def generations(self) -> int:
+        return sum("assigned" in event for event in self.events)
+
+
+def committed(client: Client, group: str, topic: str) -> dict[int, int]:
+    found = client.committed(group, [Place(topic, number) for number in client.partitions(topic)])
+    return {place.partition: one.offset for place, one in found.items()}
+
+
+def test_a_consumer_goes_on_where_the_last_one_stopped(
+    kafkajs: KafkaJs, client: Client, topic: str, group: str
+) -> None:
     client.create_topic(topic)
-    client.produce(topic, [Record(value=b"%d" % n) for n in range(10)])
-    received = kafkajs.call("consumer", "receive", topic, 10, groupId=f"group-of-{topic}", sessionTimeout=6_000)
-    assert [record["value"] for record in received] == [str(n) for n in range(10)]
+    for first in (0, 10):
+        client.produce(topic, [Record(value=b"%d" % n) for n in range(first, first + 10)])
+        received = kafkajs.call("consumer", "receive", topic, 10, groupId=group)
+        assert [(int(record["offset"]), record["value"]) for record in received] == [
+            (n, str(n)) for n in range(first, first + 10)
+        ]
+        assert committed(client, group, topic) == {0: first + 10}
 
 
-@pytest.mark.not_applicable(until="consumer groups")
-def test_groups_are_listed(kafkajs: KafkaJs) -> None:
-    assert "groups" in kafkajs.admin("listGroups")
+def test_two_consumers_share_a_topic_and_the_other_takes_over_from_one_that_leaves(
+    kafkajs: KafkaJs, client: Client, topic: str, group: str
+) -> None:
+    client.create_topic(topic, partitions=4)
+    with kafkajs.begin(topic, groupId=group, heartbeatInterval=250) as running_one:
+        one = Member(running_one)
+        until(lambda: one.assigned == [0, 1, 2, 3], "everything for the first")
+        with kafkajs.begin(topic, groupId=group, heartbeatInterval=250) as running_other:
+            other = Member(running_other)
+            until(lambda: len(one.assigned) == len(other.assigned) == 2, "a part for each")
+            assert sorted(one.assigned + other.assigned) == [0, 1, 2, 3]
+            client.produce(topic, numbered(range(40)))
+            until(lambda: len(one.values) + len(other.values) == 40, "40 records")
+            for member in (one, other):
+                assert sorted(member.values) == [n for n in range(40) if n % 4 in member.assigned]
+            until(lambda: committed(client, group, topic) == dict.fromkeys(range(4), 10), "their commits")
+            running_other.end()
+            until(lambda: one.assigned == [0, 1, 2, 3], "everything for the one that stays")
+        client.produce(topic, numbered(range(40, 60)))
+        until(lambda: set(range(40, 60)) <= set(one.values), "20 records more")
+        assert one.generations == 3
+        until(lambda: committed(client, group, topic) == dict.fromkeys(range(4), 15), "its commits")
+        running_one.end()
+    assert client.describe_group(group).state == "Empty"
+
+
+def test_a_group_is_listed_described_and_deleted(kafkajs: KafkaJs, client: Client, topic: str, group: str) -> None:
+    client.create_topic(topic, partitions=4)
+    with kafkajs.begin(topic, groupId=group) as running:
+        until(lambda: Member(running).assigned == [0, 1, 2, 3], "its assignment")
+        listed = {"groupId": group, "protocolType": "consumer"}
+        assert listed in kafkajs.admin("listGroups")["groups"]
+        (described,) = kafkajs.admin("describeGroups", [group])["groups"]
+        assert (described["state"], described["protocol"]) == ("Stable", "RoundRobinAssigner")
+        (member,) = described["members"]
+        assert (member["clientId"], member["clientHost"]) == ("interop", "/127.0.0.1")
+        with pytest.raises(Refused) as refused:
+            kafkajs.admin("deleteGroups", [group])
+        assert refused.value.types == {"NON_EMPTY_GROUP"}
+        running.end()
+    assert kafkajs.admin("deleteGroups", [group]) == [{"groupId": group, "errorCode": 0}]
+    assert listed not in kafkajs.admin("listGroups")["groups"]
+
+
+def test_offsets_of_a_group_are_set_reset_and_fetched(kafkajs: KafkaJs, client: Client, topic: str, group: str) -> None:
+    client.create_topic(topic, partitions=2)
+    client.produce(topic, [Record(value=b"%d" % n, partition=n % 2) for n in range(20)])
+    wanted = [{"partition": 0, "offset": "4"}, {"partition": 1, "offset": "6"}]
+    kafkajs.admin("setOffsets", {"groupId": group, "topic": topic, "partitions": wanted})
+    assert committed(client, group, topic) == {0: 4, 1: 6}
+    (fetched,) = kafkajs.admin("fetchOffsets", {"groupId": group, "topics": [topic]})
+    assert [(one["partition"], one["offset"]) for one in fetched["partitions"]] == [(0, "4"), (1, "6")]
+    kafkajs.admin("resetOffsets", {"groupId": group, "topic": topic, "earliest": True})
+    (resolved,) = kafkajs.admin("fetchOffsets", {"groupId": group, "topics": [topic], "resolveOffsets": True})
+    assert [(one["partition"], one["offset"]) for one in resolved["partitions"]] == [(0, "0"), (1, "0")]
+
+
+# What is still to come
 
 
 @pytest.mark.not_applicable(until="transactions")

@@ -9,9 +9,10 @@ import pytest
 
 from tests.interop import programs
 from tests.interop.conftest import installed
-from tests.interop.programs import Outcome
-from tests.support.clients import CODECS, Client, Record
+from tests.interop.programs import Outcome, Running
+from tests.support.clients import CODECS, Client, Committed, Place, Record
 from tests.support.server import BrokerProcess
+from tests.support.waiting import until
 
 NOON_MS = 1_700_000_000_000
 
@@ -25,6 +26,10 @@ class Kcat:
 
     def run(self, *arguments: str, stdin: bytes = b"", timeout_s: float = 30.0) -> Outcome:
         return programs.run([self.path, "-b", self.bootstrap, *arguments], stdin=stdin, timeout_s=timeout_s)
+
+    def begin(self, *arguments: str) -> Running:
+        """kcat until it is ended."""
+        return Running([self.path, "-b", self.bootstrap, *arguments])
 
     def produce(self, topic: str, *arguments: str, stdin: bytes) -> Outcome:
         return self.run("-P", "-t", topic, *arguments, stdin=stdin)
@@ -213,13 +218,55 @@ def test_reading_committed_data_gives_all_that_needed_no_commit(kcat: Kcat, topi
     assert kcat.consume(topic, "-X", "isolation.level=read_committed").done().lines == ["plain"]
 
 
-@pytest.mark.not_applicable(until="consumer groups")
-def test_a_group_shares_the_topic(kcat: Kcat, client: Client, topic: str) -> None:
+# In a group
+
+
+def numbered(numbers: range) -> list[Record]:
+    """For four partitions in turns."""
+    return [Record(value=b"%d" % n, partition=n % 4) for n in numbers]
+
+
+def test_a_group_goes_on_where_it_stopped(kcat: Kcat, client: Client, topic: str) -> None:
     client.create_topic(topic, partitions=4)
-    client.produce(topic, [Record(value=b"%d" % n, partition=n % 4) for n in range(100)])
-    from_the_start = ("-q", "-e", "-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000")
-    read = kcat.run("-G", f"group-of-{topic}", *from_the_start, topic, timeout_s=15)
-    assert sorted(map(int, read.done().lines)) == list(range(100))
+    group = f"group-of-{topic}"
+    for numbers in (range(100), range(100, 140)):
+        client.produce(topic, numbered(numbers))
+        read = kcat.run("-G", group, "-q", "-e", "-X", "auto.offset.reset=earliest", topic)
+        assert sorted(map(int, read.done().lines)) == list(numbers)
+        at = {Place(topic, number): Committed(numbers.stop // 4) for number in range(4)}
+        assert client.committed(group, at) == at
+    assert client.describe_group(group).state == "Empty"
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+def test_two_share_a_topic_and_the_other_takes_over_from_one_that_leaves(
+    kcat: Kcat, client: Client, topic: str, assignor: str
+) -> None:
+    client.create_topic(topic, partitions=4)
+    group = f"group-of-{topic}"
+    options = (f"partition.assignment.strategy={assignor}", "heartbeat.interval.ms=250", "auto.offset.reset=earliest")
+    words = ["-G", group, "-q", "-u", *(word for option in options for word in ("-X", option)), topic]
+
+    def parts() -> list[int]:
+        return [len(part) for part in client.describe_group(group).assignments]
+
+    with kcat.begin(*words) as one, kcat.begin(*words) as other:
+        until(lambda: parts() == [2, 2], "a part for each")
+        client.produce(topic, numbered(range(40)))
+        until(lambda: len(one.lines) + len(other.lines) == 40, "40 lines")
+        assert sorted(map(int, one.lines + other.lines)) == list(range(40))
+        assert [len({int(line) % 4 for line in each.lines}) for each in (one, other)] == [2, 2]
+        one.end()
+        until(lambda: parts() == [4], "everything for the one that stays")
+        client.produce(topic, numbered(range(40, 60)))
+        until(lambda: set(range(40, 60)) <= set(map(int, other.lines)), "20 lines more")
+        other.end()
+        assert len(one.lines) + len(other.lines) == 60
+    at = {Place(topic, number): Committed(15) for number in range(4)}
+    assert client.committed(group, at) == at
+
+
+# What is still to come
 
 
 @pytest.mark.not_applicable(until="transactions")

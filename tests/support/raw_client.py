@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections import deque
 from typing import Any
 
 from protocol.headers import decode_response, encode_request
@@ -16,6 +17,7 @@ class RawClient:
         host, _, port = bootstrap.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=30)
         self._correlation_id = 0
+        self._asked: deque[tuple[int, Any, int]] = deque()
 
     def __enter__(self) -> RawClient:
         return self
@@ -28,13 +30,23 @@ class RawClient:
 
     def ask(self, request: Any, version: int) -> Any:
         """Send a request and return its answer. Raises OSError if the connection ends before it is there."""
+        self.send(request, version)
+        return self.receive()
+
+    def send(self, request: Any, version: int) -> None:
+        """Send a request; its answer is fetched later."""
         self._correlation_id += 1
+        self._asked.append((self._correlation_id, request, version))
         self._socket.sendall(encode_request(self._correlation_id, "raw", request, version))
+
+    def receive(self) -> Any:
+        """The answer to the oldest request that has none yet."""
+        asked_id, request, version = self._asked.popleft()
         size = int.from_bytes(self._receive(4), "big")
         name = type(request).__name__.removesuffix("Request") + "Response"
         response_class = getattr(sys.modules[type(request).__module__], name)
         correlation_id, answer = decode_response(response_class, version, self._receive(size))
-        assert correlation_id == self._correlation_id, f"answer {correlation_id} came for {self._correlation_id}"
+        assert correlation_id == asked_id, f"answer {correlation_id} came for {asked_id}"
         return answer
 
     def _receive(self, size: int) -> bytes:
