@@ -77,8 +77,9 @@ crash: $(VENV)/.test  ## Kill the broker again and again while clients use it; n
 fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
 	@$(BIN)/python -u -m tests.fuzz --runs $(or $(RUNS),2000000) $(ARGS)
 
-docs: $(VENV)/.test  ## Write the generated pages again (configuration, protocol support)
+docs: $(VENV)/.test  ## Write the generated pages again (configuration, metrics, protocol support)
 	@$(BIN)/python -m config.documentation
+	@$(BIN)/python -m broker.metrics.documentation
 	@$(BIN)/python -m tests.support.protocol_support
 
 lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock them in requirements/
