@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.metrics.documentation import PATH, metrics_page
 from broker.metrics.series import Family, Kind
 from broker.metrics.subjects import FAMILIES
 from tests.support.broker import InProcessBroker
@@ -29,6 +30,10 @@ def test_a_family_is_declared_as_its_readers_need_it(family: Family) -> None:
     assert not {"\\", '"', "\n"} & set(family.help), "it is written as it stands"
     assert all(re.fullmatch(r"[a-zA-Z_]+", label) for label in family.labels)
     assert bool(family.bean) != family.name.startswith(OF_OTHERS) or family.name.startswith("kafka_server_raft")
+
+
+def test_the_list_for_users_is_up_to_date() -> None:
+    assert PATH.read_text(encoding="utf-8") == metrics_page(), "run python -m broker.metrics.documentation"
 
 
 def test_a_page_has_nothing_that_is_not_declared_and_labels_as_declared(broker: InProcessBroker) -> None:
