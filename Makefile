@@ -86,8 +86,9 @@ fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000
 boards-picture: $(VENV)/.picture  ## Ten minutes of clients and Prometheus: has every panel data? Draws docs/pictures (ARGS="--minutes 3")
 	@$(BIN)/python -m bench.picture $(ARGS)
 
-docs: $(VENV)/.test  ## Write the generated files again (configuration, protocol support, Grafana's boards)
+docs: $(VENV)/.test  ## Write the generated files again (configuration, metrics, protocol support, Grafana's boards)
 	@$(BIN)/python -m config.documentation
+	@$(BIN)/python -m broker.metrics.documentation
 	@$(BIN)/python -m tests.support.protocol_support
 	@$(BIN)/python -m boards
 

@@ -1,5 +1,7 @@
 """The one list of what is told: each subject has a file of its own, and a line here."""
 
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from broker.metrics import partitions, topics
@@ -16,19 +18,21 @@ from broker.metrics.series import Family
 from broker.metrics.server import Server
 from broker.metrics.survey import Surveyor
 
-FAMILIES: Final[tuple[Family, ...]] = (
-    *Server.families,
-    *Loading.families,
-    *Requests.families,
-    *Network.families,
-    *Replicas.families,
-    *topics.FAMILIES,
-    *Logs.families,
-    *Controller.families,
-    *Metadata.families,
-    *partitions.FAMILIES,
-)
+FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
+    "The process and the node": Server.families,
+    "The start": Loading.families,
+    "Requests": Requests.families,
+    "The network": Network.families,
+    "Replicas, requests that wait, fetch sessions": Replicas.families,
+    "Topics": topics.FAMILIES,
+    "Partitions": partitions.FAMILIES,
+    "Data directories": Logs.families,
+    "The controller": Controller.families,
+    "The metadata log": Metadata.families,
+}
 """All that a page may have, but for what prometheus-client itself tells of the process and of Python."""
+
+FAMILIES: Final = tuple(chain.from_iterable(FAMILIES_OF.values()))
 
 
 def make_pages(rooms: Rooms) -> Pages:

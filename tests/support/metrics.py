@@ -21,6 +21,9 @@ OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8
 _SERIES: Final = re.compile(r"(?P<name>[a-z_0-9]+)(?:\{(?P<labels>.*)\})?")
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
+LOOKED_AT: Final[set[str]] = set()
+"""Names of which a test has looked at a value."""
+
 Series = tuple[str, frozenset[tuple[str, str]]]
 
 
@@ -67,14 +70,23 @@ class Page:
                 self.values[key] = sample.value
 
     def __getitem__(self, text: str) -> float:
-        return self.values[series(text)]
+        key = series(text)
+        LOOKED_AT.add(key[0])
+        return self.values[key]
 
     def get(self, text: str, default: float | None = None) -> float | None:
-        return self.values.get(series(text), default)
+        key = series(text)
+        if key in self.values:
+            LOOKED_AT.add(key[0])
+        return self.values.get(key, default)
 
     def names(self) -> set[str]:
         """Of all samples."""
         return {name for name, _ in self.values}
+
+    def of(self, name: str) -> dict[Series, float]:
+        """All series of a name."""
+        return {key: value for key, value in self.values.items() if key[0] == name}
 
     def labelled(self, name: str) -> list[dict[str, str]]:
         """The labels of all series of a name."""

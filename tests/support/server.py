@@ -17,6 +17,7 @@ from typing import IO
 REPOSITORY = Path(__file__).resolve().parents[2]
 READY = re.compile(r"^ready listeners=(?P<listeners>\S+) node\.id=(?P<node_id>\d+) cluster\.id=(?P<cluster_id>\S+)$")
 ADDRESS = re.compile(r"//(?P<host>[^:/,]*|\[[^\]]+\]):(?P<port>\d+)")
+METRICS = re.compile(r"metrics at http://\S+:(?P<port>\d+)/metrics")
 
 
 class BrokerDidNotStart(AssertionError):
@@ -45,6 +46,11 @@ class BrokerProcess:
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def metrics_port(self) -> int:
+        """Where the process of now has its metrics."""
+        return int(METRICS.findall(self.log_text())[-1])
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
