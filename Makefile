@@ -77,7 +77,7 @@ parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make
 interop: $(VENV)/.test  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
 	@$(BIN)/python -m pytest tests/interop $(ARGS)
 
-crash: $(VENV)/.test  ## Kill the broker again and again while clients use it; nothing may be lost (KILLS=200, SEED=number)
+crash: $(VENV)/.test  ## Kill the broker again and again while clients use it; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
 	@$(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")

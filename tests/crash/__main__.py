@@ -1,4 +1,7 @@
-"""`make crash`: the broker is killed again and again while it is used; a line for each restart, then a summary."""
+"""`make crash`: the broker is killed again and again while it is used; a line for each restart, then a summary.
+
+Afterwards a storm: a group whose members come and go, while the broker is killed twice.
+"""
 
 import argparse
 import os
@@ -8,9 +11,13 @@ import signal
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 
+from tests.crash.group_storm import GroupStorm
 from tests.crash.run import CrashRun, Summary
+
+BROKER_KILLS_IN_A_STORM = 2
 
 
 def main() -> int:
@@ -18,23 +25,44 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="how often the process is killed")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="what chance begins with")
+    parser.add_argument("--storm", type=float, default=30.0, metavar="SECONDS", help="how long members come and go")
+    parser.add_argument("--consumers", type=int, default=20, help="how many of them there are")
     options = parser.parse_args()
     # Whoever ends the run ends the broker with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     directory = Path(tempfile.mkdtemp(prefix="ottla-crash-"))
     print(f"seed {options.seed}, in {directory}", flush=True)
-    began = time.monotonic()
     try:
-        with CrashRun(directory, seed=options.seed, report=lambda line: print(line, flush=True)) as run:
-            summary = run.go(options.kills)
+        if options.kills:
+            _kill(directory / "kills", options.seed, options.kills)
+        if options.storm:
+            _storm(directory / "storm", options.seed, options.storm, options.consumers)
     except AssertionError as broken:
-        sys.stderr.write(f"{broken}\nseed {options.seed}; the broker's directory and log are left in {directory}\n")
+        for line in (broken, *getattr(broken, "__notes__", ())):
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"seed {options.seed}; the broker's directory and log are left in {directory}\n")
         sys.stderr.flush()
         # The clients would wait for the broker's next life.
         os._exit(1)
-    _tell(summary, time.monotonic() - began)
     shutil.rmtree(directory)
     return 0
+
+
+def _kill(directory: Path, seed: int, kills: int) -> None:
+    began = time.monotonic()
+    with CrashRun(directory, seed=seed, report=_print) as run:
+        summary = run.go(kills)
+    _tell(summary, time.monotonic() - began)
+
+
+def _storm(directory: Path, seed: int, seconds: float, consumers: int) -> None:
+    with GroupStorm(directory, seed=seed, consumers=consumers, report=_print) as storm:
+        summary = storm.go(seconds, BROKER_KILLS_IN_A_STORM)
+    print(f"storm of {seconds:.0f} s: {', '.join(f'{name} {value}' for name, value in asdict(summary).items())}")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
 
 
 def _tell(summary: Summary, seconds: float) -> None:

@@ -26,6 +26,7 @@ class Promise(StrEnum):
     GROUP_READS = "every acknowledged record is read by one of the group"
     GROUP_OFFSETS = "an offset that is committed stands, and none goes back"
     GROUP_GENERATIONS = "generations rise, and in each of them a partition is one member's"
+    GROUP_REBALANCES = "a rebalance is over in the turn in which nobody is waited for any more"
     GROUP_RECORDS = "what is written of a group adds up to what is answered"
 
 

@@ -1,4 +1,4 @@
-"""Twenty kills; `make crash` does two hundred."""
+"""Twenty kills, and a storm of a few seconds; `make crash` does two hundred, and 30 s with more consumers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ KILLS = 20
 
 @pytest.mark.timeout(300)
 def test_twenty_kills_lose_nothing_and_double_nothing() -> None:
+    run("--kills", str(KILLS), "--storm", "0")
+
+
+@pytest.mark.timeout(300)
+def test_a_storm_of_consumers_loses_nothing_and_takes_nothing_back() -> None:
+    run("--kills", "0", "--storm", "6", "--consumers", "8")
+
+
+def run(*options: str) -> None:
     """Every time with another seed, which stands in the output of a run that fails."""
-    command = [sys.executable, "-m", "tests.crash", "--kills", str(KILLS)]
-    run = subprocess.run(
+    command = [sys.executable, "-m", "tests.crash", *options]
+    done = subprocess.run(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
-    assert run.returncode == 0, run.stdout
+    assert done.returncode == 0, done.stdout

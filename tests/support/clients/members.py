@@ -281,18 +281,23 @@ def wait_for(what: str, condition: Callable[[], bool], members: Sequence[Seen]) 
 
 
 def wait_until_shared(client: Client, group: str, partitions: frozenset[Place], members: Sequence[Seen]) -> None:
-    """Wait until each of the partitions is one member's, each member has its fair part, and the broker says the same.
+    """Wait until the group is settled, and each member has its fair part."""
+
+    def is_shared() -> bool:
+        sizes = [len(member.seen.assignment) for member in members]
+        return max(sizes) - min(sizes) <= 1 and is_settled(client, group, partitions, members)
+
+    wait_for(f"sharing {len(partitions)} partitions among {len(members)} members", is_shared, members)
+
+
+def is_settled(client: Client, group: str, partitions: frozenset[Place], members: Sequence[Seen]) -> bool:
+    """Whether each of the partitions is one member's, and the broker says the same of the same members.
 
     So nobody is in the middle of a join: whoever is closed there cannot leave before the join is over, and a group
     waits a whole session for the answer of one that was closed as its leader.
     """
-
-    def is_shared() -> bool:
-        parts = [member.seen.assignment for member in members]
-        sizes = [len(part) for part in parts]
-        if frozenset().union(*parts) != partitions or sum(sizes) != len(partitions) or max(sizes) - min(sizes) > 1:
-            return False
-        seen = client.describe_group(group)
-        return seen.state == "Stable" and Counter(seen.assignments) == Counter(parts)
-
-    wait_for(f"sharing {len(partitions)} partitions among {len(members)} members", is_shared, members)
+    parts = [member.seen.assignment for member in members]
+    if frozenset().union(*parts) != partitions or sum(map(len, parts)) != len(partitions):
+        return False
+    seen = client.describe_group(group)
+    return seen.state == "Stable" and Counter(seen.assignments) == Counter(parts)
