@@ -50,6 +50,8 @@ _RECORDS_AT_ONCE: Final = 5
 _SHARE_OF_KILLED: Final = 0.25
 _EVERY_STATIC: Final = 4
 """Every fourth consumer has an instance id, and comes back to its partitions."""
+_NEVER_STATIC: Final = "aiokafka"
+"""It knows nothing of FENCED_INSTANCE_ID: one that joins again after a kill fences itself, and gives up for good."""
 
 _NO_BROKER: Final = re.compile(r"Connect|NoBrokers|NodeNotReady|Timeout", re.IGNORECASE)
 """Why a consumer may give up while there is no broker; whoever runs it starts it again."""
@@ -114,10 +116,11 @@ class Seat:
         self.kind = CLIENTS[number % len(CLIENTS)]
         self.sitters: list[MemberProcess] = []
         self._bootstrap = bootstrap
+        is_static = number % _EVERY_STATIC == 0 and self.kind != _NEVER_STATIC
         self._membership = Membership(
             group=GROUP,
             topics=(TOPIC,),
-            instance_id=None if number % _EVERY_STATIC else f"instance-{number}",
+            instance_id=f"instance-{number}" if is_static else None,
             assignor="roundrobin",
             session_timeout_ms=SESSION_TIMEOUT_MS,
             commits="after each poll",

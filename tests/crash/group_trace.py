@@ -13,7 +13,7 @@ A_TURN: Final = timedelta(milliseconds=20)
 """More than a turn of the loop takes, less than any timer of a group."""
 
 _LINE: Final = re.compile(r"^(?P<time>\S+)Z INFO broker\.(coordinators|request)\.\w+: (?P<text>.*)$", re.MULTILINE)
-_FORMED: Final = re.compile(r"^Stabilized group .*, (?P<waited_ms>\d+) ms after the last one had joined$")
+_FORMED: Final = re.compile(r"^Group .* forms generation .*, (?P<waited_ms>\d+) ms after the last of them has joined$")
 _GONE: Final = re.compile(r"^Member .* is removed: |^and \d+ more like it .*: Member .* is removed: ")
 _LINES_OF_A_KIND: Final = 10
 """So many removals are told in 10 s; then one may have been kept back."""
