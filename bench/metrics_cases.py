@@ -20,6 +20,7 @@ from bench.load import run_load
 from bench.partition_cases import produce_to_all
 from bench.processes import REPOSITORY, Disturber, OwnBroker, memory_mb, worked_seconds
 from bench.raw_cases import Bench, check_produced
+from bench.rival import Rival
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 BEFORE_METRICS = "52f89ce11c0dd058492a07449aa8682f5c65d6e8"
@@ -75,7 +76,8 @@ def _pairs(brokers: dict[str, OwnBroker], directory: Path, shape: tuple[int, int
 
 def _cpu_us(broker: OwnBroker, directory: Path, shape: tuple[int, int, int]) -> float:
     connections, in_flight, requests = shape
-    bench = Bench(broker=broker, options=SocketOptions(), directory=directory, scale=1.0)
+    rival = Rival(directory / "kafka")  # it is not asked, and does not start
+    bench = Bench(broker=broker, rival=rival, options=SocketOptions(), directory=directory, scale=1.0)
     with bench.topic(connections) as topic:
         frames = [produce_frame(topic, number, records=1, value_bytes=100) for number in range(connections)]
         before = worked_seconds(broker.pid)

@@ -22,9 +22,10 @@ from broker.network.buffer_pool import RequestMemory
 from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.connection_owner import NetworkSettings
-from broker.network.processor import Processor
+from broker.network.processor import Processor, monotonic_us
 from broker.request.channel import RequestChannel
 from broker.request.response import Peer
+from broker.request.stats import HandlerTurn
 from protocol.headers import encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.topics import DeleteTopicsRequest
@@ -167,12 +168,15 @@ class Victim:
         """Read, handle, send: one turn of the loop."""
         self._wires.read()
         while len(self._channel):
+            turn = HandlerTurn(monotonic_us())
             try:
                 self._channel.take(MOST_A_TURN).send(None)
             except StopIteration as taken:
                 for slot in taken.value:
+                    slot.turn = turn
                     self._dispatcher.handle(slot)
             self.broker.daemon.replicas.appender.write_staged()
+            turn.ended_us = monotonic_us()
         self._wires.write()
 
     def converse(self, pieces: Iterable[bytes], hangs_up: bool) -> None:
