@@ -87,6 +87,9 @@ async def _serve(loaded: LoadedSettings, *, most_open_files: int) -> int:
 async def _serve_until(
     stop: asyncio.Event, loaded: LoadedSettings, manager: ServiceManager, *, most_open_files: int
 ) -> int:
+    if manager.watchdog_ms is not None:
+        # The watchdog's SIGABRT is to leave a line on where the loop stood.
+        faulthandler.enable()
     try:
         daemon = Daemon(loaded.settings, most_open_files=most_open_files)
         # How long do requests take? `kill -USR1` asks.
@@ -99,9 +102,6 @@ async def _serve_until(
     sys.stdout.write(f"ready {daemon.description}\n")
     sys.stdout.flush()
     manager.ready(daemon.description)
-    if manager.watchdog_ms is not None:
-        # The watchdog's SIGABRT is to leave a line on where the loop stood.
-        faulthandler.enable()
     # Everything allocated so far lives until the end: it need not be looked through again and again. What a request
     # allocates is gone with it and leaves no cycles, so looking every 700 allocations, as Python does, finds nothing.
     gc.freeze()

@@ -50,7 +50,7 @@ class BrokerProcess:
     @property
     def metrics_port(self) -> int:
         """Where the process of now has its metrics."""
-        return int(METRICS.findall(self.log_text())[-1])
+        return int(METRICS.findall(self.log_path.read_text(errors="replace"))[-1])
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
