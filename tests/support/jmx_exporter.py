@@ -43,7 +43,12 @@ class WatchedKafka(ApacheKafka):
     def __init__(self, directory: Path, *, settings: dict[str, str], libraries: str) -> None:
         port = port_below_client_ports()
         super().__init__(directory, settings=settings, port=port, libraries=libraries)
-        self.metrics_port = port + 2
+        self._agents_port = port + 2
+
+    @property
+    def metrics_port(self) -> int:
+        """Where the agent has them."""
+        return self._agents_port
 
     def command(self) -> list[str]:
         java, *words = super().command()
