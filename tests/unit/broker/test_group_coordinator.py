@@ -30,6 +30,7 @@ from tests.support.groups import (
     commit_request,
     create_offsets_topic,
     fetch_offsets_request,
+    join_request,
     leave_request,
 )
 
@@ -364,6 +365,27 @@ def test_many_topics_that_go_at_once_are_forgotten_together(broker: InProcessBro
     broker.ask(DeleteTopicsRequest(topics=topics, timeout_ms=1000), 6)
     broker.settle()
     assert offsets(broker) == {0: 5}
+
+
+def test_ten_thousand_groups_stand_beside_each_other(broker: InProcessBroker) -> None:
+    consumer = stable_member(broker)
+    joining, committing = broker.connect(), broker.connect()
+    for first in range(0, 5_000, 50):
+        names = [f"group-{number}" for number in range(first, first + 50)]
+        for name in names:
+            joining.send(join_request(name), 3)
+            committing.send(commit_request({("orders", 0): 7}, group_id=f"simple-{name}"), 8)
+        assert {joining.receive().error_code for _ in names} == {E.NONE}
+        answers = [committing.receive() for _ in names]
+        assert {answer.topics[0].partitions[0].error_code for answer in answers} == {E.NONE}
+    found = states(broker)
+    assert (len(found), found["group-77"], found["simple-group-77"]) == (10_001, "CompletingRebalance", "Empty")
+    assert consumer.heartbeat() == E.NONE
+    broker.restart()
+    assert offsets(broker, "simple-group-4999") == {0: 7}
+    while broker.daemon.group_coordinator.groups.loading_stats.partitions_loaded < 5:
+        broker.settle()
+    assert sum(name.startswith("simple-") for name in states(broker)) == 5_000
 
 
 def test_the_groups_topic_may_be_deleted_and_all_groups_are_gone(broker: InProcessBroker) -> None:
