@@ -29,6 +29,8 @@ BEFORE_METRICS = "52f89ce11c0dd058492a07449aa8682f5c65d6e8"
 PAIRS = 9
 SHAPES = {"": (8, 8, 60_000), "ping_pong_": (1, 1, 20_000)}
 """Connections, requests in flight on each, requests in a sample."""
+WARMING = 4_000
+"""Requests before them."""
 
 PARTITIONS = 5_000
 SCRAPES = 9
@@ -38,39 +40,39 @@ PACED_S = 8.0
 
 def counters(directory: Path) -> dict[str, float]:
     """CPU of a one-record request with the counters and without, in interleaved pairs: the broker of this checkout, and
-    that of the last one without them, as this checkout's history has it. Without history: not a number."""
+    that of the last one without them, as this checkout's history has it. Without history: not a number.
+
+    Each sample has a broker of its own: where a process happens to have its objects in memory is worth several percent.
+    """
     if not _history_has(BEFORE_METRICS):
         sys.stderr.write(f"counters: left out, since commit {BEFORE_METRICS} is not in the history of this checkout\n")
         return {"ratio": float("nan")}
     with _checkout_before(directory / "before") as before:
-        brokers = {
-            "with": OwnBroker(directory / "with-data"),
-            "without": OwnBroker(directory / "without-data", repository=before),
-        }
-        try:
-            figures: dict[str, float] = {}
-            for name, shape in SHAPES.items():
-                figures |= {f"{name}{key}": value for key, value in _pairs(brokers, directory, shape).items()}
-        finally:
-            for broker in brokers.values():
-                broker.close()
-    return figures
+        checkouts = {"with": REPOSITORY, "without": before}
+        samples: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
+        for pair in range(PAIRS):
+            for name in checkouts if pair % 2 else reversed(checkouts):
+                samples[name].append(_sample(checkouts[name], directory / f"{name}-data-{pair}"))
+    return {f"{shape}{key}": value for shape in SHAPES for key, value in _compared(samples, shape).items()}
 
 
-def _pairs(brokers: dict[str, OwnBroker], directory: Path, shape: tuple[int, int, int]) -> dict[str, float]:
-    samples: dict[str, list[float]] = {name: [] for name in brokers}
-    for pair in range(-1, PAIRS):
-        for name in brokers if pair % 2 else reversed(brokers):
-            cpu_us = _cpu_us(brokers[name], directory, shape)
-            if pair >= 0:  # the first one warms them up
-                samples[name].append(cpu_us)
-    ratios = [mine / other for mine, other in zip(samples["with"], samples["without"], strict=True)]
+def _sample(checkout: Path, directory: Path) -> dict[str, float]:
+    """The CPU of a request in each shape."""
+    with contextlib.closing(OwnBroker(directory, repository=checkout)) as broker:
+        for connections, in_flight, _ in SHAPES.values():
+            _cpu_us(broker, directory, (connections, in_flight, WARMING))
+        return {name: _cpu_us(broker, directory, shape) for name, shape in SHAPES.items()}
+
+
+def _compared(samples: dict[str, list[dict[str, float]]], shape: str) -> dict[str, float]:
+    mine, others = ([sample[shape] for sample in samples[name]] for name in ("with", "without"))
+    ratios = [one / other for one, other in zip(mine, others, strict=True)]
     return {
         "ratio": statistics.median(ratios),
         "least_ratio": min(ratios),
         "most_ratio": max(ratios),
-        "cpu_us": statistics.median(samples["with"]),
-        "without_cpu_us": statistics.median(samples["without"]),
+        "cpu_us": statistics.median(mine),
+        "without_cpu_us": statistics.median(others),
     }
 
 
