@@ -72,7 +72,7 @@ def test_the_listing_of_everything_is_for_people_too(kcat: Kcat, client: Client,
 
 def test_asking_for_a_topic_by_name_creates_it(kcat: Kcat, client: Client, topic: str) -> None:
     kcat.run("-L", "-t", topic).done()
-    assert topic in client.topics()
+    until(lambda: topic in client.topics(), "creating a topic that was asked about")
 
 
 def test_a_topic_that_nobody_may_create_is_said_to_be_unknown(kcat: Kcat, client: Client, topic: str) -> None:
