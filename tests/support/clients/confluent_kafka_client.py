@@ -176,37 +176,29 @@ class StockClient:
         # An empty remark is written with a zero at its end, as every other; none at all is empty.
         wanted = [TopicPartition(*place, one.offset, *filter(None, (one.metadata,))) for place, one in offsets.items()]
 
-        def commit(consumer: Consumer) -> None:
-            for answer in consumer.commit(offsets=wanted, asynchronous=False) or ():
-                if answer.error is not None:
-                    raise KafkaException(answer.error)
+        with self._consumer(group) as consumer:
 
-        self._ask_the_coordinator(group, commit)
+            def commit() -> None:
+                for answer in consumer.commit(offsets=wanted, asynchronous=False) or ():
+                    if answer.error is not None:
+                        raise KafkaException(answer.error)
+
+            _ask_the_coordinator(commit)
 
     def committed(self, group: str, places: Iterable[Place]) -> dict[Place, Committed]:
         wanted = [TopicPartition(*place) for place in places]
-        found = self._ask_the_coordinator(group, lambda consumer: consumer.committed(wanted, timeout=TIMEOUT_S))
+        with self._consumer(group) as consumer:
+            found = _ask_the_coordinator(lambda: consumer.committed(wanted, timeout=TIMEOUT_S))
         return {
             Place(one.topic, one.partition): Committed(one.offset, one.metadata or "")
             for one in found
             if one.offset >= 0
         }
 
-    def _ask_the_coordinator(self, group: str, ask: Callable[[Consumer], T]) -> T:
-        """The other two ask again by themselves until the coordinator has loaded the group."""
-        deadline = time.monotonic() + TIMEOUT_S
-        with self._consumer(group) as consumer:
-            while True:
-                try:
-                    return ask(consumer)
-                except KafkaException as error:
-                    if error.args[0].code() not in COORDINATOR_NOT_YET or time.monotonic() > deadline:
-                        raise
-
     def describe_group(self, group: str) -> GroupSeen:
         admin = AdminClient(self._address)
         with _refusals():
-            seen = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+            seen = _ask_the_coordinator(lambda: admin.describe_consumer_groups([group])[group].result(TIMEOUT_S))
         return GroupSeen(
             state=seen.state.name.title().replace("_", ""),
             assignments=tuple(
@@ -219,6 +211,17 @@ class StockClient:
         from tests.support.clients.confluent_kafka_member import GroupConsumer as Consumer
 
         return Consumer(self._address, membership, tell)
+
+
+def _ask_the_coordinator(ask: Callable[[], T]) -> T:
+    """The other two clients ask again by themselves until the coordinator has loaded the group."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_NOT_YET or time.monotonic() > deadline:
+                raise
 
 
 def _produce(producer: Producer, topic: str, record: Record, extra: dict[str, Any]) -> None:

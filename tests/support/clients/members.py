@@ -296,8 +296,16 @@ def is_settled(client: Client, group: str, partitions: frozenset[Place], members
     So nobody is in the middle of a join: whoever is closed there cannot leave before the join is over, and a group
     waits a whole session for the answer of one that was closed as its leader.
     """
-    parts = [member.seen.assignment for member in members]
-    if frozenset().union(*parts) != partitions or sum(map(len, parts)) != len(partitions):
+
+    def parts() -> list[frozenset[Place]]:
+        return [member.seen.assignment for member in members]
+
+    def are_whole(parts: list[frozenset[Place]]) -> bool:
+        return frozenset().union(*parts) == partitions and sum(map(len, parts)) == len(partitions)
+
+    if not are_whole(parts()):
         return False
     seen = client.describe_group(group)
-    return seen.state == "Stable" and Counter(seen.assignments) == Counter(parts)
+    # Looked at once more: a rebalance may have begun before the broker was asked, and be over for it alone.
+    now = parts()
+    return are_whole(now) and seen.state == "Stable" and Counter(seen.assignments) == Counter(now)
