@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 from tests.crash.group_storm import GroupStorm
@@ -58,7 +58,8 @@ def _kill(directory: Path, seed: int, kills: int) -> None:
 def _storm(directory: Path, seed: int, seconds: float, consumers: int) -> None:
     with GroupStorm(directory, seed=seed, consumers=consumers, report=_print) as storm:
         summary = storm.go(seconds, BROKER_KILLS_IN_A_STORM)
-    print(f"storm of {seconds:.0f} s: {', '.join(f'{name} {value}' for name, value in asdict(summary).items())}")
+    told = ", ".join(f"{one.name} {getattr(summary, one.name)}" for one in fields(summary))
+    print(f"storm of {seconds:.0f} s: {told}")
 
 
 def _print(line: str) -> None:
