@@ -11,12 +11,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 Message = dict[str, Any]
 
-_ROOMS: Final = Path(__file__).resolve().parent.parent
+_ROOMS: Final = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -30,7 +29,7 @@ class ChildProcess:
     def __init__(self, module: str) -> None:
         """Start `python -m module <our process id>`, which calls `serve`. Raises OSError where the system has no
         process to give."""
-        paths = [str(_ROOMS), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [_ROOMS, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(  # noqa: S603 - ourselves
             # -P: a directory called broker where we were started is not ours.
             [sys.executable, "-P", "-m", module, str(os.getpid())],

@@ -44,7 +44,7 @@ class Stopped(Exception):
     """Somebody wants a stop: not all logs are open."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class LoadingStats:
     """How far one data directory has come."""
 

@@ -98,4 +98,4 @@ def _with_texts(static: BrokerSettings, texts: Mapping[str, str]) -> BrokerSetti
 
 
 def _limited(listener: Listener, limits: Mapping[str, Mapping[str, Any]]) -> Listener:
-    return replace(listener, **limits[listener.name]) if listener.name in limits else listener
+    return listener._replace(**limits[listener.name]) if listener.name in limits else listener

@@ -9,8 +9,7 @@ controller.listener.names=CONTROLLER                  listeners of the KRaft con
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from config.errors import InvalidConfig, SettingsError
 
@@ -21,8 +20,7 @@ _EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, n
 HIGHEST_PORT: Final = 65535
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
+class Listener(NamedTuple):
     """One listener. An empty ``host`` is every interface; ``port`` 0 is one that the system chooses."""
 
     name: str
@@ -145,11 +143,11 @@ def advertise(
                 f"{listener.host} only means every interface of this machine"
             )
     told = advertised or tuple(listeners)
-    return tuple(replace(one, host=host_name()) if one.binds_every_interface else one for one in told)
+    return tuple(one._replace(host=host_name()) if one.binds_every_interface else one for one in told)
 
 
 def with_bound_ports(listeners: Iterable[Listener], bound_ports: Mapping[str, int]) -> tuple[Listener, ...]:
     """``listeners`` with the port that the system gave in place of each 0; ``bound_ports`` is by listener name."""
     return tuple(
-        listener if listener.port else replace(listener, port=bound_ports[listener.name]) for listener in listeners
+        listener if listener.port else listener._replace(port=bound_ports[listener.name]) for listener in listeners
     )

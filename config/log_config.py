@@ -15,7 +15,7 @@ _CODECS: Final = "[uncompressed, zstd, lz4, snappy, gzip, producer]"
 _REPLICA_PAIRS: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LogConfig:
     """One value for each of the 33 topic settings of Kafka 4.3.1; the defaults are Kafka's.
 

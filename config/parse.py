@@ -239,7 +239,7 @@ class _Loading:
                 limits[name.upper()][field_name(setting)] = BROKER_SETTINGS[setting].parse(key, self._texts[key])
             else:
                 self._without_effect.append(key)
-        return tuple(replace(listener, **limits[listener.name]) for listener in listeners)
+        return tuple(listener._replace(**limits[listener.name]) for listener in listeners)
 
     def _check_listener_key(self, key: str, name: str, setting: str) -> None:
         known = {*self._protocols, *self._controller_names}

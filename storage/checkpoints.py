@@ -23,8 +23,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.errors import CorruptCheckpoint, WrongDirectory
 from storage.files import FileSystem
@@ -149,8 +148,7 @@ def write_topic_id(files: FileSystem, path: str, topic_id: bytes) -> None:
     files.replace_atomically(path, f"version: 0\ntopic_id: {format_id(topic_id)}".encode(), fsync=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """Whose directory it is."""
 
     cluster_id: str

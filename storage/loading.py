@@ -66,7 +66,7 @@ def no_chance() -> int:
     return 0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class LoadReport:
     """What opening a log came across. Plain numbers and text, to be handed from process to process."""
 

@@ -43,7 +43,7 @@ DELETE: Final = "delete"
 STRAY: Final = "stray"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class FoundLog:
     """A log that stands in a data directory and is to be opened."""
 
@@ -80,7 +80,7 @@ class FoundLog:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ClosingLog:
     """A log that is being closed: once ``target`` is performed everything of it is on disk."""
 
@@ -94,7 +94,7 @@ class ClosingLog:
             self.target.perform()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LoadedLog:
     """A log that had to be recovered or repaired, for the lines about it."""
 

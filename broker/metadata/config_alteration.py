@@ -6,7 +6,6 @@ resource has afterwards, and these are checked as a whole: a resource is changed
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -66,8 +65,7 @@ class Resource(NamedTuple):
         return f"{kind} '{self.name}'"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alteration:
+class Alteration(NamedTuple):
     """Changes that somebody wants of one resource."""
 
     resource: Resource
@@ -87,8 +85,7 @@ class Alteration:
         return after
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
+class Replacement(NamedTuple):
     """All the configs that one resource shall have of its own."""
 
     resource: Resource

@@ -143,7 +143,7 @@ class TopicImage:
         return None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MetadataDelta:
     """What some records changed. Whoever applies it takes the deletions first: a name may be both gone and new."""
 

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.metadata.image import MetadataImage, Record, partition_record
 from broker.metadata.placement import MAX_PARTITIONS_PER_REQUEST, Placement, Refused, misplaced
 from protocol.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MorePartitions:
     """A topic that is to have more partitions."""
 
@@ -20,8 +21,7 @@ class MorePartitions:
     """The brokers of each new partition where the client places the replicas itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrowthResult:
+class GrowthResult(NamedTuple):
     """What became of one of them."""
 
     topic: str

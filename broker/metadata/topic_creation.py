@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.clock import Ids
 from broker.metadata.image import RESOURCE_TOPIC, MetadataImage, Record, partition_record
@@ -21,8 +21,7 @@ BROKER_DEFAULT: Final = -1
 ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """A topic that somebody wants."""
 
     name: str
@@ -48,7 +47,7 @@ class TopicResult:
     """The configs set on the topic itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CreationDefaults:
     """What the broker's settings say of topics that leave something open."""
 

@@ -2,23 +2,21 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.metadata.image import MetadataImage, TopicImage
 from protocol.errors import ErrorCode
 from protocol.schema import NO_UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnwantedTopic:
+class UnwantedTopic(NamedTuple):
     """A topic that somebody wants to be rid of, by name or by id."""
 
     name: str | None
     topic_id: bytes = NO_UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionResult:
+class DeletionResult(NamedTuple):
     """What became of one of them."""
 
     name: str | None

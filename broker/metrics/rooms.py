@@ -35,7 +35,7 @@ class BrokerState(IntEnum):
     PENDING_CONTROLLED_SHUTDOWN = 6
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Rooms:
     """What is None is not there yet."""
 

@@ -18,7 +18,7 @@ class UnknownHost(Exception):
     """A host in `max.connections.per.ip.overrides` that has no address."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LimitSettings:
     """What connections are limited to."""
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class NetworkSettings:
     """What connections are held to."""
 

@@ -1,8 +1,7 @@
 """What we ask of the system for our sockets, and the only place that knows which systems have it."""
 
 import socket
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
 """Linux: more follows at once, so do not send a small packet for this. Elsewhere nothing."""
@@ -17,8 +16,7 @@ PACED_SEND_BUFFER_BYTES: Final = 262_144
 """Where pacing cannot be helped, the size that large answers are fastest with (docs/decisions/sockets.md)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SocketOptions:
+class SocketOptions(NamedTuple):
     """Buffer sizes in bytes as the user wants them; -1 leaves them to the system, which tunes them as it goes."""
 
     send_buffer_bytes: int = -1

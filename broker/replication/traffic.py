@@ -34,7 +34,7 @@ _UNEXPECTED_OF_PRODUCERS = (
 _UNEXPECTED_OF_CONSUMERS = (NegativeFetchSize,)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionStats:
     """What a partition counts beside its log."""
 
@@ -50,7 +50,7 @@ class PartitionStats:
     """Records that were answered."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Traffic:
     """Of one or more partitions."""
 
@@ -81,7 +81,7 @@ class Traffic:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ReplicaStats:
     """What is counted for all partitions together."""
 

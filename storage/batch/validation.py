@@ -90,7 +90,7 @@ _FOREVER_MS: Final = 2**63 - 1
 _LEGACY_SMALLEST: Final = 14
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AppendRules:
     """What one topic asks of a batch. Made once for each version of its configuration."""
 
@@ -155,7 +155,7 @@ class AppendRules:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ValidatedBatch:
     """A batch that may be appended, offsets and leader epoch still to be stamped into `data`."""
 
