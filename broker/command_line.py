@@ -93,7 +93,7 @@ async def _serve_until(
     try:
         daemon = Daemon(loaded.settings, most_open_files=most_open_files)
         # How long do requests take? `kill -USR1` asks.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, daemon.latencies.log)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, daemon.socket_server.latencies.log)
         manager.starting(lambda: daemon.progress)
         if not await _started(daemon, stop):
             return STOPPED

@@ -5,9 +5,10 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from broker.apis import serve_all
+from broker.archive_hold import ArchiveHold
 from broker.clock import Clock, Ids, LoopClock, SystemIds
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.directories import Directories
@@ -15,6 +16,7 @@ from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.handler_pool import HandlerPool
 from broker.dispatch.registry import Registry
 from broker.failed_directories import FailedDirectories
+from broker.flushers import Flushers
 from broker.hosting import Hosting
 from broker.log_closing import close_logs
 from broker.log_loading import LogLoading, Stopped
@@ -30,18 +32,12 @@ from broker.metadata.registration import Registration
 from broker.metadata.settings_in_force import SettingsInForce
 from broker.metrics.http import MetricsEndpoint, Readiness
 from broker.metrics.rooms import PERIOD_MS, BrokerState, Rooms
-from broker.network.acceptor import Acceptor, CannotListen
-from broker.network.buffer_pool import RequestMemory
-from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
-from broker.network.connection_owner import NetworkSettings
-from broker.network.latencies import LatencyReport
-from broker.network.processor import Processor
-from broker.network.processor_pool import ProcessorPool
-from broker.network.socket_options import SocketOptions
-from broker.offload import Flusher, WorkerThread
+from broker.network.acceptor import CannotListen
+from broker.network.connection_limits import UnknownHost
+from broker.network.socket_server import SocketServer
+from broker.offload import WorkerThread
 from broker.purgatory import Purgatory
 from broker.replication.fetch_sessions import FetchSessions
-from broker.replication.partition import Partition
 from broker.replication.replica_manager import Failures, ReplicaManager
 from broker.request.channel import RequestChannel
 from broker.request.node import Endpoint, Node
@@ -64,9 +60,6 @@ if TYPE_CHECKING:
     from broker.metrics.pages import Pages
 
 log = logging.getLogger(__name__)
-
-DRAIN_S: Final = 5.0
-"""How long a clean stop waits for clients to take their last answers."""
 
 
 class CannotStart(Exception):
@@ -110,19 +103,15 @@ class Daemon:
         self._housekeeper = WorkerThread("housekeeper", loop, self._clock)
         self._reader = WorkerThread("reader", loop, self._clock)
         self._slices = Slices(loop.call_soon)
-        self._flushers: dict[str, tuple[Flusher, WorkerThread]] = {}
+        self._flushers = Flushers(loop, self._clock)
 
         self._channel = RequestChannel(settings.queued_max_requests)
         try:
-            self.connection_limits = ConnectionLimits(limit_settings(settings))
+            self.socket_server = SocketServer(settings, loop=loop, clock=self._clock, channel=self._channel)
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
         if fault := fault_of_names(settings.ottla_topics_at_start):
             raise CannotStart(fault)
-        self._processor_pool = self._make_processors()
-        self.processors = self._processor_pool.processors
-        self.latencies = LatencyReport(self.processors)
-        self._acceptors = self._make_acceptors()
         self.registry = Registry()
         self._directories = Directories(self._files, settings)
         self._produce_purgatory = Purgatory(
@@ -136,7 +125,7 @@ class Daemon:
             self._clock,
             writer=self._writer,
             call_soon=loop.call_soon,
-            flusher_of=self._flusher_of,
+            flusher_of=lambda partition: self._flushers.of(partition.log_dir.path),
             produce_purgatory=self._produce_purgatory,
             fetch_purgatory=self._fetch_purgatory,
             delete_records_purgatory=self._delete_records_purgatory,
@@ -164,24 +153,20 @@ class Daemon:
             clock=self._clock,
             started_ms=self._clock.monotonic_ms(),
             channel=self._channel,
-            processors=self.processors,
-            acceptors=self._acceptors,
+            processors=self.socket_server.processors,
+            acceptors=self.socket_server.acceptors,
             registry=self.registry,
             replicas=self.replicas,
             fetch_sessions=self.fetch_sessions,
-            flushers=lambda: [flusher.stats for flusher, _ in self._flushers.values()],
+            flushers=lambda: self._flushers.stats,
         )
         self.metrics = self._make_endpoint()
-        self._serving_metrics: asyncio.Task[None] | None = None
 
     @property
     def description(self) -> str:
         """Where it listens and who it is, for whoever waits for it."""
         assert self.node is not None, "it has not started"
-        listeners = ",".join(
-            str(Listener(name=acceptor.listener, host=acceptor.host, port=acceptor.port))
-            for acceptor in self._acceptors
-        )
+        listeners = ",".join(map(str, self.socket_server.listeners))
         return f"listeners={listeners} node.id={self.node.node_id} cluster.id={self.node.cluster_id}"
 
     @property
@@ -248,8 +233,9 @@ class Daemon:
     async def _open(self) -> None:
         """Directories, metadata, logs."""
         self._directories.lock()
-        endpoints = self._bind()
-        self._open_metrics()
+        endpoints = self.socket_server.bind()
+        if self.metrics is not None:
+            self.metrics.open([listener.port for listener in self.socket_server.listeners])
         controller_endpoint = self._controller_endpoint()
         date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(self._clock.now_ms() / 1000))
         self._directories.identify(self._ids, self._clock.now_ms(), date, controller_endpoint)
@@ -277,7 +263,7 @@ class Daemon:
             settings,
             was_clean=directory.was_clean,
             clock=self._clock,
-            flusher=self._flusher_in(directory),
+            flusher=self._flushers.of(directory.path),
             worker=self._housekeeper,
             on_fatal=self.fail,
             once=self._upkeep.once,
@@ -368,6 +354,7 @@ class Daemon:
             fail=self.fail,
         )
         publisher = self.publisher
+        configs = ConfigView(publisher.image, self._settings)
         hosting = Hosting(
             node_id=self._settings.node_id,
             clock=self._clock,
@@ -376,7 +363,7 @@ class Daemon:
             directories=self._directories.by_id,
             disk_reserve_bytes=self._settings.ottla_disk_reserve_bytes,
             replicas=self.replicas,
-            configs=ConfigView(publisher.image, self._settings),
+            configs=configs,
             upkeep=self._upkeep,
             worker=self._housekeeper,
             on_disk_failure=self._disk_failed,
@@ -385,18 +372,10 @@ class Daemon:
         publisher.subscribe(hosting.apply)
         for removal, directory in self._logs.take_pending_removals():
             hosting.remove_later(removal, directory)
-        self._log_upkeep = LogUpkeep(
-            clock=self._clock,
-            logs=self._logs,
-            replicas=self.replicas,
-            hosting=hosting,
-            worker=self._housekeeper,
-            on_disk_failure=self._disk_failed,
-        )
-        self._log_upkeep.start(self._upkeep, self._settings)
-        self.group_coordinator = GroupCoordinator(
+        self.group_coordinator = self.rooms.group_coordinator = GroupCoordinator(
             self._settings,
             image=publisher.image,
+            configs=configs,
             replicas=self.replicas,
             clock=self._clock,
             wheel=self._wheel,
@@ -406,6 +385,17 @@ class Daemon:
             upkeep=self._upkeep,
         )
         publisher.subscribe(self.group_coordinator.apply)
+        self.rooms.archive_hold = ArchiveHold(self.group_coordinator.groups)
+        self._log_upkeep = LogUpkeep(
+            clock=self._clock,
+            logs=self._logs,
+            replicas=self.replicas,
+            hosting=hosting,
+            archive_hold=self.rooms.archive_hold,
+            worker=self._housekeeper,
+            on_disk_failure=self._disk_failed,
+        )
+        self._log_upkeep.start(self._upkeep, self._settings)
 
     async def _create_topics(self) -> None:
         """Those that the settings want and that are not there."""
@@ -455,15 +445,19 @@ class Daemon:
             end_of_turn=self.replicas.appender.write_staged,
         )
         self.rooms.handlers = pool
-        self.rooms.on_period += (self.registry.stats.rotate, self._metadata_log.stats.rotate, self._rotate_flushers)
+        self.rooms.on_period += (
+            self.registry.stats.rotate,
+            self._metadata_log.stats.rotate,
+            self.group_coordinator.groups.load_times.rotate,
+            self._flushers.rotate,
+        )
         self._upkeep.every(PERIOD_MS, self.rooms.period_is_over)
         self._in_force.subscribe(lambda settings: self._reconfigure(settings, pool))
+        self.socket_server.start()
         try:
             async with asyncio.TaskGroup() as tasks:
-                sending = tasks.create_task(self._processor_pool.run())
+                sending = tasks.create_task(self.socket_server.run())
                 handling = tasks.create_task(pool.run())
-                for acceptor in self._acceptors:
-                    acceptor.start()
                 self._is_ready.set()
                 self.group_coordinator.start()
                 self.rooms.state = BrokerState.RUNNING
@@ -479,38 +473,27 @@ class Daemon:
         """No new requests; what is under way is answered, and the answers go out."""
         log.info("stopping")
         self.rooms.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        for acceptor in self._acceptors:
-            acceptor.close()
-        self._processor_pool.stop_reading()
+        self.socket_server.stop_reading()
         assert self.group_coordinator is not None
         self.group_coordinator.stop()
         self.expire_waiting()
-        try:
-            async with asyncio.timeout(DRAIN_S):
-                await self._processor_pool.drained()
-        except TimeoutError:
-            log.warning("some clients did not take their last answers within %.0f s", DRAIN_S)
-        self._processor_pool.close()
+        await self.socket_server.drain()
 
     def _reconfigure(self, settings: BrokerSettings, pool: HandlerPool) -> None:
         """Everything outside of the logs that can be changed while it runs takes its new settings."""
         assert self._logs is not None
-        try:
-            self.connection_limits.update(limit_settings(settings))
-        except UnknownHost as error:
-            log.warning("connection limits stay as they were: %s", error)
-        self._processor_pool.resize(settings.num_network_threads)
+        self.socket_server.reconfigure(settings)
         pool.resize(settings.num_io_threads)
         self._logs.producer_id_expiration_ms = settings.producer_id_expiration_ms
 
     async def _close(self) -> None:
         """Everything that was opened, in reverse. What has failed is left for the next start to recover."""
         self._upkeep.stop()
-        for acceptor in self._acceptors:
-            acceptor.close()
+        self.socket_server.close()
         broker_epoch = -1
         is_clean = False
-        await self._close_metrics()
+        if self.metrics is not None:
+            await self.metrics.close()
         try:
             if self.group_coordinator is not None:
                 self.group_coordinator.stop()
@@ -518,16 +501,14 @@ class Daemon:
             await self._writer.stop()
             if self._is_ready.is_set() and self.failure is None:
                 broker_epoch = await self._leave_office()
-            for flusher, _ in self._flushers.values():
-                await flusher.stop()
+            await self._flushers.finish()
             # It writes checkpoints too: not at the same time.
             await self._housekeeper.stop()
             if self._is_ready.is_set() and self.failure is None:
                 await self._close_logs()
                 is_clean = True
         finally:
-            for _, thread in self._flushers.values():
-                await thread.stop()
+            await self._flushers.stop()
             is_clean = self._directories.release(broker_epoch=broker_epoch, is_clean=is_clean)
         if is_clean:
             log.info("stopped cleanly")
@@ -579,6 +560,7 @@ class Daemon:
             worker=self._housekeeper,
             make_pages=self._make_pages,
             readiness=self._readiness,
+            fail=self.fail,
         )
 
     def _make_pages(self) -> "Pages":
@@ -587,10 +569,6 @@ class Daemon:
 
         return make_pages(self.rooms)
 
-    def _rotate_flushers(self) -> None:
-        for flusher, _ in self._flushers.values():
-            flusher.stats.durations.rotate()
-
     def _readiness(self) -> Readiness:
         if self._stop_asked.is_set():
             return Readiness(False, "stopping")
@@ -598,100 +576,18 @@ class Daemon:
             return Readiness(True, "ready")
         return Readiness(False, self.progress)
 
-    def _open_metrics(self) -> None:
-        """Take the port and answer on it from now on. Raises `CannotListen`."""
-        if self.metrics is not None:
-            self.metrics.bind()
-            self._serving_metrics = asyncio.create_task(self._serve_metrics(self.metrics), name="metrics")
-
-    async def _serve_metrics(self, endpoint: MetricsEndpoint) -> None:
-        try:
-            await endpoint.serve()
-        except Exception as error:
-            log.critical("the metrics endpoint died", exc_info=error)
-            self.fail(error)
-
-    async def _close_metrics(self) -> None:
-        if self._serving_metrics is not None:
-            self._serving_metrics.cancel()
-            await asyncio.wait((self._serving_metrics,))
-        if self.metrics is not None:
-            self.metrics.close()
-
     # Parts
-
-    def _make_processors(self) -> ProcessorPool:
-        settings = self._settings
-        memory = RequestMemory(settings.queued_max_request_bytes, self._loop.call_soon, self._clock)
-        network = NetworkSettings(
-            socket_request_max_bytes=settings.socket_request_max_bytes,
-            max_in_flight=settings.ottla_connection_max_in_flight,
-            connections_max_idle_ms=settings.connections_max_idle_ms,
-        )
-
-        def make(index: int) -> Processor:
-            processor = Processor(
-                index,
-                loop=self._loop,
-                clock=self._clock,
-                channel=self._channel,
-                memory=memory,
-                settings=network,
-                limits=self.connection_limits,
-            )
-            for listener in settings.listeners:
-                processor.stats_of(listener.name)  # they are told of from the start, not from a first connection on
-            return processor
-
-        return ProcessorPool(make, settings.num_network_threads)
-
-    def _make_acceptors(self) -> list[Acceptor]:
-        settings = self._settings
-        options = SocketOptions(
-            send_buffer_bytes=settings.socket_send_buffer_bytes,
-            receive_buffer_bytes=settings.socket_receive_buffer_bytes,
-        )
-        return [
-            Acceptor(
-                listener.name,
-                listener.host,
-                listener.port,
-                loop=self._loop,
-                clock=self._clock,
-                processors=self.processors,
-                limits=self.connection_limits,
-                options=options,
-                backlog=settings.socket_listen_backlog_size,
-            )
-            for listener in settings.listeners
-        ]
-
-    def _bind(self) -> tuple[Listener, ...]:
-        """Reserve the ports, so that they can be registered; what clients are told of them. Raises `CannotListen`."""
-        bound = {acceptor.listener: acceptor.bind() for acceptor in self._acceptors}
-        return self._settings.advertised_on(bound)
 
     def _controller_endpoint(self) -> Listener:
         """Where a Kafka that takes the directory over would put its controller. Nothing listens there."""
         for listener in self._settings.controller_listeners:
             return listener
-        port = self._settings.controller_port(self._acceptors[0].port)
+        port = self._settings.controller_port(self.socket_server.listeners[0].port)
         return Listener(name="CONTROLLER", host="127.0.0.1", port=port)
 
     def _save_log_starts(self, done: Callable[[Failures], None]) -> None:
         assert self._log_upkeep is not None, "no request comes before the logs are loaded"
         self._log_upkeep.save_log_starts(done)
-
-    def _flusher_of(self, partition: Partition) -> Flusher:
-        return self._flusher_in(partition.log_dir)
-
-    def _flusher_in(self, directory: LogDir) -> Flusher:
-        """The one flusher of a directory."""
-        known = self._flushers.get(directory.path)
-        if known is None:
-            thread = WorkerThread(f"flusher {directory.path}", self._loop, self._clock)
-            known = self._flushers[directory.path] = Flusher(thread), thread
-        return known[0]
 
     # Failures
 

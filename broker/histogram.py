@@ -53,6 +53,12 @@ def upper_bound(bucket: int) -> int:
     return (bucket - (shift << _EIGHTHS) + 1) << shift
 
 
+def average(counts: Sequence[int]) -> float:
+    """What was counted on the average, each rounded up to the end of its bucket; 0 where there is nothing."""
+    counted = sum(counts)
+    return sum(upper_bound(bucket) * count for bucket, count in enumerate(counts) if count) / counted if counted else 0
+
+
 def percentiles(counts: Sequence[int], shares: Iterable[float]) -> list[int]:
     """What each of ``shares`` (above 0, up to 1) of all that was counted lie below, rounded up to the end of a bucket;
     0 where there is nothing."""

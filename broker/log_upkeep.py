@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from broker.archive_hold import ArchiveHold
 from broker.clock import Clock
 from broker.hosting import Hosting
 from broker.offload import WorkerThread
@@ -34,6 +35,7 @@ class LogUpkeep:
         logs: LogManager,
         replicas: ReplicaManager,
         hosting: Hosting,
+        archive_hold: ArchiveHold,
         worker: WorkerThread,
         on_disk_failure: DiskFailed,
     ) -> None:
@@ -41,6 +43,7 @@ class LogUpkeep:
         self._logs = logs
         self._replicas = replicas
         self._hosting = hosting
+        self._archive_hold = archive_hold
         self._worker = worker
         self._on_disk_failure = on_disk_failure
         self._without_room: set[LogDir] = set()
@@ -64,7 +67,7 @@ class LogUpkeep:
 
     def apply_retention(self) -> None:
         """Take out of use what has had its time, and remove it once its delay is over."""
-        for swept, outcome in self._logs.apply_retention(self._clock.now_ms()):
+        for swept, outcome in self._logs.apply_retention(self._clock.now_ms(), self._archive_hold.held_from):
             directory = self._logs.directory_of(swept.topic_partition)
             assert directory is not None, f"{swept} stands nowhere"
             if isinstance(outcome, StorageError):
@@ -72,6 +75,8 @@ class LogUpkeep:
                 continue
             if outcome and (partition := self._replicas.find(*swept.topic_partition)) is not None:
                 self._replicas.changed(partition)  # it begins later now
+            if swept.given_up.size:
+                self._archive_hold.tell_given_up(swept)
             for removal in outcome:
                 log.info("retention: %s", removal)
                 self._hosting.remove_later(removal, directory)

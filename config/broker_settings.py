@@ -114,6 +114,7 @@ class BrokerSettings:
     log_retention_bytes: int = setting(ConfigType.LONG, "-1")
     log_retention_check_interval_ms: int = setting(ConfigType.LONG, "300000", "[1,...]")
     log_initial_task_delay_ms: int = setting(ConfigType.LONG, "30000", "[0,...]")
+    ottla_archive_max_bytes: int = setting(ConfigType.LONG, "-1", "[-1,...]")
     log_cleaner_delete_retention_ms: int = setting(ConfigType.LONG, "86400000", "[0,...]")
     log_cleaner_min_cleanable_ratio: float = setting(ConfigType.DOUBLE, "0.5", "[0,...,1]")
     log_cleaner_min_compaction_lag_ms: int = setting(ConfigType.LONG, "0", "[0,...]")
@@ -231,6 +232,7 @@ class BrokerSettings:
             min_cleanable_dirty_ratio=self.log_cleaner_min_cleanable_ratio,
             min_compaction_lag_ms=self.log_cleaner_min_compaction_lag_ms,
             min_insync_replicas=self.min_insync_replicas,
+            ottla_archive_max_bytes=self.ottla_archive_max_bytes,
             preallocate=self.log_preallocate,
             retention_bytes=self.log_retention_bytes,
             retention_ms=self._retention_ms(),

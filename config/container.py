@@ -13,12 +13,13 @@ it leaves to shell scripts stands in Kafka's repository under docker/resources/c
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from config.broker_settings import BROKER_SETTINGS
 from config.definitions import nearest_name
 from config.errors import SettingsError
-from config.metrics_listener import METRICS_LISTENER
+from config.metrics_listener import METRICS_LISTENER, MetricsListener
 from config.parse import LoadedSettings, combine_settings, is_setting
 from config.refusals import is_security_key, removed_sentence, security_sentence
 from config.topics_at_start import KEY as TOPICS_AT_START
@@ -28,9 +29,11 @@ MOUNTED_FILE: Final = "/mnt/shared/config/server.properties"
 DEFAULTS: Final = {
     "log.dirs": "/var/lib/kafka/data",
     "listeners": "PLAINTEXT://:9092",
-    METRICS_LISTENER: ":9404",
 }
-"""What holds where nobody says anything: the image's volume, and ports that can be published."""
+"""What holds where nobody says anything: the image's volume, and a port that can be published."""
+
+_METRICS: Final = MetricsListener("", 9404)
+"""And another one; as a default it is no setting that somebody has given: where it is taken, it moves."""
 
 _ADVERTISED: Final = {"advertised.listeners": "PLAINTEXT://localhost:9092"}
 """For a container that is told nothing of listeners: whoever publishes its port on the same number reaches it."""
@@ -78,6 +81,8 @@ def load_container_settings(
     listens = any(key in source for source in given for key in ("listeners", "advertised.listeners"))
     defaults = DEFAULTS if listens else DEFAULTS | _ADVERTISED
     settings, others = combine_settings([defaults, *given])
+    if METRICS_LISTENER not in settings.given:
+        settings = replace(settings, ottla_prometheus_listener=_METRICS)
     return LoadedSettings(settings, notices + others)
 
 

@@ -17,7 +17,7 @@ from config.declared import Declaration
 from config.definitions import Definition, broker_definition, definitions
 from config.dynamic import is_dynamic
 from config.help import help_line
-from config.log_config import TOPIC_SETTINGS
+from config.log_config import OUR_TOPIC_SETTINGS, TOPIC_SETTINGS
 from config.our_defaults import OUR_DEFAULTS
 from config.values import ConfigType, normalised, trimmed
 
@@ -180,7 +180,7 @@ def _own_entry(
 
 def _topic_entry(key: str, override: str | None, broker: BrokerTexts) -> ConfigEntry:
     declaration = TOPIC_SETTINGS[key]
-    behind = definitions("topic")[key].synonyms
+    behind = _behind_topic_setting(key)
     synonyms = _synonyms(behind[0], broker) if behind else ()
     value = declaration.default if not behind else _inherited(behind, broker)
     if override is not None:
@@ -194,8 +194,15 @@ def _topic_entry(key: str, override: str | None, broker: BrokerTexts) -> ConfigE
         is_read_only=False,
         is_sensitive=False,
         synonyms=synonyms,
-        documentation=help_line(behind[0]) if behind else None,
+        documentation=OUR_TOPIC_SETTINGS.get(key) or (help_line(behind[0]) if behind else None),
     )
+
+
+def _behind_topic_setting(key: str) -> tuple[str, ...]:
+    """The broker settings that give a topic setting its value, the strongest first; those of ours have its name."""
+    if key in OUR_TOPIC_SETTINGS:
+        return (key,) if key in BROKER_SETTINGS else ()
+    return definitions("topic")[key].synonyms
 
 
 def _inherited(behind: Iterable[str], broker: BrokerTexts) -> str | None:

@@ -8,6 +8,7 @@ from config.broker_settings import BROKER_SETTINGS
 from config.definitions import definitions
 from config.dynamic import is_dynamic
 from config.help import all_help
+from config.log_config import OUR_TOPIC_SETTINGS, TOPIC_SETTINGS
 from config.our_defaults import OUR_DEFAULTS
 
 PATH: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs", "configuration.md")
@@ -59,6 +60,33 @@ kafka-configs --bootstrap-server localhost:9092 --alter \\
   are checked, kept and told.
 """
 
+_TOPICS: Final = """\
+## Topics
+
+A topic has Kafka's 33 settings, which CreateTopics, AlterConfigs and IncrementalAlterConfigs set and DescribeConfigs
+tells; where a topic says nothing, the broker's setting counts. These are ours:
+"""
+
+_ARCHIVE: Final = """
+```
+kafka-configs --bootstrap-server localhost:9092 --alter \\
+    --entity-type topics --entity-name orders --add-config ottla.archive.group=archive.orders
+```
+
+- What is held goes with the next look of retention after the group's commit (`log.retention.check.interval.ms`).
+- A group that has committed nothing of a partition, or does not exist, or is not loaded yet holds all of it. Its
+  commits do not expire (`offsets.retention.minutes`) while a topic names it; if somebody deletes them, it holds all
+  again.
+- `ottla.archive.max.bytes` counts for each partition, as `retention.bytes` does. What is over it goes although it is
+  not archived, and the log says so. Without it a disk that fills refuses producers ([operations](operations.md)).
+- DeleteRecords and the deletion of a topic wait for nobody. Compaction does not either.
+- No broker setting names a group: it would hold topics that nobody archives, until the disk is full.
+- `kafka-topics --create --config` knows Kafka's settings only: create the topic, then set it with `kafka-configs`.
+
+[decisions/archived-before-deleted.md](decisions/archived-before-deleted.md) says why;
+[metrics.md](metrics.md#archived-before-deleted) how much is held.
+"""
+
 _REFUSED: Final = """\
 ## Refused
 
@@ -78,7 +106,7 @@ Taken as 1 with a line in the log, because there is one node: larger values of `
 
 def configuration_page() -> str:
     """The whole page, as Markdown."""
-    return "\n".join([_INTRODUCTION, *_our_defaults(), *_sections(), _REFUSED, *_without_effect()])
+    return "\n".join([_INTRODUCTION, *_our_defaults(), *_sections(), *_topics(), _REFUSED, *_without_effect()])
 
 
 def _our_defaults() -> Iterator[str]:
@@ -100,6 +128,16 @@ def _sections() -> Iterator[str]:
         change = "⟳" if is_dynamic(entry.key) else ""
         yield f"| `{entry.key}` | {change} | {_code(declaration.default)} | {values} | {entry.line} |"
     yield ""
+
+
+def _topics() -> Iterator[str]:
+    yield _TOPICS
+    yield "| topic setting | default | values | |\n|---|---|---|---|"
+    for key, line in OUR_TOPIC_SETTINGS.items():
+        declaration = TOPIC_SETTINGS[key]
+        default = f"the broker's `{key}`" if key in BROKER_SETTINGS else _code(declaration.default)
+        yield f"| `{key}` | {default} | {declaration.type.name.lower()} {declaration.allowed} | {line} |"
+    yield _ARCHIVE
 
 
 def _without_effect() -> Iterator[str]:

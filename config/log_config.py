@@ -17,10 +17,10 @@ _REPLICA_PAIRS: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LogConfig:
-    """One value for each of the 33 topic settings of Kafka 4.3.1; the defaults are Kafka's.
+    """One value for each of the 33 topic settings of Kafka 4.3.1, and of ours; the defaults are Kafka's.
 
-    Sizes are bytes and times milliseconds where the name says so. -1 in ``retention_ms`` and ``retention_bytes`` means
-    no limit.
+    Sizes are bytes and times milliseconds where the name says so. -1 in ``retention_ms``, ``retention_bytes`` and
+    ``ottla_archive_max_bytes`` means no limit.
     """
 
     cleanup_policy: frozenset[str] = setting(ConfigType.LIST, "delete", "[compact, delete]", frozenset)
@@ -45,6 +45,9 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = setting(ConfigType.DOUBLE, "0.5", "[0,...,1]")
     min_compaction_lag_ms: int = setting(ConfigType.LONG, "0", "[0,...]")
     min_insync_replicas: int = setting(ConfigType.INT, "1", "[1,...]")
+    ottla_archive_group: str = setting(ConfigType.STRING, "", "group name")
+    """Empty: retention waits for nobody."""
+    ottla_archive_max_bytes: int = setting(ConfigType.LONG, "-1", "[-1,...]")
     preallocate: bool = setting(ConfigType.BOOLEAN, "false")
     remote_log_copy_disable: bool = setting(ConfigType.BOOLEAN, "false")
     remote_log_delete_on_disable: bool = setting(ConfigType.BOOLEAN, "false")
@@ -84,6 +87,14 @@ class LogConfig:
 
 TOPIC_SETTINGS: Final[Mapping[str, Declaration]] = declared_settings(LogConfig)
 """Every topic setting by Kafka's name, in alphabetical order, as DescribeConfigs lists them."""
+
+OUR_TOPIC_SETTINGS: Final[Mapping[str, str]] = {
+    "ottla.archive.group": "The consumer group that archives the topic: retention, by time and by size, waits until it "
+    "has committed what would go; empty is nobody.",
+    "ottla.archive.max.bytes": "The most bytes of each partition, in whole segments, that are kept for that group "
+    "beyond what retention would have kept; the oldest go first, and -1 is no limit but the disk.",
+}
+"""What those are for that Kafka does not have."""
 
 
 def topic_config_names() -> Iterable[str]:

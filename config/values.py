@@ -8,6 +8,7 @@ What is allowed is noted as Kafka's own lists note it, and read from that notati
     [gzip, lz4, none]            one of these; in a list, any of these
     (case insensitive) [A, B]    one of these, in any case
     non-empty string             something must stand there
+    group name                   the name of a consumer group, or nothing
     [partitionId]:[brokerId],…   a list of pairs of numbers, or *
 """
 
@@ -49,6 +50,10 @@ _DECIMAL: Final = r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF
 _RANGE: Final = r"\[(-?[0-9]+),\.\.\.(?:,(-?[0-9]+))?\](?: or (-?[0-9]+))?"
 _CHOICES: Final = r"(\(case insensitive\) )?\[([\w., :-]+)\]"
 _THROTTLED_REPLICA: Final = r"[0-9]+:[0-9]+"
+_NOT_IN_A_NAME: Final = r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]"
+"""Control characters, and halves of characters."""
+_GROUP_NAME_BYTES: Final = 32_767
+"""More do not fit into the request that commits an offset."""
 _BY_DURATION: Final = (
     r"by_duration:(?i:P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{0,9})?S)?)?)"
 )
@@ -160,6 +165,10 @@ def _rule(type_: ConfigType, allowed: str) -> _Rule:
         if allowed == "non-empty list":
             return _Rule(all, "a comma-separated list without empty entries")
         return _Rule(lambda value: True, "a comma-separated list")
+    if allowed == "group name":
+        return _Rule(
+            _is_group_name, f"the name of a group, of at most {_GROUP_NAME_BYTES} bytes without control characters"
+        )
     if allowed == "non-empty string":
         return _Rule(bool, "a text that is not empty")
     return _Rule(lambda value: True, "a text")
@@ -193,6 +202,10 @@ def _choice_rule(type_: ConfigType, choices: list[str], *, ignore_case: bool) ->
     if ignore_case:
         return _Rule(lambda value: value.upper() in choices, f"one of {listed}, in any case")
     return _Rule(lambda value: value in choices, f"one of {listed}")
+
+
+def _is_group_name(value: str) -> bool:
+    return re.search(_NOT_IN_A_NAME, value) is None and len(value.encode()) <= _GROUP_NAME_BYTES
 
 
 def _is_throttled_replicas(value: tuple[str, ...]) -> bool:

@@ -17,12 +17,13 @@ _COMMANDS = {
     "dump": "broker.tools.dump",
     "verify": "broker.tools.verify",
     "health": "broker.tools.health",
+    "pipeline": "pipeline.__main__",
 }
 """Each module has a function `main`, which takes the arguments behind the command and returns the exit code."""
 
 
 def main() -> int:
-    """Run `ottla [run | dump | verify | health] [options]`; the exit code is the process's."""
+    """Run `ottla [run | dump | verify | health | pipeline] [options]`; the exit code is the process's."""
     sys.path.insert(0, str(_ROOMS))
     arguments = sys.argv[1:]
     command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "run"

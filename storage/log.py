@@ -15,11 +15,10 @@ from contextlib import suppress
 
 from config.log_config import LogConfig
 from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
-from storage.batch.record_batch import BatchHeader, read_header, stamp
-from storage.batch.validation import AppendRules, ValidatedBatch
+from storage.batch.record_batch import BatchHeader
+from storage.batch.validation import AppendRules
 from storage.checkpoints import PARTITION_METADATA, write_topic_id
 from storage.errors import (
-    BatchLargerThanSegment,
     CorruptIndex,
     DiskFull,
     LogDirFailed,
@@ -34,13 +33,14 @@ from storage.leader_epochs import EpochEndOffset, LeaderEpochs
 from storage.log_stats import LogStats
 from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
-from storage.producer_state import ProducerEntry, Producers, after_batch, after_marker, check_sequence, read_marker
+from storage.producer_state import Producers
 from storage.reading import NOTHING_READ, LogRead, aborted_in, bytes_before, read_region, stored_batches
 from storage.recovery import NEVER_EXPIRES, load_producers, transactions_anew
 from storage.removal import PendingRemoval
-from storage.retention import segments_to_remove
+from storage.retention import NOTHING, Stretch, due_segments, waiting
 from storage.segment import Segment
 from storage.segments import Segments, roll_after_ms
+from storage.staging import Staging
 from storage.timestamp_search import RecordPlace, first_record_at, record_of_largest_timestamp
 from storage.topic_partition import TopicPartition
 
@@ -49,10 +49,10 @@ class Log:
     """A log. Made by `storage.loading`; offsets are absolute, sizes bytes, times milliseconds."""
 
     __slots__ = (
-        "_chance", "_closed_end_offset", "_config", "_files", "_flushing", "_next_offset", "_open_files",
-        "_roll_after_ms", "_segment_bytes", "_snapshots", "_staged", "_walk_all_records", "_write", "directory",
-        "high_watermark", "leader_epochs", "log_end_offset", "log_start_offset", "producers", "rules", "segments",
-        "stats", "topic_id", "topic_partition",
+        "_chance", "_closed_end_offset", "_config", "_files", "_flushing", "_open_files", "_roll_after_ms",
+        "_snapshots", "_staging", "_walk_all_records", "_write", "directory", "given_up", "held", "high_watermark",
+        "leader_epochs", "log_end_offset", "log_start_offset", "producers", "rules", "segments", "stage",
+        "stage_trusted", "stats", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -90,13 +90,23 @@ class Log:
         self.log_end_offset = log_end_offset
         self.high_watermark = high_watermark
         self.stats = LogStats()
+        self.held: Stretch = NOTHING
+        """What the last retention pass would have removed, had it been archived."""
+        self.given_up: Stretch = NOTHING
+        """What it has removed though it was not archived."""
         self._snapshots = snapshots
         self._chance = chance
         self._walk_all_records = walk_all_records
-        self._next_offset = log_end_offset
         self._closed_end_offset = log_end_offset if was_clean else -1
         """Where the log ended when it was last closed in order; -1: its active segment is not as closing leaves it."""
-        self._staged: list[StagedAppend] = []
+        self._staging = Staging(
+            topic_partition, producers, end_offset=log_end_offset, segment_bytes=config.segment_bytes
+        )
+        # Bound, not called through: every produced batch comes this way.
+        self.stage = self._staging.stage
+        """Give a client's batch its offsets: see `Staging.stage`."""
+        self.stage_trusted = self._staging.stage_trusted
+        """Give a batch that nothing is asked of its offsets: see `Staging.stage_trusted`."""
         self._write: LogWrite | None = None
         self._flushing = Flushing(
             files, directory, recovery_point=recovery_point, now_ms=now_ms, names_are_flushed=was_clean
@@ -115,7 +125,7 @@ class Log:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._segment_bytes = config.segment_bytes
+        self._staging.segment_bytes = config.segment_bytes
         self._roll_after_ms = roll_after_ms(config, self.segments.active.jitter)
         self.rules = AppendRules.of(config, walk_all=self._walk_all_records)
 
@@ -134,93 +144,15 @@ class Log:
 
     # Appending --------------------------------------------------------------------------------------------------------
 
-    def stage(self, batch: ValidatedBatch, *, leader_epoch: int) -> StagedAppend:
-        """Give a client's batch its offsets, behind everything staged before it.
-
-        Raises InvalidProducerEpoch, OutOfOrderSequence, InvalidTransactionState, BatchLargerThanSegment; nothing has
-        changed then. A repetition of one of the producer's last five batches is staged as a duplicate: nothing will be
-        written, the offsets are the original's.
-        """
-        header = batch.header
-        data = batch.data
-        size = len(data)
-        if size > self._segment_bytes:
-            raise self._too_large(size)
-        first_offset = self._next_offset
-        before: ProducerEntry | None = None
-        after: ProducerEntry | None = None
-        producer_id = header[9]
-        if producer_id >= 0:
-            entries = self.producers.entries
-            before = entries.get(producer_id)
-            original = check_sequence(before, header)
-            if original is not None:
-                staged = StagedAppend(
-                    header, b"", 0, original.last_offset - original.offset_delta, original.last_offset, leader_epoch,
-                    original.timestamp, is_duplicate=True,
-                )  # fmt: skip
-                self._staged.append(staged)
-                return staged
-            entries[producer_id] = after = after_batch(before, header, first_offset)
-        last_offset = first_offset + header[6]
-        stamp(data, first_offset, leader_epoch)
-        staged = StagedAppend(
-            header, data, size, first_offset, last_offset, leader_epoch, batch.log_append_time_ms, before, after
-        )
-        self._next_offset = last_offset + 1
-        self._staged.append(staged)
-        return staged
-
-    def stage_trusted(
-        self, data: bytearray | memoryview, *, leader_epoch: int = -1, keep_offsets: bool = False
-    ) -> StagedAppend:
-        """Stage a batch that the broker itself made, or with ``keep_offsets`` one that a leader has numbered already.
-
-        ``data`` is exactly one batch, writable unless it keeps its offsets. Nothing is asked of its producer; markers
-        end transactions. Raises BatchLargerThanSegment; ValueError for an offset that the log has already.
-        """
-        header = read_header(data)
-        size = header.size
-        assert size == len(data), f"a batch of {size} bytes came in {len(data)}"
-        if size > self._segment_bytes:
-            raise self._too_large(size)
-        first_offset = self._next_offset
-        if keep_offsets:
-            if header.base_offset < first_offset:
-                raise ValueError(f"{self.topic_partition} ends at {first_offset}; cannot append {header.base_offset}")
-            first_offset = header.base_offset
-            leader_epoch = header.partition_leader_epoch
-        else:
-            stamp(data, first_offset, leader_epoch)
-        before = after = completed = None
-        if header.has_producer_id:
-            before = self.producers.entries.get(header.producer_id)
-            if not header.is_control:
-                after = after_batch(before, header, first_offset)
-            elif (marker := read_marker(read_header(data), data)) is not None:
-                after, completed = after_marker(before, marker)
-            if after is not None:
-                self.producers.entries[header.producer_id] = after
-        last_offset = first_offset + header.last_offset_delta
-        staged = StagedAppend(header, data, size, first_offset, last_offset, leader_epoch, -1, before, after, completed)
-        self._next_offset = last_offset + 1
-        self._staged.append(staged)
-        return staged
-
-    def _too_large(self, size: int) -> BatchLargerThanSegment:
-        return BatchLargerThanSegment(
-            f"{self.topic_partition}: a batch of {size} bytes does not fit into segment.bytes {self._segment_bytes}"
-        )
-
     @property
     def next_offset(self) -> int:
         """Where the next batch that is staged will begin: behind everything staged before it."""
-        return self._next_offset
+        return self._staging.next_offset
 
     @property
     def staged(self) -> Sequence[StagedAppend]:
         """What has been staged and is neither published nor taken back, in order; a write under way included."""
-        return self._staged
+        return self._staging.batches
 
     def begin_write(self, now_ms: int) -> LogWrite | None:
         """The next write: what is staged and goes into one segment. None if nothing is, or a write is under way.
@@ -228,7 +160,7 @@ class Log:
         Begins a new segment first if one is due. If that fails (DiskFull, TooManyOpenFiles, LogDirFailed), hand the
         error to `fail_write` with no write.
         """
-        staged = self._staged
+        staged = self._staging.batches
         if not staged or self._write is not None:
             return None
         segment = self.segments.active
@@ -239,7 +171,7 @@ class Log:
             after_ms = self._roll_after_ms
         count = 1
         if len(staged) > 1:
-            count = count_for(segment, staged, self._config, after_ms, self._next_offset, now_ms)
+            count = count_for(segment, staged, self._config, after_ms, self._staging.next_offset, now_ms)
         taken = staged[:count]
         write = LogWrite(segment, segment.file(), taken)
         self._write = write
@@ -288,7 +220,7 @@ class Log:
         stats.batches_appended += len(write.staged) - duplicates
         stats.records_appended += records
         stats.bytes_appended += write.size
-        del self._staged[: len(write.staged)]
+        del self._staging.batches[: len(write.staged)]
         if failure is not None:
             raise failure
 
@@ -308,11 +240,7 @@ class Log:
         """
         assert write is self._write, "a log has one write under way"
         self._write = None
-        failed, self._staged = self._staged, []
-        for staged in reversed(failed):
-            if staged.producer_after is not None:
-                self.producers.restore(staged.producer_after.producer_id, staged.producer_before)
-        self._next_offset = self.log_end_offset
+        failed = self._staging.take_back(self.log_end_offset)
         self._closed_end_offset = -1  # closing syncs the cut
         self.stats.writes_failed += 1
         if write is not None and not isinstance(error, LogDirFailed):
@@ -323,7 +251,7 @@ class Log:
 
     def append_all(self, now_ms: int) -> None:
         """Write and publish everything that is staged, here and now. On an error all of it is taken back."""
-        while self._staged:
+        while self._staging.batches:
             write = None
             try:
                 write = self.begin_write(now_ms)
@@ -361,7 +289,7 @@ class Log:
         old = self.segments.active
         if base_offset == old.base_offset:
             return old
-        self._snapshots.take(base_offset, self._published_producers())
+        self._snapshots.take(base_offset, self._staging.published_producers())
         try:
             old.deactivate()
             if self._flushing.under_way_to >= base_offset:
@@ -386,14 +314,6 @@ class Log:
         )  # fmt: skip
         segment.create(preallocated_bytes=self._config.segment_bytes if self._config.preallocate else 0)
         return segment
-
-    def _published_producers(self) -> dict[int, ProducerEntry]:
-        """The producers' state without what is only staged."""
-        return self.producers.without(
-            (staged.producer_after.producer_id, staged.producer_before)
-            for staged in reversed(self._staged)
-            if staged.producer_after is not None
-        )
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
@@ -537,27 +457,31 @@ class Log:
         self.leader_epochs.cut_before(offset)
         return True
 
-    def apply_retention(self, now_ms: int) -> list[PendingRemoval]:
+    def apply_retention(self, now_ms: int, held_from: int | None = None) -> list[PendingRemoval]:
         """Take the segments out that have had their time; their files are renamed. To be performed later: the removals.
 
-        Raises DiskFull, TooManyOpenFiles, LogDirFailed.
+        What lies at or behind ``held_from`` waits to be archived: see `storage.retention`; `held` and `given_up` tell
+        what that comes to. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
         """
-        count = segments_to_remove(
+        due = due_segments(
             self.segments, self._config, log_start_offset=self.log_start_offset, high_watermark=self.high_watermark,
-            log_end_offset=self.log_end_offset, now_ms=now_ms, mtime_ms=self._files.mtime_ms,
+            log_end_offset=self.log_end_offset, now_ms=now_ms, mtime_ms=self._files.mtime_ms, held_from=held_from,
         )  # fmt: skip
-        if count == len(self.segments):
-            if self._staged:
+        if due.removed == len(self.segments):
+            if self._staging.batches:
                 # The active segment is about to be written to: it is not so old after all.
-                count -= 1
+                due = due.without_last
             else:
                 try:
                     self.roll(now_ms)
                 except (DiskFull, TooManyOpenFiles):
                     # Without room for a new segment the active one stays; what goes may make room for the next pass.
-                    count -= 1
-                    if count == 0:
+                    due = due.without_last
+                    if due.removed == 0:
                         raise
+        count = due.removed
+        self.held, self.given_up = waiting(self.segments, due, self.log_end_offset, held_from)
+        self.stats.records_given_up += self.given_up.records
         if count == 0:
             return []
         first_kept = self.segments[count].base_offset
@@ -588,7 +512,7 @@ class Log:
         appended next must not be found with the old behind it. `LogManager.truncate_to` is for whoever has checkpoints.
         Raises LogDirFailed.
         """
-        assert not self._staged, f"{self} is truncated below {len(self._staged)} appends"
+        assert not self.staged, f"{self} is truncated below {len(self.staged)} appends"
         if offset >= self.log_end_offset:
             return
         if offset < self.log_start_offset:
@@ -620,7 +544,7 @@ class Log:
 
     def truncate_fully_to(self, offset: int, now_ms: int) -> None:
         """Remove everything; the log begins and ends at ``offset``, on disk too. Raises DiskFull, LogDirFailed."""
-        assert not self._staged, f"{self} is truncated below {len(self._staged)} appends"
+        assert not self.staged, f"{self} is truncated below {len(self.staged)} appends"
         for segment in reversed(list(self.segments)):
             segment.discard()
         self._snapshots.remove_above(-1)
@@ -635,14 +559,14 @@ class Log:
 
     def _end_at(self, end_offset: int) -> None:
         self._closed_end_offset = -1
-        self.log_end_offset = self._next_offset = end_offset
+        self.log_end_offset = self._staging.next_offset = end_offset
         self.high_watermark = min(max(self.high_watermark, self.log_start_offset), end_offset)
         self._roll_after_ms = roll_after_ms(self._config, self.segments.active.jitter)
         self._flushing.truncated_to(end_offset)
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for ``expiration_ms``; how many. Does nothing below a write."""
-        return 0 if self._staged else self.producers.remove_expired(now_ms, expiration_ms)
+        return 0 if self._staging.batches else self.producers.remove_expired(now_ms, expiration_ms)
 
     # The end ----------------------------------------------------------------------------------------------------------
 
@@ -659,7 +583,7 @@ class Log:
 
     def settle(self) -> None:
         """Nothing will be appended for now: indexes trimmed, and a producer snapshot at the log's end. Not synced."""
-        assert not self._staged, f"{self} is settled below {len(self._staged)} appends"
+        assert not self.staged, f"{self} is settled below {len(self.staged)} appends"
         active = self.segments.active
         if (
             active.is_preallocated

@@ -119,6 +119,10 @@ class ForgetDeleted:
         self.directory.forget(self.partitions)
 
 
+def _held_by_nobody(_: Log) -> None:
+    """Nothing waits to be archived."""
+
+
 class LogManager:
     """The logs in the data directories of one broker, but for the metadata log."""
 
@@ -473,13 +477,18 @@ class LogManager:
 
     # In passing -------------------------------------------------------------------------------------------------------
 
-    def apply_retention(self, now_ms: int) -> Iterator[tuple[Log, list[PendingRemoval] | StorageError]]:
-        """Sweep log by log; each step gives what one log has put out of use, or why it could not."""
+    def apply_retention(
+        self, now_ms: int, held_from: Callable[[Log], int | None] = _held_by_nobody
+    ) -> Iterator[tuple[Log, list[PendingRemoval] | StorageError]]:
+        """Sweep log by log; each step gives what one log has put out of use, or why it could not.
+
+        ``held_from`` says from which offset on a log waits to be archived, if it does: see `Log.apply_retention`.
+        """
         for log in self.all():
             if self._logs.get(log.topic_partition) is not log:
                 continue  # gone since the sweep began
             try:
-                removals = log.apply_retention(now_ms)
+                removals = log.apply_retention(now_ms, held_from(log))
             except StorageError as error:
                 yield log, error
             except FileNotFoundError as error:

@@ -18,3 +18,5 @@ class LogStats:
     rolls: int = 0
     flushes: int = 0
     segments_removed: int = 0
+    records_given_up: int = 0
+    """Offsets that retention has removed though they were not archived."""

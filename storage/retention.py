@@ -1,13 +1,47 @@
-"""Which of a log's oldest segments have had their time."""
+"""Which of a log's oldest segments have had their time, and which of those must wait until they are archived."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from config.log_config import LogConfig
 from storage.segment import Segment
 from storage.segments import Segments
 
 
-def segments_to_remove(
+class Due(NamedTuple):
+    """What is to become of a log's segments, counted from the oldest on."""
+
+    removed: int
+    """To be removed; all of them means that a new one must be made first."""
+    given_up: int = 0
+    """The last so many of these are not archived: more than `ottla.archive.max.bytes` would be held."""
+    held: int = 0
+    """The next so many have had their time, and wait until they are archived."""
+
+    @property
+    def without_last(self) -> "Due":
+        """The last one that is to be removed stays."""
+        return Due(self.removed - 1, max(self.given_up - 1, 0), self.held)
+
+
+class Stretch(NamedTuple):
+    """What of some segments that have had their time is not archived."""
+
+    first_offset: int = 0
+    end_offset: int = 0
+    size: int = 0
+    """Bytes of the whole segments."""
+
+    @property
+    def records(self) -> int:
+        """Offsets."""
+        return self.end_offset - self.first_offset
+
+
+NOTHING: Final = Stretch()
+
+
+def due_segments(
     segments: Segments,
     config: LogConfig,
     *,
@@ -16,8 +50,9 @@ def segments_to_remove(
     log_end_offset: int,
     now_ms: int,
     mtime_ms: Callable[[str], int],
-) -> int:
-    """How many segments, from the oldest on, are to be removed; all of them means that a new one must be made first.
+    held_from: int | None = None,
+) -> Due:
+    """What is to become of the segments.
 
     A segment goes if one of these holds for it and, by the same rule, for all before it:
 
@@ -26,7 +61,8 @@ def segments_to_remove(
         time     its largest timestamp is more than `retention.ms` ago; without timestamps, the last write to its file
 
     None goes that reaches beyond the high watermark, and never an empty active one. The last two rules hold only for
-    topics that delete.
+    topics that delete. By these two none goes that reaches beyond ``held_from`` (None: all may go) either, as long as
+    what waits there is no more than `ottla.archive.max.bytes`; what is more goes, from the oldest on.
     """
     ends = [*segments.bases[1:], log_end_offset]
 
@@ -42,9 +78,10 @@ def segments_to_remove(
     def lies_before_start(segment: Segment, end_offset: int) -> bool:
         return segment is not segments.active and end_offset <= log_start_offset
 
-    count = oldest(lies_before_start)
+    before_start = oldest(lies_before_start)
     if not config.deletes:
-        return count
+        return Due(before_start)
+    count = before_start
 
     if config.retention_bytes >= 0:
         excess = segments.size - config.retention_bytes
@@ -65,4 +102,37 @@ def segments_to_remove(
             return now_ms - newest_ms > config.retention_ms
 
         count = max(count, oldest(is_too_old))
+
+    if held_from is None:
+        return Due(count)
+    archived = max(before_start, oldest(lambda _, end_offset: end_offset <= held_from))
+    sizes = [segment.size for segment in list(segments)[archived:count]]
+    given_up = _excess(sizes, config.ottla_archive_max_bytes)
+    return Due(min(archived, count) + given_up, given_up, len(sizes) - given_up)
+
+
+def waiting(segments: Segments, due: Due, log_end_offset: int, held_from: int | None) -> tuple[Stretch, Stretch]:
+    """What is held, and what is given up."""
+
+    def stretch(first: int, end: int) -> Stretch:
+        if held_from is None or first == end:
+            return NOTHING
+        some = list(segments)[first:end]
+        return Stretch(
+            first_offset=max(some[0].base_offset, held_from),
+            end_offset=segments.end_of(some[-1], log_end_offset),
+            size=sum(segment.size for segment in some),
+        )
+
+    return stretch(due.removed, due.removed + due.held), stretch(due.removed - due.given_up, due.removed)
+
+
+def _excess(sizes: Sequence[int], max_bytes: int) -> int:
+    """How many, from the first on, must go so that the others are at most ``max_bytes`` together; -1 is no limit."""
+    if max_bytes < 0:
+        return 0
+    count, left = 0, sum(sizes)
+    while left > max_bytes:
+        left -= sizes[count]
+        count += 1
     return count

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from broker.clock import Clock, Ids
+from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group_trace import GroupTrace
 from broker.coordinators.runtime import CoordinatorRuntime, Machine, RuntimeSettings, Submit
+from broker.metadata.configs import ConfigView
 from broker.metadata.image import MetadataDelta, MetadataImage
 from broker.metadata.topic_rules import CONSUMER_OFFSETS
 from broker.offload import WorkerThread
@@ -35,6 +37,7 @@ class GroupCoordinator:
         settings: BrokerSettings,
         *,
         image: MetadataImage,
+        configs: ConfigView,
         replicas: ReplicaManager,
         clock: Clock,
         wheel: TimingWheel,
@@ -43,9 +46,13 @@ class GroupCoordinator:
         reader: WorkerThread,
         upkeep: Upkeep,
     ) -> None:
+        def is_archived_by(topic: str, group_id: str) -> bool:
+            return configs.archive_group(topic) == group_id
+
         self._check_interval_ms = settings.offsets_retention_check_interval_ms
         self._upkeep = upkeep
         self.trace = GroupTrace()
+        self.stats = GroupStats()
 
         def machine() -> Machine[GroupShard]:
             # Imported with the first group: what the daemon imports before it is ready has a budget of 150 ms.
@@ -64,7 +71,14 @@ class GroupCoordinator:
 
             def make_shard(submit: Submit) -> GroupShard:
                 return GroupShard(
-                    settings=group_settings, clock=clock, wheel=wheel, ids=ids, events=self.trace, submit=submit
+                    settings=group_settings,
+                    clock=clock,
+                    wheel=wheel,
+                    ids=ids,
+                    events=self.trace,
+                    stats=self.stats,
+                    submit=submit,
+                    is_archived_by=is_archived_by,
                 )
 
             return Machine(make_shard, decode_group_record, encode_group_record)

@@ -79,6 +79,10 @@ class PartitionJournal(Generic[Record]):
         """In the order of the log."""
         self._is_closed = False
 
+    def __len__(self) -> int:
+        """How many changes are under way."""
+        return len(self._entries)
+
     def append(self, change: Change[Record]) -> None:
         """Write a change. One without records is answered once everything before it is."""
         if self._is_closed:

@@ -17,6 +17,7 @@ from broker.coordinators.change import Change
 from broker.coordinators.loading import Decode, LoadingStats, PartitionLoading, Shard
 from broker.coordinators.partition_journal import Encode, PartitionJournal
 from broker.coordinators.partitioning import partition_of
+from broker.histogram import RecentHistogram
 from broker.metadata.image import MetadataImage
 from broker.offload import WorkerThread
 from broker.replication.partition import Partition
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 LEAST_CHUNK_BYTES: Final = 64 << 10
 """Read of a partition at a time, however many are loading."""
+
+_US_PER_MS: Final = 1000
 
 ShardT = TypeVar("ShardT", bound=Shard)
 Submit = Callable[[Change[Any]], None]
@@ -95,12 +98,14 @@ class Coordinator(Generic[ShardT]):
 class _Waiting(Generic[ShardT]):
     """A partition that is not in memory yet."""
 
-    __slots__ = ("loading", "partition", "sweeps")
+    __slots__ = ("began_ms", "loading", "partition", "sweeps")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.loading: PartitionLoading | None = None
         """None before it has begun."""
+        self.began_ms = 0
+        """When it has, on the clock that never goes back."""
         self.sweeps: list[_Sweep[ShardT]] = []
         """What came up meanwhile."""
 
@@ -139,6 +144,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._is_stopped = False
         self.loading_stats = LoadingStats()
         """How far loading has come, or what was loaded last."""
+        self.load_times = RecentHistogram()
+        """How long each partition took to load, in microseconds."""
         replicas.watch_leadership(topic, self._leadership_changed)
 
     # What handlers ask
@@ -169,6 +176,18 @@ class CoordinatorRuntime(Generic[ShardT]):
         for waiting in self._waiting.values():
             raise _loading(waiting.partition)
         return list(self._in_office.values())
+
+    # What metrics read
+
+    @property
+    def in_office(self) -> list[Coordinator[ShardT]]:
+        """Those of the partitions that are in memory."""
+        return list(self._in_office.values())
+
+    @property
+    def loading(self) -> int:
+        """How many partitions are not in memory yet."""
+        return len(self._waiting)
 
     def _why_nobody(self, index: int) -> Fault:
         if self._is_stopped:
@@ -245,6 +264,7 @@ class CoordinatorRuntime(Generic[ShardT]):
 
         machine = self._machine()
         shard = machine.make_shard(submit)
+        waiting.began_ms = self._clock.monotonic_ms()
         waiting.loading = loading = PartitionLoading(
             waiting.partition,
             shard,
@@ -279,6 +299,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             out_of_step=lambda: self._reload(coordinator),
         )
         coordinator = self._in_office[index] = Coordinator(partition, shard, journal)
+        self.load_times.record((self._clock.monotonic_ms() - waiting.began_ms) * _US_PER_MS)
         self._count_loaded()
         shard.loaded()
         for sweep in waiting.sweeps:

@@ -62,8 +62,12 @@ class ConfigView:
         """
         return _with_valid_overrides(self.log_defaults(), self._image.topic_configs(name), f"topic {name}")
 
+    def archive_group(self, name: str) -> str | None:
+        """The group that retention of topic ``name`` waits for; None if it waits for nobody."""
+        return self.topic_config(name).ottla_archive_group or None
+
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-        """The 33 entries that DescribeConfigs and CreateTopics give of a topic with these configs of its own."""
+        """The entries that DescribeConfigs and CreateTopics give of a topic with these configs of its own."""
         return describe_topic(overrides, self.broker_texts())
 
     def describe_broker(self) -> list[ConfigEntry]:

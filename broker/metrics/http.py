@@ -10,9 +10,11 @@ many.
 """
 
 import asyncio
+import errno
 import logging
+import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from importlib import import_module
@@ -107,16 +109,19 @@ class MetricsEndpoint:
         worker: WorkerThread,
         make_pages: Callable[[], "Pages"],
         readiness: Callable[[], Readiness],
+        fail: Callable[[BaseException], None],
     ) -> None:
         """``is_given``: somebody has named the port. ``make_pages`` is called for the first page, when ``worker`` has
-        imported what it takes."""
+        imported what it takes; ``fail`` if the endpoint dies of a bug."""
         self._listener = listener
         self._is_given = is_given
         self._worker = worker
         self._make_pages = make_pages
         self._readiness = readiness
+        self._fail = fail
         self._pages: Pages | None = None
         self._socket: socket.socket | None = None
+        self._serving: asyncio.Task[None] | None = None
         self._room = asyncio.Semaphore(MOST_CONNECTIONS)
         self._readers: dict[Page, set[asyncio.Task[None] | None]] = {}
         """Who is being sent which page; the oldest pages come first."""
@@ -124,31 +129,47 @@ class MetricsEndpoint:
     @property
     def address(self) -> MetricsListener:
         """Where it listens."""
-        assert self._socket is not None, "bind comes first"
+        assert self._socket is not None, "open comes first"
         return MetricsListener(self._listener.host, self._socket.getsockname()[1])
 
-    def bind(self) -> None:
-        """Take the port; another one where nobody has named it and it is taken. Raises `CannotListen`."""
+    def open(self, reserved_ports: Collection[int]) -> None:
+        """Take the port and answer on it from now on; on another one where nobody has named it and it is taken.
+        ``reserved_ports`` will be listened on: until then the system would give them away. Raises `CannotListen`."""
+        self._socket = self._bind(reserved_ports)
+        self._serving = asyncio.create_task(self._serve(self._socket), name="metrics")
+
+    async def close(self) -> None:
+        """Answer nobody any more, and give the port back."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.wait((self._serving,))
+        if self._socket is not None:
+            self._socket.close()
+
+    def _bind(self, reserved_ports: Collection[int]) -> socket.socket:
         host, port = self._listener
         try:
             try:
-                self._socket = _listening(host, port)
+                if port in reserved_ports:
+                    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+                return _listening(host, port)
             except OSError:
                 if self._is_given:
                     raise
-                self._socket = _listening(host, 0)
+                return _listening(host, 0)
         except OSError as error:
             reason = error.strerror or str(error)
             raise CannotListen(f"{METRICS_LISTENER}={self._listener} cannot be opened: {reason}") from error
 
-    def close(self) -> None:
-        """Give the port back."""
-        if self._socket is not None:
-            self._socket.close()
+    async def _serve(self, listening: socket.socket) -> None:
+        try:
+            await self._answer_all(listening)
+        except Exception as error:
+            log.critical("the metrics endpoint died", exc_info=error)
+            self._fail(error)
 
-    async def serve(self) -> None:
+    async def _answer_all(self, listening: socket.socket) -> None:
         """Answer whoever asks, until cancelled."""
-        assert self._socket is not None, "bind comes first"
         is_other = self._listener.port not in (0, self.address.port)
         reason = f", since {self._listener} is taken" if is_other else ""
         log.info("metrics at http://%s/metrics%s", self.address, reason)
@@ -156,7 +177,7 @@ class MetricsEndpoint:
             async with asyncio.TaskGroup() as conversations:
                 while True:
                     await self._room.acquire()
-                    conversations.create_task(self._converse(await self._accepted(self._socket)))
+                    conversations.create_task(self._converse(await self._accepted(listening)))
         finally:
             if self._pages is not None:
                 await self._pages.close()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from broker.handlers.api_versions import SUPPORTED_FEATURES
-from broker.histogram import percentiles, upper_bound
+from broker.histogram import average, percentiles
 from broker.metadata.log import MetadataLog
 from broker.metrics.past import Past
 from broker.metrics.rooms import Rooms
@@ -53,11 +53,7 @@ class _Quorum(NamedTuple):
     def commit_ms(self) -> tuple[float, float]:
         """How long it took until records were on disk in the last minutes: on the average, and at most."""
         recent = self.log.stats.commits.recent()
-        counted = sum(recent)
-        if not counted:
-            return 0.0, 0.0
-        total_us = sum(upper_bound(bucket) * count for bucket, count in enumerate(recent) if count)
-        return total_us / counted / US_PER_MS, percentiles(recent, (1,))[0] / US_PER_MS
+        return average(recent) / US_PER_MS, percentiles(recent, (1,))[0] / US_PER_MS
 
 
 Value = Callable[[_Quorum], float]

@@ -50,6 +50,11 @@ BROKER_HANDLERS_IDLE: Final = gauge(
     "The same: there is one pool of handlers",
     bean="kafka.server:type=KafkaRequestHandlerPool,name=BrokerRequestHandlerAvgIdlePercent",
 )
+GROUP_COORDINATOR_IDLE: Final = gauge(
+    "kafka_server_group_coordinator_metrics_thread_idle_ratio_avg",
+    "The same: the coordinator of groups works where they do",
+    bean="kafka.server:type=group-coordinator-metrics",
+)
 LOOP_BUSY: Final = gauge(
     "ottla_loop_busy_ratio", "The part (0 to 1) of the last minutes in which the event loop worked"
 )
@@ -156,9 +161,9 @@ class Network:
     """Reads processors, acceptors, the request channel and the handlers."""
 
     families: tuple[Family, ...] = (
-        REQUEST_QUEUE, RESPONSE_QUEUE, PROCESSOR_IDLE, PROCESSORS_IDLE, HANDLERS_IDLE, BROKER_HANDLERS_IDLE, LOOP_BUSY,
-        MEMORY_AVAILABLE, MEMORY_USED, BLOCKED, CONNECTIONS, *_TOTALS.values(), *_RATES.values(), REQUEST_SIZE,
-        SOFTWARE, ACCEPT_RATE, BROKER_ACCEPT_RATE, EXPIRED_SESSIONS, EXPIRED, REFUSED,
+        REQUEST_QUEUE, RESPONSE_QUEUE, PROCESSOR_IDLE, PROCESSORS_IDLE, HANDLERS_IDLE, BROKER_HANDLERS_IDLE,
+        GROUP_COORDINATOR_IDLE, LOOP_BUSY, MEMORY_AVAILABLE, MEMORY_USED, BLOCKED, CONNECTIONS, *_TOTALS.values(),
+        *_RATES.values(), REQUEST_SIZE, SOFTWARE, ACCEPT_RATE, BROKER_ACCEPT_RATE, EXPIRED_SESSIONS, EXPIRED, REFUSED,
     )  # fmt: skip
 
     def __init__(self, rooms: Rooms) -> None:
@@ -197,6 +202,7 @@ class Network:
         yield one(PROCESSORS_IDLE, sum(idle.values()) / len(idle))
         yield one(HANDLERS_IDLE, handlers)
         yield one(BROKER_HANDLERS_IDLE, handlers)
+        yield one(GROUP_COORDINATOR_IDLE, handlers)
         yield one(LOOP_BUSY, loop)
 
     def _busy_us(self) -> dict[str, int]:

@@ -6,7 +6,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from broker.archive_hold import ArchiveHold
     from broker.clock import Clock
+    from broker.coordinators.group_coordinator import GroupCoordinator
     from broker.dispatch.handler_pool import HandlerPool
     from broker.dispatch.registry import Registry
     from broker.log_loading import LogLoading
@@ -56,6 +58,8 @@ class Rooms:
     loading: "LogLoading | None" = None
     logs: "LogManager | None" = None
     metadata_log: "MetadataLog | None" = None
+    group_coordinator: "GroupCoordinator | None" = None
+    archive_hold: "ArchiveHold | None" = None
     on_period: list[Callable[[], None]] = field(default_factory=list)
     """Called whenever a period is over."""
 

@@ -10,6 +10,7 @@ from broker.histogram import percentiles
 _QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 """As the JMX exporter's rules write the percentiles of Kafka's histograms; boards ask for them in these letters."""
 
+_QUANTILE: Final = "quantile"
 _SHARES: Final = tuple(map(float, _QUANTILES))
 
 US_PER_MS: Final = 1000
@@ -21,7 +22,8 @@ class Kind(Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
     UNKNOWN = "unknown"
-    """A count whose name the rules end in ``_count``: as a counter it would have to end in ``_total``."""
+    """What has a name ending in ``_count`` or ``_sum``, or the label ``quantile``: all belong to histograms and
+    summaries, which these are not, and a count whose name does not end in ``_total`` may be no counter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +46,14 @@ def counter(name: str, help: str, *labels: str, bean: str = "") -> Family:
 
 
 def count(name: str, help: str, *labels: str, bean: str = "") -> Family:
-    """The same under a name that does not say so."""
+    """The same under a name that the rules end in ``_count``."""
     return Family(name=name, kind=Kind.UNKNOWN, help=help, labels=labels, bean=bean)
 
 
 def gauge(name: str, help: str, *labels: str, bean: str = "") -> Family:
     """How much there is at the moment."""
-    return Family(name=name, kind=Kind.GAUGE, help=help, labels=labels, bean=bean)
+    kind = Kind.UNKNOWN if name.endswith(("_count", "_sum")) or _QUANTILE in labels else Kind.GAUGE
+    return Family(name=name, kind=kind, help=help, labels=labels, bean=bean)
 
 
 class Samples(NamedTuple):
@@ -122,6 +125,6 @@ class Distribution(NamedTuple):
 def distribution(name: str, help: str, *labels: str, bean: str = "") -> Distribution:
     """The families of a histogram whose bean has the attributes Count and 50thPercentile to 999thPercentile."""
     return Distribution(
-        gauge(name, f"{help}: percentiles of the last minutes", *labels, "quantile", bean=bean),
+        gauge(name, f"{help}: percentiles of the last minutes", *labels, _QUANTILE, bean=bean),
         count(f"{name}_count", f"{help}: how many since the start", *labels, bean=bean),
     )

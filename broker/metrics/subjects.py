@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from broker.metrics import partitions, topics
+from broker.metrics import archive, lag, partitions, topics
 from broker.metrics.controller import Controller
+from broker.metrics.group_survey import GroupSurveyor
+from broker.metrics.groups import Groups
 from broker.metrics.loading import Loading
 from broker.metrics.logs import Logs
 from broker.metrics.metadata import Metadata
@@ -26,6 +28,9 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Replicas, requests that wait, fetch sessions": Replicas.families,
     "Topics": topics.FAMILIES,
     "Partitions": partitions.FAMILIES,
+    "The group coordinator": Groups.families,
+    "Consumer groups and their lag": lag.FAMILIES,
+    "Archived before deleted": archive.FAMILIES,
     "Data directories": Logs.families,
     "The controller": Controller.families,
     "The metadata log": Metadata.families,
@@ -38,20 +43,24 @@ FAMILIES: Final = tuple(chain.from_iterable(FAMILIES_OF.values()))
 def make_pages(rooms: Rooms) -> Pages:
     """Everything that can be told of ``rooms``."""
     surveyor = Surveyor(rooms)
+    groups = GroupSurveyor(rooms)
+    of_partitions = (
+        (*partitions.tables(surveyor), *archive.tables(rooms, surveyor), *lag.partition_tables(groups))
+        if rooms.settings.ottla_prometheus_partitions
+        else ()
+    )
     return Pages(
-        surveyor.look,
+        lambda: chain(surveyor.look(), groups.look()),
         sources=(
             Server(rooms, known=len(FAMILIES)),
             Loading(rooms),
             Requests(rooms),
             Network(rooms),
             Replicas(rooms, surveyor),
+            Groups(rooms, groups),
             Logs(rooms),
             Controller(rooms, surveyor),
             Metadata(rooms),
         ),
-        tables=(
-            *topics.tables(surveyor),
-            *(partitions.tables(surveyor) if rooms.settings.ottla_prometheus_partitions else ()),
-        ),
+        tables=(*topics.tables(surveyor), *lag.tables(groups), *of_partitions),
     )

@@ -15,6 +15,7 @@ MOST_LINES: Final = 10
 """Of one kind in an interval, from all peers together."""
 
 _CAUSED_BY_PEERS: Final = (
+    "broker.archive_hold",
     "broker.network.",
     "broker.dispatch.",
     "broker.handlers.",
@@ -23,7 +24,8 @@ _CAUSED_BY_PEERS: Final = (
     "broker.replication.replica_manager",
     "broker.request.faults",
 )
-"""Loggers whose every line is somebody's request or connection; what others say, nobody outside can repeat at will."""
+"""Loggers whose every line is somebody's request or connection, or one of the partitions that somebody has made; what
+others say, nobody outside can repeat at will."""
 
 
 class _Kind:

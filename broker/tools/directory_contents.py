@@ -5,8 +5,8 @@ from typing import Final
 
 from broker.metadata.quorum import QUORUM_STATE
 from broker.tools.file_contents import METADATA_SNAPSHOT_SUFFIX, Wanted, contents_of, damage
-from broker.tools.log_files import LogFiles, log_end_offset
 from broker.tools.output import Entry
+from storage.check.log_files import LogFiles, log_end_offset
 from storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,

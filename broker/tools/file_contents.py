@@ -11,18 +11,18 @@ from typing import Any, Final
 
 from broker.metadata.quorum import QUORUM_STATE
 from broker.metadata.topic_rules import CLUSTER_METADATA
-from broker.tools.batches import Unreadable, batches_to_the_end, crc_fault
-from broker.tools.index_entries import (
-    TRANSACTION_INDEX_VERSION,
-    offset_entries,
-    time_entries,
-    transaction_entries,
-)
 from broker.tools.output import Entry
 from broker.tools.record_contents import shown_record
 from storage.batch.record_batch import CODEC_BITS, BatchHeader, Codec
 from storage.batch.records import iterate_records
 from storage.batch_reader import StoredBatch
+from storage.check.batches import Unreadable, batches_to_the_end, crc_fault
+from storage.check.index_entries import (
+    TRANSACTION_INDEX_VERSION,
+    offset_entries,
+    time_entries,
+    transaction_entries,
+)
 from storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,

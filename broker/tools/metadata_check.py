@@ -5,12 +5,12 @@ from broker.metadata.image import InconsistentMetadata, MetadataImage
 from broker.metadata.log import METADATA_TOPIC_ID
 from broker.metadata.quorum import QUORUM_STATE, read_leader_epoch
 from broker.metadata.snapshots import SnapshotId, list_snapshots
-from broker.tools.batches import Unreadable, batches_to_the_end, crc_fault, record_faults
-from broker.tools.findings import Findings
-from broker.tools.log_check import ALL_OF_IT, Claims, LogExtent, check_log
 from protocol.primitives import Malformed
 from protocol.records.control_records import SnapshotFooter, SnapshotHeader
 from storage.batch_reader import StoredBatch
+from storage.check.batches import Unreadable, batches_to_the_end, crc_fault, record_faults
+from storage.check.findings import Findings
+from storage.check.log_check import ALL_OF_IT, Claims, LogExtent, check_log
 from storage.checkpoints import PARTITION_METADATA, format_id, read_topic_id
 from storage.errors import CorruptCheckpoint
 from storage.files import FileSystem

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.tools.directory_check import bytes_to_check, check_directories
-from broker.tools.findings import Finding, Findings
-from broker.tools.output import json_line, run_until_nobody_reads
+from broker.tools.output import Entry, json_line, run_until_nobody_reads
 from broker.tools.progress import Progress
+from storage.check.findings import Finding, Findings
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.loading import PRODUCER_ID_EXPIRATION_MS
@@ -48,15 +48,19 @@ def _verify(files: FileSystem, paths: Sequence[str], *, as_json: bool, expiratio
     progress = Progress(bytes_to_check(files, paths))
 
     def put_out(finding: Finding) -> None:
-        progress.print(json_line(finding.entry) if as_json else str(finding))
+        progress.print(json_line(_entry(finding)) if as_json else str(finding))
 
     findings = Findings(put_out, progress.advance)
     try:
         check_directories(files, paths, findings, producer_id_expiration_ms=expiration_ms)
     finally:
         progress.close()
-    print(json_line(findings.summary) if as_json else str(findings))
+    print(json_line(Entry("summary", findings.counts)) if as_json else str(findings))
     return DAMAGED if findings.damages else WHOLE
+
+
+def _entry(finding: Finding) -> Entry:
+    return Entry(finding.kind, {name: value for name, value in finding._asdict().items() if name != "kind"})
 
 
 def _not_checked(sentence: str) -> int:

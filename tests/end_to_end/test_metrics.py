@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clients import Client, Record, connect, values
+from tests.end_to_end.conftest import Shared
+from tests.support.clients import Client, Committed, Place, Record, connect, values
+from tests.support.clients.members import SeenMember, places
 from tests.support.metrics import OPENMETRICS, Page, http_get
 from tests.support.server import BrokerProcess
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_BOOTSTRAP") or os.environ.get("OTTLA_TEST_KAFKA_LIBS")),
@@ -54,6 +57,36 @@ def test_what_a_client_writes_and_reads_is_counted(
     assert (
         grew('kafka_network_requestmetrics_totaltimems_count{request="FetchConsumer"}', since=written, until=read) > 0
     )
+
+
+def test_a_group_of_consumers_shows_with_its_members_what_it_has_committed_and_how_far_it_is_behind(
+    client: Client, broker: BrokerProcess, four: str, group: str, join: Callable[..., SeenMember], shared: Shared
+) -> None:
+    on_topic = f'{{consumergroup="{group}",topic="{four}"}}'
+    on_partition = f'{{consumergroup="{group}",topic="{four}",partition="1"}}'
+    members = f'kafka_consumergroup_members{{consumergroup="{group}"}}'
+
+    def shows(series: str, value: float) -> None:
+        until(lambda: page(broker).get(series) == value, f"{series} {value}")
+
+    one, another = [join(topics=(four,), commits="after each poll") for _ in range(2)]
+    shared(places(four, 4), [one, another])
+    shows(members, 2)
+    assert page(broker)["kafka_coordinator_group_groupmetadatamanager_numgroupsstable"] >= 1
+
+    client.produce(four, [Record(value=line, partition=1) for line in LINES])
+    shows(f"kafka_consumergroup_current_offset{on_partition}", len(LINES))
+    shows(f"kafka_consumergroup_lag{on_partition}", 0)
+
+    one.close()
+    another.close()
+    shows(members, 0)
+    client.produce(four, [Record(value=line, partition=1) for line in LINES])
+    shows(f"kafka_consumergroup_lag{on_partition}", len(LINES))
+    shows(f"kafka_consumergroup_lag_sum{on_topic}", len(LINES))
+
+    client.commit(group, {Place(four, 1): Committed(2 * len(LINES) - 30)})
+    shows(f"kafka_consumergroup_lag_sum{on_topic}", 30)
 
 
 def test_both_formats_have_the_same_series(broker: BrokerProcess) -> None:

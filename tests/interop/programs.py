@@ -9,13 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tests.support.archives import unpack
 from tests.support.kafka_jars import NoKafka, libraries
 from tests.support.server import REPOSITORY
 
@@ -188,9 +188,7 @@ def kafka_python_source() -> Path:
         download = [sys.executable, "-m", "pip", "download", *options, "--dest", str(directory)]
         _install("kafka-python's source distribution", [*download, "--requirement", str(requirements)])
         (archive,) = directory.glob("*.tar.gz")
-        # Before Python 3.11.4 there are no filters; what is unpacked is known by its hash.
-        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        shutil.unpack_archive(archive, directory, **safely)
+        unpack(archive, directory)
         source = next(directory.glob("kafka_python-*/")).rename(directory / "source")
         # The distribution has the tests, but not all that makes them a package.
         (source / "test" / "__init__.py").touch()

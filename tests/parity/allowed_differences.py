@@ -425,6 +425,15 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         when=lambda kafka, ours: bool(kafka == ABSENT),
         reason="Settings that only we have.",
     ),
+    *(
+        Allowed(
+            api=api,
+            path=f"{results}.configs.ottla.archive.*",
+            when=lambda kafka, ours: bool(kafka == ABSENT),
+            reason="Settings of topics that only we have.",
+        )
+        for api, results in (("DESCRIBE_CONFIGS", "results[*]"), ("CREATE_TOPICS", "topics[*]"))
+    ),
     Allowed(
         api="CREATE_TOPICS",
         step="*=*",

@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 
 _ASKED: Final = "|".join(
     (
-        *("ApiVersions", "CreatePartitions", "CreateTopics", "DeleteRecords", "DeleteTopics", "DescribeCluster"),
-        *("DescribeConfigs", "DescribeLogDirs", "DescribeQuorum", "DescribeTopicPartitions", "ElectLeaders", "Fetch"),
-        *("FetchConsumer", "IncrementalAlterConfigs", "InitProducerId", "ListConfigResources", "ListOffsets"),
-        *("ListPartitionReassignments", "Metadata", "OffsetForLeaderEpoch", "Produce"),
+        *("ApiVersions", "CreatePartitions", "CreateTopics", "DeleteGroups", "DeleteRecords", "DeleteTopics"),
+        *("DescribeCluster", "DescribeConfigs", "DescribeGroups", "DescribeLogDirs", "DescribeQuorum"),
+        *("DescribeTopicPartitions", "ElectLeaders", "Fetch", "FetchConsumer", "FindCoordinator", "Heartbeat"),
+        *("IncrementalAlterConfigs", "InitProducerId", "JoinGroup", "LeaveGroup", "ListConfigResources", "ListGroups"),
+        *("ListOffsets", "ListPartitionReassignments", "Metadata", "OffsetCommit", "OffsetDelete", "OffsetFetch"),
+        *("OffsetForLeaderEpoch", "Produce", "SyncGroup"),
     )
 )
 """Requests that the load asks."""
@@ -84,7 +86,13 @@ MISSING: Final[tuple[Difference, ...]] = (
         "Comes with SASL.",
     ),
     Difference(r"kafka_server_(?:\w+_queue_size|request_exempt_request_time)", "Comes with quotas."),
-    Difference(r"kafka_coordinator_group_.*|kafka_server_group_coordinator_metrics_.*", "Comes with consumer groups."),
+    Difference(
+        r"kafka_server_group_coordinator_metrics_(?:background|batch|event)_.*",
+        "The coordinator works where the handlers do: no threads, queues and buffers of its own.",
+    ),
+    Difference(
+        r"kafka_server_group_coordinator_metrics_(?:share|streams)_group_.*", "There are no share and streams groups."
+    ),
     Difference(
         r"kafka_coordinator_transaction_.*|kafka_server_(?:transaction_coordinator_metrics|addpartitionstotxnmanager)_.*",
         "Comes with transactions.",
@@ -119,7 +127,7 @@ OTHER_VALUES: Final[tuple[Difference, ...]] = (
         "Kafka counts a request that its broker forwards once there and once in the controller.",
     ),
     Difference(
-        r'kafka_network_requestmetrics_.*request="(?:InitProducerId|ListOffsets)".*',
+        r'kafka_network_requestmetrics_.*request="(?:FindCoordinator|InitProducerId|ListOffsets|OffsetFetch)".*',
         "The load asks this until the broker is so far.",
     ),
     Difference(
@@ -133,5 +141,10 @@ OTHER_VALUES: Final[tuple[Difference, ...]] = (
     Difference(
         r'kafka_server_delayedoperationpurgatory_purgatorysize\{delayedOperation="Fetch"\}',
         "Kafka forgets what is complete some time later.",
+    ),
+    Difference(
+        r"kafka_coordinator_group_groupmetadatamanager_numgroups\w*"
+        r'|kafka_server_group_coordinator_metrics_group_count\{protocol="classic"\}',
+        "Kafka counts its groups once a minute, and we when somebody asks.",
     ),
 )

@@ -6,13 +6,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.cluster import DescribeClusterRequest
+from protocol.messages.committed_offsets import OffsetDeleteRequest, OffsetFetchRequest
 from protocol.messages.config_resources import ListConfigResourcesRequest
 from protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.elections import ElectLeadersRequest
 from protocol.messages.fetch import FetchRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.group_membership import JoinGroupResponse
+from protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.log_dirs import DescribeLogDirsRequest
@@ -23,11 +28,18 @@ from protocol.messages.reassignments import ListPartitionReassignmentsRequest
 from protocol.messages.topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from tests.support.batches import changed, produced, record, records
+from tests.support.groups import (
+    commit_request,
+    heartbeat_request,
+    join_request,
+    leave_request,
+    sync_request,
+)
 from tests.support.raw_client import RawClient
 from tests.support.requests import fetch_request, produce_request
 from tests.support.waiting import until
 
-ASKED_UNTIL_READY = ("InitProducerId", "ListOffsets")
+ASKED_UNTIL_READY = ("FindCoordinator", "InitProducerId", "ListOffsets", "OffsetFetch")
 """Requests that are asked until the broker is so far."""
 
 ORDERS = "orders"
@@ -46,6 +58,7 @@ def load(bootstrap: str) -> Iterator[None]:
         _make_topics(client)
         _produce(client)
         _fetch(client)
+        _meet_in_a_group(client, second)
         _administrate(client)
         yield
 
@@ -116,6 +129,40 @@ def _fetch(client: RawClient) -> None:
         12,
     )
     client.ask(FetchRequest(max_wait_ms=0, min_bytes=1, session_id=made.session_id, session_epoch=9, topics=[]), 12)
+
+
+def _meet_in_a_group(client: RawClient, second: RawClient) -> None:
+    """A group forms twice, commits, and is left; another is only committed to; a third is deleted."""
+    coordinator = FindCoordinatorRequest(coordinator_keys=["readers"], key_type=0)
+    until(lambda: not client.ask(coordinator, 4).coordinators[0].error_code, "that the coordinator is known")
+    ids = OffsetFetchRequest(groups=[OffsetFetchRequest.Group(group_id="readers", topics=None)], require_stable=False)
+    until(lambda: not client.ask(ids, 8).groups[0].error_code, "that the coordinator has loaded")
+    joined = _joined(client)
+    client.ask(sync_request(joined, {joined.member_id: b"everything"}), 5)
+    client.ask(heartbeat_request(joined), 4)
+    joined = _joined(client, member_id=joined.member_id)  # its generation ends
+    client.ask(sync_request(joined, {joined.member_id: b"everything"}), 5)
+    as_member = {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
+    client.ask(commit_request({(ORDERS, 0): 2, (ORDERS, 1): 1}, **as_member), 9)
+    client.ask(commit_request({(ORDERS, 0): 3}, **{**as_member, "generation_id_or_member_epoch": 99}), 9)
+    second.ask(commit_request({(ORDERS, 0): 5}, group_id="simple"), 9)
+    second.ask(commit_request({(ORDERS, 0): 5, (ORDERS, 1): 7}, group_id="doomed"), 9)
+    topic = OffsetDeleteRequest.Topic
+    gone = topic(name=ORDERS, partitions=[topic.Partition(partition_index=1)])
+    second.ask(OffsetDeleteRequest(group_id="doomed", topics=[gone]), 0)
+    client.ask(DescribeGroupsRequest(groups=["readers", "nobody"]), 6)
+    client.ask(ListGroupsRequest(states_filter=[], types_filter=[]), 5)
+    client.ask(DeleteGroupsRequest(groups_names=["doomed", "readers"]), 2)
+    left = _joined(second, group_id="left")
+    second.ask(leave_request(left.member_id, group_id="left"), 5)
+
+
+def _joined(client: RawClient, group_id: str = "readers", member_id: str = "") -> JoinGroupResponse:
+    """A member of a generation that nobody else is in."""
+    answer: JoinGroupResponse = client.ask(join_request(group_id, member_id), 9)
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        answer = client.ask(join_request(group_id, answer.member_id), 9)
+    return answer
 
 
 def _administrate(client: RawClient) -> None:

@@ -28,7 +28,8 @@ COMPARED = re.compile(
     r"kafka_server_brokertopicmetrics_.*|kafka_network_requestmetrics_(?:errors|requests)_total.*|kafka_log_log_.*"
     r"|kafka_network_requestmetrics_\w+_count.*|kafka_cluster_partition_.*|kafka_server_replicamanager_.*"
     r"|kafka_controller_kafkacontroller_\w+count|kafka_server_delayed.*|kafka_server_fetchsessioncache_.*"
-    r"|kafka_server_metadataloader_current.*|kafka_log_logmanager_.*"
+    r"|kafka_server_metadataloader_current.*|kafka_log_logmanager_.*|kafka_coordinator_group_.*"
+    r"|kafka_server_group_coordinator_metrics_(?:\w+_count|num_partitions).*"
 )
 """Series whose values follow from what was asked."""
 

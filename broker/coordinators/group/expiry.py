@@ -5,7 +5,7 @@ The work is done in pieces. Each is decided on what stands when it is asked for,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,6 +76,7 @@ class Expiry:
         clock: Clock,
         events: GroupEvents,
         stats: GroupStats,
+        is_archived_by: Callable[[str, str], bool],
     ) -> None:
         self._image = image
         self._membership = membership
@@ -84,6 +85,8 @@ class Expiry:
         self._clock = clock
         self._events = events
         self._stats = stats
+        self._is_archived_by = is_archived_by
+        """Of a topic and a group: without its offset of such a topic nothing could be deleted there any more."""
         self._unforgotten: dict[str, bytes] = {}
         """Deleted topics with offsets of which the tombstones could not be written."""
 
@@ -117,6 +120,7 @@ class Expiry:
             if (committed := self._image.offsets.get(group_id, (topic, partition))) is not None
             and retention.is_over(topic, committed, retention_ms=retention_ms, now_ms=now_ms)
             and not self._image.pending.has(group_id, (topic, partition))
+            and not self._is_archived_by(topic, group_id)
         ]
         if over:
             piece.records += [offset_tombstone(group_id, topic, partition) for topic, partition in over]
@@ -167,9 +171,7 @@ class Expiry:
             return None
 
         def then(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
-                self._stats.deleted_offsets += len(found)
-            else:
+            if error is not ErrorCode.NONE:
                 self._unforgotten.update(topics)
                 self._events.write_failed(found[0][0], f"{len(found)} offsets of deleted topics", error.name)
 

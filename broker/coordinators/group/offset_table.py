@@ -24,6 +24,7 @@ PartitionKey: TypeAlias = tuple[str, int]
 """Topic and partition. A plain tuple: unlike a `TopicPartitionName`, which it equals, the collector lets it go."""
 
 _FIXED: Final = binary.Struct(">qiqq16s")
+_OFFSET_SIZE: Final = 8
 _NOTHING: Final[Mapping[PartitionKey, PackedOffset]] = {}
 
 
@@ -45,6 +46,11 @@ def unpack_offset(packed: PackedOffset) -> CommittedOffset:
     offset, leader_epoch, commit_timestamp, expire_timestamp, topic_id = _FIXED.unpack_from(packed)
     metadata = packed[_FIXED.size :].decode() if len(packed) > _FIXED.size else ""
     return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id)
+
+
+def unpack_position(packed: PackedOffset) -> int:
+    """The offset alone: a page of metrics asks for those of all groups."""
+    return int.from_bytes(packed[:_OFFSET_SIZE], "big", signed=True)
 
 
 class OffsetTable:
@@ -70,6 +76,11 @@ class OffsetTable:
         """What stands for the partition."""
         packed = self._by_group.get(group_id, _NOTHING).get(partition)
         return None if packed is None else unpack_offset(packed)
+
+    def offset(self, group_id: str, partition: PartitionKey) -> int | None:
+        """The committed offset alone."""
+        packed = self._by_group.get(group_id, _NOTHING).get(partition)
+        return None if packed is None else unpack_position(packed)
 
     def partitions(self, group_id: str) -> list[PartitionKey]:
         """Those of which the group has committed an offset, by now."""

@@ -1,6 +1,6 @@
 """How groups and their offsets are written: the record for each, in the version that Kafka 4.3.1 writes."""
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.coordinators.change import Change
 from broker.coordinators.group.image import GroupMetadata
@@ -13,7 +13,11 @@ from protocol.records.group_metadata import (
     OffsetCommitValue,
 )
 
-GroupChange: TypeAlias = Change[GroupRecord]
+if TYPE_CHECKING:
+    GroupChange: TypeAlias = Change[GroupRecord]
+else:
+    # One that is made through the subscripted name takes a microsecond more (bench: commits).
+    GroupChange = Change
 
 GROUP_VERSION: Final = 3
 OFFSET_VERSION: Final = 4

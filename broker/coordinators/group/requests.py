@@ -192,6 +192,7 @@ class ListedGroup(NamedTuple):
     state: str
     type: str
     """``classic``; of a group kept for another broker ``consumer``, ``share`` or ``streams``."""
+    members: int
 
 
 JoinReply = Callable[[Joined], None]

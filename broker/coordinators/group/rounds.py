@@ -151,7 +151,6 @@ class Rounds:
         group.unsynced_alarm = self._wheel.add_after(
             group.rebalance_timeout_ms, partial(self._sync_time_is_up, group, group.generation)
         )
-        self._stats.completed_rebalances += 1
         waited_ms = self._clock.monotonic_ms() - round_.last_joined_ms
         self._events.generation_formed(group.group_id, group.generation, protocol, len(group.members), waited_ms)
         for member in tuple(group.members.values()):
@@ -223,6 +222,7 @@ class Rounds:
             self.submit(self.begin(group, f"its assignment could not be written: {error.name}"))
             return
         group.round = None
+        self._stats.completed_rebalances += 1
         self._events.assignment_stored(group.group_id, round_.generation, len(group.members))
         for member in tuple(group.members.values()):
             if group.answer_sync(member, self._assignment(group, group.assignment_of(member))):

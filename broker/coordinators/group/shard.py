@@ -7,7 +7,6 @@ it can't be written, nothing is replayed and ``then`` is called with the log's e
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from broker.clock import Clock, Ids
@@ -54,12 +53,15 @@ class GroupShard:
         wheel: TimingWheel,
         ids: Ids,
         events: GroupEvents,
+        stats: GroupStats,
         submit: Callable[[GroupChange], None],
+        is_archived_by: Callable[[str, str], bool],
     ) -> None:
-        """``submit`` takes changes that nobody has asked for: those of alarms."""
+        """``submit`` takes changes that nobody has asked for: those of alarms. ``stats`` may be those of all shards.
+        ``is_archived_by`` says of a topic and a group whether the topic's retention waits for the group."""
         self.image = GroupImage()
         """To be read."""
-        self.stats = GroupStats()
+        self.stats = stats
         self._events = events
         self._membership = Membership(
             self.image,
@@ -73,7 +75,14 @@ class GroupShard:
         )
         self._offsets = Offsets(self.image, self._membership, settings=settings, clock=clock, stats=self.stats)
         self._expiry = Expiry(
-            self.image, self._membership, self._offsets, settings=settings, clock=clock, events=events, stats=self.stats
+            self.image,
+            self._membership,
+            self._offsets,
+            settings=settings,
+            clock=clock,
+            events=events,
+            stats=self.stats,
+            is_archived_by=is_archived_by,
         )
 
     # What stands in the log -------------------------------------------------------------------------------------------
@@ -172,14 +181,25 @@ class GroupShard:
         group = None if group_id in self.image.other_kinds else self._membership.find(group_id)
         return None if group is None else _describe(group)
 
+    def group_ids(self) -> Sequence[str]:
+        """Every group that there is now."""
+        return tuple(dict.fromkeys((*self.image.group_ids(), *self._membership.group_ids())))
+
+    def glance(self, group_id: str) -> ListedGroup | None:
+        """A group in a few words; None if there is none, or none any more."""
+        if (kind := self.image.other_kinds.get(group_id)) is not None:
+            # Nobody can be in it here.
+            return ListedGroup(group_id, kind, GroupState.EMPTY.value, kind, 0)
+        group = self._membership.find(group_id)
+        if group is None:
+            return None
+        return ListedGroup(group_id, group.protocol_type, group.state.value, CLASSIC, len(group.members))
+
     def list(self) -> Iterator[ListedGroup]:
-        """Every group. Nothing may happen to any before the last is taken."""
-        for group_id in dict.fromkeys((*self.image.group_ids(), *self._membership.group_ids())):
-            if (kind := self.image.other_kinds.get(group_id)) is not None:
-                # Nobody can be in it here.
-                yield ListedGroup(group_id, kind, GroupState.EMPTY.value, kind)
-            elif (group := self._membership.find(group_id)) is not None:
-                yield ListedGroup(group_id, group.protocol_type, group.state.value, CLASSIC)
+        """Every group."""
+        for group_id in self.group_ids():
+            if (listed := self.glance(group_id)) is not None:
+                yield listed
 
     def delete(self, group_id: str, reply: Callable[[ErrorCode], None]) -> GroupChange | None:
         """Delete a group that nobody is in, with its offsets."""
@@ -200,21 +220,10 @@ class GroupShard:
 
         def then(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
-                self.stats.deleted_offsets += len(partitions)
                 self._events.group_removed(group_id, "it was deleted by request")
             reply(told_of_failed_write(error))
 
         return GroupChange(records, then)
-
-    def groups_by_state(self) -> Counter[str]:
-        """How many groups are in each state."""
-        return Counter(group.state for group in self.list())
-
-    @property
-    def members(self) -> int:
-        """How many are in all groups together."""
-        groups = map(self._membership.find, self._membership.group_ids())
-        return sum(len(group.members) for group in groups if group is not None)
 
 
 def _describe(group: ClassicGroup) -> DescribedGroup:

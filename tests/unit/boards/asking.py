@@ -13,7 +13,6 @@ from boards.all_boards import BOARDS
 from boards.panels import BROKER
 from boards.promql import filled_in
 from tests.support.exported_metrics import Metrics, declared
-from tests.unit.boards.awaited import AWAITED
 
 PROMETHEUS = Path(__file__).parents[3] / "docker" / "prometheus"
 OF_PROMETHEUS: Metrics = {"up": frozenset()}
@@ -21,11 +20,7 @@ OF_PROMETHEUS: Metrics = {"up": frozenset()}
 
 EVERYTHING = {"__rate_interval": "1m", **dict.fromkeys(("instance", "topic", "group", "request"), ".+")}
 
-METRICS: Metrics = {
-    **{name: labels for metrics in AWAITED.values() for name, labels in metrics.items()},
-    **declared(),
-    **OF_PROMETHEUS,
-}
+METRICS: Metrics = {**declared(), **OF_PROMETHEUS}
 
 
 class Asking(NamedTuple):

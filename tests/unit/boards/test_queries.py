@@ -8,10 +8,8 @@ import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from tests.support.exported_metrics import declared
 from tests.support.promql import OF_EVERY_SCRAPE, Mistaken, Reading, labels_in
 from tests.unit.boards.asking import ASKING, METRICS, Asking, rules
-from tests.unit.boards.awaited import AWAITED
 
 FETCHES = {"FetchConsumer", "FetchFollower"}
 """Names of requests beside those of the APIs."""
@@ -46,15 +44,6 @@ def test_the_rules_are_tested_with_series_as_they_are_exported() -> None:
             given = set(re.findall(r"(\w+)=", labels))
             assert name in METRICS, f"{test['name']}: there is no metric {name}"
             assert given == METRICS[name] | OF_EVERY_SCRAPE, f"{test['name']}: {name} has other labels"
-
-
-def test_nothing_is_awaited_that_is_exported_or_that_nobody_asks_for() -> None:
-    exported = declared()
-    wanted = {name for asking in ASKING for name in Reading(asking.expr, METRICS).names}
-
-    for subject, metrics in AWAITED.items():
-        assert not metrics.keys() & exported.keys(), f"{subject}: these are exported now, take them off the list"
-        assert metrics.keys() <= wanted, f"{subject}: nobody asks for these"
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_a_topic_that_is_deleted_below_its_flush_takes_nobody_with_it(
 ) -> None:
     broker.create_topic("safe", flush_messages=1)
     broker.create_topic("others", flush_messages=1)
-    flusher, _ = broker.daemon._flushers[str(broker.directory)]
+    flusher = broker.daemon._flushers.of(str(broker.directory))
     held = []
     with monkeypatch.context() as patched:
         patched.setattr(flusher._thread, "submit", lambda *job: held.append(job))

@@ -8,6 +8,7 @@ from config.described import (
     describe_cluster_default,
     describe_topic,
 )
+from config.log_config import OUR_TOPIC_SETTINGS
 from config.values import ConfigType
 
 NOTHING_SAID = BrokerTexts(static={})
@@ -31,7 +32,7 @@ def test_a_topic_that_says_nothing_shows_the_brokers_values_and_who_gave_them() 
     entries = topic()
 
     assert list(entries) == sorted(entries)
-    assert len(entries) == 33
+    assert len(entries) == 35
     assert shown(entries["cleanup.policy"]) == "delete <- DEFAULT:log.cleanup.policy=delete"
     assert shown(entries["min.cleanable.dirty.ratio"]) == "0.5 <- DEFAULT:log.cleaner.min.cleanable.ratio=0.5"
     assert shown(entries["retention.ms"]) == "604800000 <- "
@@ -86,7 +87,7 @@ def test_topic_settings_can_be_changed_and_are_no_secrets() -> None:
 def test_the_broker_shows_every_setting_of_kafka_and_ours() -> None:
     entries = broker({"log.cleanup.policy": "compact, delete", "node.id": "3"})
 
-    assert len(entries) == 349
+    assert len(entries) == 350
     assert list(entries) == sorted(entries)
     assert shown(entries["log.cleanup.policy"]) == (
         "compact,delete <- STATIC_BROKER:log.cleanup.policy=compact, delete, DEFAULT:log.cleanup.policy=delete"
@@ -161,3 +162,14 @@ def test_the_clusters_defaults_are_only_what_was_said_dynamically() -> None:
 
     assert shown(entry) == "1 <- DYNAMIC_DEFAULT_BROKER:min.insync.replicas=1"
     assert entry.source == ConfigSource.DYNAMIC_DEFAULT_BROKER
+
+
+def test_topic_settings_of_ours_are_told_as_kafkas_are() -> None:
+    entries = topic(BrokerTexts({"ottla.archive.max.bytes": "5"}), ottla_archive_group=" archive.orders ")
+
+    assert shown(entries["ottla.archive.group"]) == "archive.orders <- DYNAMIC_TOPIC:ottla.archive.group=archive.orders"
+    assert shown(entries["ottla.archive.max.bytes"]) == (
+        "5 <- STATIC_BROKER:ottla.archive.max.bytes=5, DEFAULT:ottla.archive.max.bytes=-1"
+    )
+    assert shown(topic()["ottla.archive.group"]) == " <- "
+    assert {key: entries[key].documentation for key in OUR_TOPIC_SETTINGS} == OUR_TOPIC_SETTINGS

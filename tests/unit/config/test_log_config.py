@@ -3,7 +3,13 @@
 import pytest
 
 from config.errors import InvalidConfig
-from config.log_config import TOPIC_SETTINGS, LogConfig, topic_config_names, validate_topic_overrides
+from config.log_config import (
+    OUR_TOPIC_SETTINGS,
+    TOPIC_SETTINGS,
+    LogConfig,
+    topic_config_names,
+    validate_topic_overrides,
+)
 
 
 def test_the_defaults_are_kafkas() -> None:
@@ -15,10 +21,10 @@ def test_the_defaults_are_kafkas() -> None:
     assert not config.is_compacted
 
 
-def test_there_are_33_topic_settings_in_alphabetical_order() -> None:
+def test_there_are_33_topic_settings_of_kafka_and_two_of_ours_in_alphabetical_order() -> None:
     names = list(topic_config_names())
 
-    assert len(names) == 33
+    assert len(names) == 33 + len(OUR_TOPIC_SETTINGS) == 35
     assert names == sorted(names)
 
 
@@ -78,6 +84,29 @@ def test_a_stored_name_that_is_no_topic_setting_is_passed_over() -> None:
             {"remote.storage.enable": "true"},
             "remote.storage.enable is 'true', expected false: there is no tiered storage",
         ),
+        (
+            {"ottla.archive.group": "archive\norders"},
+            "ottla.archive.group is 'archive\norders', expected the name of a group, of at most 32767 bytes without "
+            "control characters",
+        ),
+        (
+            {"ottla.archive.group": "\udcff"},
+            "ottla.archive.group is '\udcff', expected the name of a group, of at most 32767 bytes without control "
+            "characters",
+        ),
+        (
+            {"ottla.archive.max.bytes": "-2"},
+            "ottla.archive.max.bytes is '-2', expected a whole number from -1 to 9223372036854775807",
+        ),
+        (
+            {"ottla.archive.max.bytes": "10GB"},
+            "ottla.archive.max.bytes is '10GB', expected a whole number from -1 to 9223372036854775807",
+        ),
+        (
+            {"ottla.archive.groups": "a"},
+            "ottla.archive.groups is not the name of a topic setting (its value is 'a'); did you mean "
+            "ottla.archive.group?",
+        ),
     ],
 )
 def test_a_wrong_topic_setting_is_refused_in_one_sentence(overrides: dict[str, str | None], sentence: str) -> None:
@@ -96,3 +125,14 @@ def test_two_values_are_compared_even_if_one_is_the_brokers() -> None:
 def test_an_empty_cleanup_policy_and_one_named_twice_are_accepted_as_kafka_does() -> None:
     assert validate_topic_overrides({"cleanup.policy": ""}).cleanup_policy == frozenset()
     assert validate_topic_overrides({"cleanup.policy": "compact,compact"}).cleanup_policy == {"compact"}
+
+
+def test_any_group_may_archive_that_can_commit_and_none_by_default() -> None:
+    def group(name: str) -> str:
+        return validate_topic_overrides({"ottla.archive.group": name}).ottla_archive_group
+
+    assert LogConfig().ottla_archive_group == group("") == group("  ") == ""
+    assert group(" archive.größe 1 ") == "archive.größe 1"
+    assert group("ü" * 16_383)
+    with pytest.raises(InvalidConfig, match="of at most 32767 bytes"):
+        group("ü" * 16_384)

@@ -11,7 +11,7 @@ from config.declared import Declaration
 from config.definitions import broker_definition, definitions
 from config.documentation import PATH, configuration_page
 from config.help import SERVER_YAML, all_help
-from config.log_config import TOPIC_SETTINGS
+from config.log_config import OUR_TOPIC_SETTINGS, TOPIC_SETTINGS
 from config.our_defaults import OUR_DEFAULTS
 from config.parse import load_settings
 from config.sources import read_yaml
@@ -35,7 +35,12 @@ def test_topic_settings_are_declared_as_kafka_defines_them() -> None:
         for name, one in definitions("topic").items()
     }
 
-    assert kafkas == TOPIC_SETTINGS
+    assert kafkas == {name: one for name, one in TOPIC_SETTINGS.items() if name not in OUR_TOPIC_SETTINGS}
+
+
+def test_topic_settings_of_ours_are_explained() -> None:
+    assert {name for name in TOPIC_SETTINGS if name.startswith("ottla.")} == set(OUR_TOPIC_SETTINGS)
+    assert all(line.endswith(".") for line in OUR_TOPIC_SETTINGS.values())
 
 
 @pytest.mark.parametrize("key", KAFKAS_SETTINGS)

@@ -487,9 +487,9 @@ def test_there_are_as_many_handlers_as_num_io_threads_says(broker: InProcessBrok
 def test_there_are_as_many_processors_as_num_network_threads_says(broker: InProcessBroker) -> None:
     assert alter(broker, BROKER, "", ("num.network.threads", SET, "6")) == E.NONE
     broker.settle()
-    assert (len(broker.daemon.processors), sending(broker)) == (6, 6)
+    assert (len(broker.daemon.socket_server.processors), sending(broker)) == (6, 6)
     broker.restart()
-    assert len(broker.daemon.processors) == 6
+    assert len(broker.daemon.socket_server.processors) == 6
 
 
 def test_a_processor_that_goes_answers_what_is_under_way(broker: InProcessBroker) -> None:
@@ -507,14 +507,14 @@ def test_a_processor_that_goes_answers_what_is_under_way(broker: InProcessBroker
 
 def connect(broker: InProcessBroker) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A real connection to the first listener."""
-    port = broker.daemon._acceptors[0].port
+    port = broker.daemon.socket_server.acceptors[0].port
     reader, writer = broker.run(asyncio.open_connection("127.0.0.1", port))
     return reader, writer
 
 
 def accepted(broker: InProcessBroker) -> int:
     """How many real connections were let in."""
-    return broker.daemon._acceptors[0].stats.accepted
+    return broker.daemon.socket_server.acceptors[0].stats.accepted
 
 
 @pytest.mark.parametrize("key", ["max.connections", "listener.name.plaintext.max.connections"])
@@ -538,7 +538,7 @@ def test_max_connections_per_ip_turns_the_next_connection_away_after_a_restart_t
     for allowed in (2, 1):
         clients = [connect(broker) for _ in range(allowed + 1)]
         assert broker.run(clients[-1][0].read(1)) == b""
-        assert (accepted(broker), broker.daemon._acceptors[0].stats.refused) == (allowed, 1)
+        assert (accepted(broker), broker.daemon.socket_server.acceptors[0].stats.refused) == (allowed, 1)
         for _, writer in clients:
             writer.close()
         assert alter(broker, BROKER, "1", ("max.connections.per.ip.overrides", DELETE, None)) == E.NONE

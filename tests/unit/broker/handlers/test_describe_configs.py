@@ -44,7 +44,7 @@ def test_a_topic_has_its_own_and_inherited_configs(broker: InProcessBroker, vers
     broker.create_topic("orders", retention_ms=1000)
     configs = by_name(ask(broker, TOPIC, "orders", version=version, include_synonyms=True))
 
-    assert len(configs) == 33
+    assert len(configs) == 35
     own, inherited = configs["retention.ms"], configs["segment.bytes"]
     assert (own.value, own.config_source, own.read_only, own.is_sensitive) == ("1000", DYNAMIC_TOPIC, False, False)
     assert (inherited.value, inherited.config_source) == ("1073741824", DEFAULT)

@@ -13,7 +13,6 @@ from storage.batch.record_batch import Codec
 from storage.batch.records import iterate_records
 from storage.errors import DiskFull
 from storage.files import File
-from storage.log import Log
 from tests.support.batches import T, changed, produced, record, records
 from tests.support.broker import ConnectionClosed, InProcessBroker
 from tests.support.requests import fetch_request, produce_request
@@ -401,19 +400,16 @@ def _no_space(file: File, buffers: object, position: int) -> int:
 @serves(ProduceRequest, E.UNKNOWN_SERVER_ERROR, E.NONE, versions=[12])
 def test_a_bug_in_one_partition_is_not_the_others(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     broker.create_topic("orders", partitions=2)
-    stage = Log.stage
 
-    def broken(log: Log, *arguments: object, **named: object) -> object:
-        if log.topic_partition.partition == 1:
-            raise ZeroDivisionError("a bug")
-        return stage(log, *arguments, **named)  # type: ignore[arg-type]
+    def broken(*arguments: object, **named: object) -> object:
+        raise ZeroDivisionError("a bug")
 
     request = produce_request("orders", None)
     request.topic_data[0].partition_data = [
         ProduceRequest.TopicData.PartitionData(index=index, records=produced(1)) for index in (0, 1)
     ]
     with monkeypatch.context() as bug:
-        bug.setattr(Log, "stage", broken)
+        bug.setattr(broker.log("orders", 1), "stage", broken)
         answers = broker.ask(request, 12).responses[0].partition_responses
     assert [answer.error_code for answer in answers] == [E.NONE, E.UNKNOWN_SERVER_ERROR]
 

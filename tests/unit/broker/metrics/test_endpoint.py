@@ -3,15 +3,20 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from broker.daemon import CannotStart, Daemon
 from broker.metrics import http
+from config.broker_settings import BrokerSettings
+from config.metrics_listener import METRICS_LISTENER, MetricsListener
 from config.parse import load_settings
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.metrics import OPENMETRICS, Answer, Page, ask, get, metrics_port, read_answer, scrape, until
+from tests.support.server import port_below_client_ports
 
 
 def exchange(broker: InProcessBroker, request: str, *, accept: str = "") -> Answer:
@@ -344,30 +349,105 @@ def test_an_address_that_this_machine_does_not_have_refuses_the_start(tmp_path: 
         pass
 
 
+def settings_with_metrics_at(port: int, directory: Path, *, is_given: bool, listener_port: int = 0) -> BrokerSettings:
+    """Settings of which somebody has named the metrics port, or that have it by default."""
+    listeners = f"PLAINTEXT://127.0.0.1:{listener_port}"
+    settings = load_settings(None, [("log.dirs", str(directory)), ("listeners", listeners)]).settings
+    given = {**settings.given, **({METRICS_LISTENER: f"127.0.0.1:{port}"} if is_given else {})}
+    return replace(settings, ottla_prometheus_listener=MetricsListener("127.0.0.1", port), given=given)
+
+
+def lines_of_a_start(
+    settings: BrokerSettings, caplog: pytest.LogCaptureFixture, then: Callable[[Daemon], Awaitable[None]]
+) -> list[str]:
+    """What the endpoint says while a daemon starts, does something, and stops."""
+    caplog.set_level(logging.INFO, "broker.metrics")
+
+    async def start() -> None:
+        daemon = Daemon(settings)
+        await daemon.start()
+        await then(daemon)
+        await daemon.stop()
+
+    asyncio.run(start())
+    return [record.getMessage() for record in caplog.records if record.name == "broker.metrics.http"]
+
+
+def metrics_port_of(daemon: Daemon) -> int:
+    assert daemon.metrics is not None
+    return daemon.metrics.address.port
+
+
 def test_a_default_port_that_is_taken_is_another_one_and_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "broker.metrics")
+    found = 0
+
+    async def is_ready(daemon: Daemon) -> None:
+        nonlocal found
+        found = metrics_port_of(daemon)
+        assert (await ask(found, "GET /readyz HTTP/1.1")).status == 200
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        lines = lines_of_a_start(settings_with_metrics_at(taken, tmp_path, is_given=False), caplog, is_ready)
+
+    assert found != taken
+    assert lines == [f"metrics at http://127.0.0.1:{found}/metrics, since 127.0.0.1:{taken} is taken"]
+
+
+def test_a_default_port_that_a_listener_has_is_another_one_and_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken = port_below_client_ports()
+    found = 0
+
+    async def both_answer(daemon: Daemon) -> None:
+        nonlocal found
+        found = metrics_port_of(daemon)
+        assert (await ask(found, "GET /readyz HTTP/1.1")).status == 200
+        _, writer = await asyncio.open_connection("127.0.0.1", taken)
+        writer.close()
+        await writer.wait_closed()
+
+    settings = settings_with_metrics_at(taken, tmp_path, is_given=False, listener_port=taken)
+    lines = lines_of_a_start(settings, caplog, both_answer)
+
+    assert found != taken
+    assert lines == [f"metrics at http://127.0.0.1:{found}/metrics, since 127.0.0.1:{taken} is taken"]
+
+
+def test_a_port_that_somebody_named_and_that_the_system_gave_to_a_listener_refuses_the_start(tmp_path: Path) -> None:
+    taken = port_below_client_ports()
+    settings = settings_with_metrics_at(taken, tmp_path, is_given=True, listener_port=taken)
+
+    async def start() -> None:
+        await Daemon(settings).start()
+
+    with pytest.raises(
+        CannotStart, match=rf"^{METRICS_LISTENER}=127\.0\.0\.1:{taken} cannot be opened: Address already"
+    ):
+        asyncio.run(start())
+
+
+def test_a_listener_whose_port_is_taken_while_logs_are_loaded_refuses_the_start(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            other.bind(("127.0.0.1", 9404))
-            other.listen()
-        except OSError:
-            pass  # somebody else on this machine has it: just as well
-        settings = load_settings(None, [("log.dirs", str(tmp_path)), ("listeners", "PLAINTEXT://127.0.0.1:0")]).settings
+        other.bind(("127.0.0.1", 0))
+        taken = other.getsockname()[1]
 
-        async def start() -> tuple[int, Answer]:
-            daemon = Daemon(settings)
+        async def start() -> None:
+            daemon = Daemon(settings_with_metrics_at(0, tmp_path, is_given=True, listener_port=taken))
+            load_logs = daemon._load_logs
+
+            async def be_overtaken() -> None:
+                other.listen()
+                await load_logs()
+
+            daemon._load_logs = be_overtaken  # type: ignore[method-assign]
             await daemon.start()
-            assert daemon.metrics is not None
-            port = daemon.metrics.address.port
-            answer = await ask(port, "GET /readyz HTTP/1.1")
-            await daemon.stop()
-            return port, answer
 
-        port, answer = asyncio.run(start())
-    assert port != 9404
-    assert answer.status == 200
-    lines = [record.getMessage() for record in caplog.records if record.name == "broker.metrics.http"]
-    assert lines == [f"metrics at http://127.0.0.1:{port}/metrics, since 127.0.0.1:9404 is taken"]
+        with pytest.raises(
+            CannotStart, match=rf"^PLAINTEXT://127\.0\.0\.1:{taken} cannot listen: Address already in use$"
+        ):
+            asyncio.run(start())

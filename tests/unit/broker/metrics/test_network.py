@@ -30,7 +30,7 @@ def dialled(broker: InProcessBroker, *, count: int = 1) -> Iterator[list[socket.
     sockets = []
     try:
         for _ in range(count):
-            ours = socket.create_connection(("127.0.0.1", broker.daemon._acceptors[0].port))
+            ours = socket.create_connection(("127.0.0.1", broker.daemon.socket_server.acceptors[0].port))
             sockets.append(ours)
         yield sockets
     finally:
@@ -110,8 +110,8 @@ def test_clients_that_each_call_themselves_otherwise_do_not_fill_the_page(broker
 @pytest.mark.settings(connections_max_idle_ms=1_000)
 def test_connections_that_idle_out_are_counted(broker: InProcessBroker) -> None:
     broker.connect()
-    broker.daemon.processors[0].now_us = broker.clock.monotonic_us
-    for connection in broker.daemon.processors[0]:
+    broker.daemon.socket_server.processors[0].now_us = broker.clock.monotonic_us
+    for connection in broker.daemon.socket_server.processors[0]:
         connection.last_active_us = broker.clock.monotonic_us()
     with shown(broker, {'ottla_network_connections_idled_out_total{listener="PLAINTEXT"}': up(1)}):
         broker.advance(2_000)
@@ -129,7 +129,7 @@ def test_accepted_connections_have_a_rate(broker: InProcessBroker) -> None:
         ),
         dialled(broker, count=2),
     ):
-        broker.wait_until(lambda: broker.daemon._acceptors[0].stats.accepted == 2)
+        broker.wait_until(lambda: broker.daemon.socket_server.acceptors[0].stats.accepted == 2)
 
 
 @pytest.mark.settings(max_connections_per_ip=1)
@@ -138,21 +138,21 @@ def test_connections_that_are_turned_away_are_counted(broker: InProcessBroker) -
         shown(broker, {'ottla_network_connections_refused_total{listener="PLAINTEXT"}': up(1)}),
         dialled(broker, count=2),
     ):
-        broker.wait_until(lambda: broker.daemon._acceptors[0].stats.refused == 1)
+        broker.wait_until(lambda: broker.daemon.socket_server.acceptors[0].stats.refused == 1)
 
 
 @pytest.mark.settings(max_connections=1)
 def test_the_time_in_which_nobody_gets_in_is_counted_in_nanoseconds(broker: InProcessBroker) -> None:
     blocked = 'kafka_network_acceptor_acceptorblockedpercent_count{listener="PLAINTEXT"}'
     with shown(broker, {blocked: up(70_000_000)}), dialled(broker, count=2) as (first, _):
-        broker.wait_until(lambda: broker.daemon._acceptors[0]._blocked_since_ms is not None)
+        broker.wait_until(lambda: broker.daemon.socket_server.acceptors[0]._blocked_since_ms is not None)
         broker.advance(70)
         first.close()
-        broker.wait_until(lambda: broker.daemon._acceptors[0].stats.accepted == 2)
+        broker.wait_until(lambda: broker.daemon.socket_server.acceptors[0].stats.accepted == 2)
 
 
 def test_memory_that_requests_hold_is_told(broker: InProcessBroker) -> None:
-    limit = broker.daemon.processors[0].memory.limit_bytes
+    limit = broker.daemon.socket_server.processors[0].memory.limit_bytes
     client = broker.connect()
     client.send_bytes((1_000_000).to_bytes(4, "big") + bytes(500_000))
     broker.settle()
@@ -215,7 +215,7 @@ def test_handlers_and_processors_are_idle_for_the_part_of_the_others_time_that_t
         return dict(read(network)[name].values)
 
     handlers.stats.busy_us += 4_000_000
-    broker.daemon.processors[0].stats.busy_us += 1_000_000
+    broker.daemon.socket_server.processors[0].stats.busy_us += 1_000_000
     busy_us += 6_000_000
     broker.clock.advance(10_000)
 

@@ -211,11 +211,11 @@ def test_of_thousands_of_requests_all_are_counted_and_some_are_timed_for_the_oth
     assert asked - ONE_TIMED_IN <= sum(counts) <= asked
 
 
-def test_quantiles_are_gauges_under_the_names_of_the_rules(broker: InProcessBroker) -> None:
+def test_quantiles_and_counts_are_of_no_type_under_the_names_of_the_rules(broker: InProcessBroker) -> None:
     broker.create_topic("orders")
     broker.produce("orders", b"one")
     page = scrape(broker)
-    assert page.types["kafka_network_requestmetrics_totaltimems"] == "gauge"
+    assert page.types["kafka_network_requestmetrics_totaltimems"] == "unknown"
     assert page.types["kafka_network_requestmetrics_totaltimems_count"] == "unknown"
     assert page.types["kafka_network_requestmetrics_requests"] == "counter"
     assert now(1).holds(None, page['kafka_network_requestmetrics_localtimems_count{request="Produce"}'])

@@ -66,7 +66,7 @@ def test_the_time_of_the_start_and_the_number_of_families_are_told(broker: InPro
 
 def test_brokers_are_told_of_as_kafka_exporter_does_it(broker: InProcessBroker) -> None:
     page = scrape(broker)
-    port = broker.daemon._acceptors[0].port
+    port = broker.daemon.socket_server.acceptors[0].port
     assert page["kafka_brokers"] == 1
     assert page[f'kafka_broker_info{{id="1",address="127.0.0.1:{port}"}}'] == 1
 

@@ -13,7 +13,8 @@ from broker.tools import dump
 from storage.batch.record_batch import Codec, read_header
 from storage.batch.records import Record
 from tests.support.batches import T, stored
-from tests.unit.broker.tools.conftest import BATCHES, Tool
+from tests.support.written_directories import BATCHES
+from tests.unit.broker.tools.conftest import Tool
 
 FIRST = "orders-0/00000000000000000000"
 
@@ -405,4 +406,4 @@ def test_the_launcher_knows_its_commands() -> None:
     finished = subprocess.run([sys.executable, "-m", "ottla", "burn"], capture_output=True, text=True, check=False)
 
     assert finished.returncode == 2
-    assert finished.stderr == "ottla: there is no command 'burn'; there are: run, dump, verify, health\n"
+    assert finished.stderr == "ottla: there is no command 'burn'; there are: run, dump, verify, health, pipeline\n"

@@ -24,6 +24,7 @@ from broker.coordinators.group.requests import (
 )
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.shard import GroupShard
+from broker.coordinators.group.stats import GroupStats
 from broker.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupMetadataKey, decode_group_record, encode_group_key, encode_group_value
@@ -168,6 +169,7 @@ class Coordinator:
         self.events = Events()
         self.journal = Journal()
         self.settings = GroupSettings(**settings)
+        self.archived_by = set()  # topics, each with the group that its retention waits for
         self.shard = self._new_shard()
         for key, value in log:
             self.journal.log.append((key, value))
@@ -181,7 +183,9 @@ class Coordinator:
             wheel=self.wheel,
             ids=self.ids,
             events=self.events,
+            stats=GroupStats(),
             submit=self.journal.append,
+            is_archived_by=lambda topic, group_id: (topic, group_id) in self.archived_by,
         )
         self.journal.replay = shard.replay
         return shard

@@ -3,18 +3,22 @@
 The first entry that is wrong is reported and ends the check of that index: those behind it would be wrong with it.
 """
 
-from broker.tools.findings import Findings
-from broker.tools.index_entries import (
+from typing import Final
+
+from storage.check.findings import Findings
+from storage.check.index_entries import (
     TRANSACTION_INDEX_VERSION,
     offset_entries,
     time_entries,
     transaction_entries,
 )
-from storage.batch.record_batch import BatchHeader
 from storage.files import FileSystem
 from storage.index import offset_index, time_index, transaction_index
 from storage.index.transaction_index import AbortedTransaction
 from storage.producer_state import Marker
+
+NOWHERE: Final = 1 << 63
+"""Behind every position and every offset."""
 
 
 class OffsetIndexCheck:
@@ -29,7 +33,12 @@ class OffsetIndexCheck:
         self._next = next(self._entries, None)
         _check_size(findings, path, file.size, offset_index.ENTRY.size)
 
-    def batch(self, header: BatchHeader, position: int) -> None:
+    @property
+    def next_position(self) -> int:
+        """Batches that begin before it need not be told of."""
+        return NOWHERE if self._next is None else self._next.position
+
+    def batch(self, last_offset: int, position: int) -> None:
         """The segment's next batch."""
         entry = self._next
         if entry is None or entry.position > position:
@@ -37,8 +46,8 @@ class OffsetIndexCheck:
         self._number += 1
         if entry.position < position:
             self._wrong(f"position {entry.position}", "one where a batch begins, behind that of the entry before")
-        elif entry.offset != header.last_offset:
-            self._wrong(f"offset {entry.offset} for position {position}", f"{header.last_offset}, its batch's last")
+        elif entry.offset != last_offset:
+            self._wrong(f"offset {entry.offset} for position {position}", f"{last_offset}, its batch's last")
         else:
             self._next = next(self._entries, None)
 
@@ -66,23 +75,27 @@ class TimeIndexCheck:
         self._next = next(self._entries, None)
         self._is_wrong = False
         self._last_timestamp = -1
-        self._largest = -1
+        self.largest = -1
+        """The largest timestamp so far."""
         _check_size(findings, path, file.size, time_index.ENTRY.size)
 
-    def batch(self, header: BatchHeader) -> None:
+    @property
+    def next_offset(self) -> int:
+        """Of batches that end before it nothing need be told but what makes `largest` larger."""
+        return NOWHERE if self._next is None else self._next.offset
+
+    def batch(self, last_offset: int, max_timestamp: int) -> None:
         """The segment's next batch."""
-        rises = header.max_timestamp > self._largest
+        rises = max_timestamp > self.largest
         if rises:
-            self._largest = header.max_timestamp
+            self.largest = max_timestamp
         entry = self._next
-        if entry is None or entry.offset > header.last_offset:
+        if entry is None or entry.offset > last_offset:
             return
-        if not rises or entry.offset < header.last_offset:
+        if not rises or entry.offset < last_offset:
             self._wrong(f"offset {entry.offset}", "the last offset of a batch whose timestamp is the largest so far")
-        elif entry.timestamp != self._largest:
-            self._wrong(
-                f"timestamp {entry.timestamp} for offset {entry.offset}", f"{self._largest}, the largest so far"
-            )
+        elif entry.timestamp != self.largest:
+            self._wrong(f"timestamp {entry.timestamp} for offset {entry.offset}", f"{self.largest}, the largest so far")
         else:
             self._last_timestamp = entry.timestamp
             self._number += 1
@@ -92,9 +105,9 @@ class TimeIndexCheck:
         """There are no more batches."""
         if self._next is not None:
             self._wrong(f"offset {self._next.offset}", f"one below {end_offset}, where the batches end")
-        elif not self._is_wrong and self._last_timestamp < self._largest:
+        elif not self._is_wrong and self._last_timestamp < self.largest:
             found = f"a last entry for {self._last_timestamp}" if self._number else "no entry"
-            self._wrong(found, f"one for {self._largest}, the largest timestamp of the segment")
+            self._wrong(found, f"one for {self.largest}, the largest timestamp of the segment")
 
     def _wrong(self, found: str, expected: str) -> None:
         self._next = None

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from broker.tools.index_entries import offset_entries
 from storage.batch_reader import read_batches
+from storage.check.index_entries import offset_entries
 from storage.files import FileSystem
 from storage.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name
 

@@ -1,9 +1,8 @@
-"""What `ottla verify` has found: damage, and what the next start will put in order by itself."""
+"""What a check has found: damage, and what the next start will put in order by itself."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.tools.output import Entry
 from storage.batch_reader import CHUNK_BYTES
 
 
@@ -17,16 +16,12 @@ class Finding(NamedTuple):
     """Where in the file, in bytes; None where that says nothing."""
     found: str
     expected: str
+    offset: int | None = None
+    """The first offset that it keeps from being read; None where records are not at stake."""
 
     def __str__(self) -> str:
         at = "" if self.position is None else f" at {self.position}"
         return f"{self.kind}  {self.path}{at}: found {self.found}, expected {self.expected}"
-
-    @property
-    def entry(self) -> Entry:
-        """The same as fields."""
-        fields = {"path": self.path, "position": self.position, "found": self.found, "expected": self.expected}
-        return Entry(self.kind, fields)
 
 
 class Findings:
@@ -43,19 +38,32 @@ class Findings:
         self.batches = 0
         self.bytes = 0
 
-    def damage(self, path: str, found: str, expected: str, position: int | None = None) -> None:
+    def damage(
+        self, path: str, found: str, expected: str, position: int | None = None, offset: int | None = None
+    ) -> None:
         """Something is broken, and no start mends it without loss."""
         self.damages += 1
-        self._put_out(Finding("damage", path, position, found, expected))
+        self._put_out(Finding("damage", path, position, found, expected, offset))
 
-    def note(self, path: str, found: str, expected: str, position: int | None = None) -> None:
+    def note(
+        self, path: str, found: str, expected: str, position: int | None = None, offset: int | None = None
+    ) -> None:
         """The process was killed in the middle of something; the next start finishes it or takes it back."""
         self.notes += 1
-        self._put_out(Finding("note", path, position, found, expected))
+        self._put_out(Finding("note", path, position, found, expected, offset))
 
-    def either(self, path: str, found: str, expected: str, position: int | None = None, *, is_damage: bool) -> None:
+    def either(
+        self,
+        path: str,
+        found: str,
+        expected: str,
+        position: int | None = None,
+        offset: int | None = None,
+        *,
+        is_damage: bool,
+    ) -> None:
         """Damage after a clean stop, a note where the process was killed."""
-        (self.damage if is_damage else self.note)(path, found, expected, position)
+        (self.damage if is_damage else self.note)(path, found, expected, position, offset)
 
     def read(self, size: int) -> None:
         """So many more bytes have been looked at."""
@@ -66,19 +74,16 @@ class Findings:
             self._unread = 0
 
     @property
-    def summary(self) -> Entry:
+    def counts(self) -> dict[str, int]:
         """How much was found, and in how much."""
-        return Entry(
-            "summary",
-            {
-                "damage": self.damages,
-                "notes": self.notes,
-                "logs": self.logs,
-                "segments": self.segments,
-                "batches": self.batches,
-                "bytes": self.bytes,
-            },
-        )
+        return {
+            "damage": self.damages,
+            "notes": self.notes,
+            "logs": self.logs,
+            "segments": self.segments,
+            "batches": self.batches,
+            "bytes": self.bytes,
+        }
 
     def __str__(self) -> str:
         result = f"{self.damages} damaged" if self.damages else "whole"

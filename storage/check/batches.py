@@ -6,19 +6,26 @@ from typing import Final, NamedTuple
 from storage.batch.checksum import crc32c
 from storage.batch.record_batch import (
     ATTRIBUTES_POSITION,
+    CODEC_BITS,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
+    BatchHeader,
+    Codec,
     read_header,
 )
 from storage.batch.records import MOST_BYTES_READ, open_records, walk
 from storage.batch.varints import wrap_64
-from storage.batch_reader import StoredBatch, read_batches
+from storage.batch_reader import PassOver, StoredBatch, read_batches
 from storage.errors import UndecodableRecords
 from storage.files import File
 
+MOST_CODEC: Final = max(Codec)
+
 _CHUNK_BYTES: Final = 1 << 20
+# Small enough to be in the processor's cache when its CRC is computed.
+_CACHED_BYTES: Final = 1 << 18
 
 
 class Unreadable(NamedTuple):
@@ -38,12 +45,10 @@ class Fault(NamedTuple):
     expected: str
 
 
-def batches_to_the_end(file: File, size: int) -> Iterator[StoredBatch | Unreadable]:
-    """The whole batches in the first ``size`` bytes; last, if there is something else behind them, what that is."""
-    position = 0
-    for batch in read_batches(file, 0, size):
-        yield batch
-        position = batch.position + len(batch.data)
+def batches_to_the_end(file: File, size: int, pass_over: PassOver | None = None) -> Iterator[StoredBatch | Unreadable]:
+    """The whole batches in the first ``size`` bytes, but for those that ``pass_over`` deals with; last, if there is
+    something else behind them, what that is."""
+    position = yield from read_batches(file, 0, size, _CACHED_BYTES, pass_over)
     if position < size:
         yield _unreadable(file, position, size)
 
@@ -83,14 +88,22 @@ def crc_fault(batch: StoredBatch) -> Fault | None:
     return Fault(f"CRC {batch.header.crc:08x}", f"{crc:08x}, that of its bytes")
 
 
-def record_faults(batch: StoredBatch) -> Iterator[Fault]:
-    """Where a batch's header and its records contradict each other. Stops where it cannot go on."""
-    header, data = batch.header, batch.data
+def header_fault(header: BatchHeader) -> Fault | None:
+    """Where a batch's header contradicts itself."""
     if header.last_offset_delta < 0:
-        yield Fault(f"last offset delta {header.last_offset_delta}", "0 or more")
-        return
+        return Fault(f"last offset delta {header.last_offset_delta}", "0 or more")
     if not 0 <= header.record_count <= header.last_offset_delta + 1:
-        yield Fault(f"{header.record_count} records", f"0 to {header.last_offset_delta + 1}")
+        return Fault(f"{header.record_count} records", f"0 to {header.last_offset_delta + 1}")
+    if (codec := header.attributes & CODEC_BITS) > MOST_CODEC:
+        return Fault(f"codec {codec}", f"0 to {MOST_CODEC}")
+    return None
+
+
+def record_faults(batch: StoredBatch) -> Iterator[Fault]:
+    """Where a batch's header and its records contradict each other, or it itself. Stops where it cannot go on."""
+    header, data = batch.header, batch.data
+    if (fault := header_fault(header)) is not None:
+        yield fault
         return
     if header.record_count == 0 and header.size == HEADER_SIZE:
         return

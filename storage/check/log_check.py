@@ -1,20 +1,34 @@
 """Whether one partition's log is whole: batches, what is derived from them, and what other files claim of them.
 
 After a clean stop everything has to be exact. After a kill only what lies below the recovery point does: segments
-from there on are read, cut and indexed anew by the next start, so what is wrong with them is a note at most.
+from there on are read, cut and indexed anew by the next start, so what is wrong with them is a note at most. Where a
+broker works, batches below the high watermark have to be whole as well, and what lies behind it is not looked at.
+
+A log can be checked in parts that know nothing of each other: a part begins with a segment that has a producer
+snapshot, which says what the batches before it add up to.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from struct import Struct
+from typing import Final, NamedTuple
 
-from broker.tools.batches import Unreadable, batches_to_the_end, crc_fault, record_faults
-from broker.tools.findings import Findings
-from broker.tools.index_check import OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
-from broker.tools.log_files import UNFINISHED_SUFFIXES, LogFiles
-from broker.tools.producer_check import ProducerCheck
+from storage.batch.checksum import crc32c
+from storage.batch.record_batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_BITS,
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+)
 from storage.batch_reader import StoredBatch
+from storage.check.batches import MOST_CODEC, Unreadable, batches_to_the_end, crc_fault, header_fault, record_faults
+from storage.check.findings import Findings
+from storage.check.index_check import NOWHERE, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from storage.check.log_files import UNFINISHED_SUFFIXES, LogFiles
+from storage.check.producer_check import ProducerCheck
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from storage.errors import CorruptCheckpoint, UndecodableRecords
 from storage.files import FileSystem
@@ -33,6 +47,12 @@ from storage.segment import (
 ALL_OF_IT: Final = 1 << 63
 """A recovery point above every offset."""
 
+_LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
+# Below this, copying costs less than a view.
+_COPIED_BYTES: Final = 4096
+# Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, max timestamp, producer id, records.
+_unpack: Final = Struct(">qiibIhi8xqq6xi").unpack_from
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
@@ -45,6 +65,20 @@ class Claims:
     high_watermark: int | None = None
     producer_id_expiration_ms: int
     """How long a producer may be silent before it is forgotten."""
+    live_end: int | None = None
+    """The high watermark as a broker that works in the directory has just told it; None if none does."""
+
+
+class Part(NamedTuple):
+    """Some segments of a log, one behind the other: those whose base offsets are from one offset up to another."""
+
+    from_offset: int
+    """0 for the first part."""
+    until_offset: int | None
+    """None for the last part."""
+
+
+WHOLE: Final = Part(0, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +88,28 @@ class LogExtent:
     start_offset: int
     end_offset: int
     latest_epoch: int
+    open_transactions: tuple[tuple[int, int], ...] = ()
+    """Those that no marker has ended: (producer id, first offset)."""
+
+
+def split(log: LogFiles, claims: Claims, most_bytes: int) -> list[Part]:
+    """Parts of a log of little more than ``most_bytes`` each, where its segments and their snapshots allow it."""
+    starts, size = [0], 0
+    snapshots, trusted = set(log.snapshots), _count_trusted(log, claims)
+    for number, base_offset in enumerate(log.segment_bases):
+        if size >= most_bytes and number <= trusted and base_offset in snapshots:
+            starts.append(base_offset)
+            size = 0
+        size += log.sizes[file_name(base_offset, LOG_SUFFIX)]
+    return [Part(*bounds) for bounds in zip(starts, [*starts[1:], None], strict=True)]
+
+
+def _count_trusted(log: LogFiles, claims: Claims) -> int:
+    """How many segments the next start will take as they are, without looking at their batches."""
+    bases = log.segment_bases
+    if claims.was_clean:
+        return len(bases)
+    return sum(base_offset <= claims.recovery_point for base_offset in bases[1:])
 
 
 def _nobody(batch: StoredBatch) -> None:
@@ -66,16 +122,20 @@ def check_log(
     claims: Claims,
     findings: Findings,
     on_batch: Callable[[StoredBatch], None] = _nobody,
+    *,
+    part: Part = WHOLE,
+    with_records: bool = True,
 ) -> LogExtent:
     """Check the log in ``directory``; ``on_batch`` is given every whole batch, up to the first damaged one.
 
+    Reading the records takes ten times as long as all else: ``with_records`` says whether they are.
     Raises StorageError, FileNotFoundError where a file cannot be read at all.
     """
     log = LogFiles.found_in(files, directory)
     if not log.segment_bases:
         findings.either(directory, "no segment", "at least one", is_damage=claims.was_clean)
         return LogExtent(start_offset=0, end_offset=0, latest_epoch=-1)
-    return _LogCheck(files, log, claims, findings, on_batch).run()
+    return _LogCheck(files, log, claims, findings, on_batch, part, with_records=with_records).run()
 
 
 class _LogCheck:
@@ -86,44 +146,59 @@ class _LogCheck:
         claims: Claims,
         findings: Findings,
         on_batch: Callable[[StoredBatch], None],
+        part: Part,
+        *,
+        with_records: bool,
     ) -> None:
         self.files = files
         self.log = log
         self.claims = claims
         self.findings = findings
+        self.with_records = with_records
         self._on_batch = on_batch
+        self._part = part
         self._bases = log.segment_bases
-        self._trusted = self._count_trusted()
-        self.next_offset = self._bases[0]
+        self._trusted = _count_trusted(log, claims)
+        self._end = claims.live_end if claims.live_end is not None else NOWHERE
+        until_offset = part.until_offset if part.until_offset is not None else NOWHERE
+        self._mine = [number for number, base in enumerate(self._bases) if part.from_offset <= base < until_offset]
+        first = self._bases[self._mine[0]] if self._mine else self._bases[0]
+        self.next_offset = first
         self.latest_epoch = -1
-        self.has_all_batches = True
-        """Whether none was cleaned away or is damaged so far: then replaying them gives what the broker had."""
+        is_continued = part.from_offset > 0
         self._is_broken = False
         self._epochs = self._read_epochs()
         self.producers = ProducerCheck(
-            files, log, findings, base_offset=self._bases[0], snapshots=self._snapshots_that_count(),
-            expiration_ms=claims.producer_id_expiration_ms,
+            files, log, findings, base_offset=first,
+            snapshots=[offset for offset in self._snapshots_that_count() if first <= offset <= until_offset],
+            expiration_ms=claims.producer_id_expiration_ms, is_continued=is_continued,
         )  # fmt: skip
+        self.has_all_batches = not is_continued or self.producers.knows_everything
+        """Whether none was cleaned away or is damaged so far: then replaying them gives what the broker had."""
 
     def run(self) -> LogExtent:
-        self._check_names()
-        for number, base_offset in enumerate(self._bases):
-            end = self._bases[number + 1] if number + 1 < len(self._bases) else None
-            if not self._segment(base_offset, end, is_trusted=number < self._trusted):
-                self._later_segments(self._bases[number + 1 :])
+        if self._part.from_offset == 0:
+            self._check_names()
+        for number in self._mine:
+            if not self._segment(number, is_trusted=number < self._trusted):
+                if self.claims.live_end is None:
+                    self._later_segments(self._bases[number + 1 :])
                 break
-        self.producers.come_to(self.next_offset, has_all_batches=self.has_all_batches)
         start_offset = max(self.claims.log_start_offset, self._bases[0])
-        self._check_end(start_offset)
-        return LogExtent(start_offset=start_offset, end_offset=self.next_offset, latest_epoch=self.latest_epoch)
+        if self._part.until_offset is not None:
+            # What the segment's end lacks was cleaned away.
+            self.producers.come_to(self._part.until_offset, has_all_batches=self.has_all_batches)
+        else:
+            self.producers.come_to(self.next_offset, has_all_batches=self.has_all_batches)
+            self._check_end(start_offset)
+        return LogExtent(
+            start_offset=start_offset,
+            end_offset=self.next_offset,
+            latest_epoch=self.latest_epoch,
+            open_transactions=self.producers.open_transactions,
+        )
 
     # What is there ----------------------------------------------------------------------------------------------------
-
-    def _count_trusted(self) -> int:
-        """How many segments the next start will take as they are, without looking at their batches."""
-        if self.claims.was_clean:
-            return len(self._bases)
-        return sum(base_offset <= self.claims.recovery_point for base_offset in self._bases[1:])
 
     def _snapshots_that_count(self) -> list[int]:
         """After a kill the next start makes those anew that lie above the first segment that it reads."""
@@ -133,6 +208,8 @@ class _LogCheck:
         return [offset for offset in snapshots if first <= offset <= self._bases[self._trusted]]
 
     def _check_names(self) -> None:
+        if self.claims.live_end is not None:
+            return  # a broker that works there rolls, deletes and cleans
         for name in self.log.orphans:
             self.findings.either(
                 f"{self.log.directory}/{name}", "an index without a segment", f"{name[:20]}{LOG_SUFFIX} beside it",
@@ -148,35 +225,46 @@ class _LogCheck:
             epochs = read_leader_epochs(self.files, path)
         except CorruptCheckpoint as error:
             # The next start reads all batches then, and writes the file anew.
-            self.findings.either(path, str(error), "a checkpoint", is_damage=self._must_hold(self.next_offset))
+            if self._part.from_offset == 0:
+                self.findings.either(path, str(error), "a checkpoint", is_damage=self._is_durable(self.next_offset))
             return None
         for before, after in pairwise(epochs):
             if not (before[0] < after[0] and before[1] < after[1]):
-                self.findings.damage(
-                    path, f"epoch {after[0]} from offset {after[1]}", f"more than {before[0]} from {before[1]}"
-                )
+                if self._part.from_offset == 0:
+                    self.findings.damage(
+                        path, f"epoch {after[0]} from offset {after[1]}", f"more than {before[0]} from {before[1]}"
+                    )
                 return None
         return LeaderEpochs(self.files, path, epochs)
 
-    def _must_hold(self, offset: int) -> bool:
+    def _is_durable(self, offset: int) -> bool:
         """Whether what stands at ``offset`` had to survive."""
         return self.claims.was_clean or offset < self.claims.recovery_point
 
+    def _must_hold(self, offset: int) -> bool:
+        """Whether there has to be a batch at ``offset``, if a segment begins below it."""
+        return self._is_durable(offset) or (self.claims.live_end is not None and offset < self.claims.live_end)
+
     # Segments ---------------------------------------------------------------------------------------------------------
 
-    def _segment(self, base_offset: int, end_offset: int | None, *, is_trusted: bool) -> bool:
-        """Check a segment. False if the next start cuts the log in it."""
+    def _segment(self, number: int, *, is_trusted: bool) -> bool:
+        """Check a segment. False if what stands there from some batch on is not the log's: the next start cuts it, or
+        it lies behind what a broker has just written."""
+        base_offset = self._bases[number]
+        end_offset = self._bases[number + 1] if number + 1 < len(self._bases) else None
         self.findings.segments += 1
         path = self.log.path(base_offset, LOG_SUFFIX)
         file = self.files.open_read(path)
         check = _SegmentCheck(self, path, base_offset, end_offset)
         if is_trusted:
             check.open_indexes()
-        for batch in batches_to_the_end(file, file.size):
+        for batch in batches_to_the_end(file, file.size, check.pass_over):
             if isinstance(batch, Unreadable):
+                if self.next_offset >= self._end:
+                    return False
                 is_damage = self._must_hold(self.next_offset) or is_trusted
                 found = f"{batch.found} ({batch.size} bytes before the end)"
-                self.findings.either(path, found, batch.expected, batch.position, is_damage=is_damage)
+                self.findings.either(path, found, batch.expected, batch.position, self.next_offset, is_damage=is_damage)
                 if not is_damage:
                     return False
                 self._is_broken, self.has_all_batches = True, False
@@ -186,14 +274,16 @@ class _LogCheck:
         return True
 
     def _batch(self, check: "_SegmentCheck", batch: StoredBatch, *, is_trusted: bool) -> bool:
-        """Check a batch. False if the next start cuts the log here."""
+        """Check a batch. False if the log does not go on here, as `_segment` has it."""
+        if batch.header.base_offset >= self._end:
+            return False
         self.findings.batches += 1
         self.findings.read(len(batch.data))
         header = batch.header
         is_whole = True
         for found, expected in check.faults(batch):
             is_damage = is_trusted or self._must_hold(self.next_offset)
-            self.findings.either(check.path, found, expected, batch.position, is_damage=is_damage)
+            self.findings.either(check.path, found, expected, batch.position, self.next_offset, is_damage=is_damage)
             is_whole = False
             if not is_damage:
                 return False
@@ -215,12 +305,25 @@ class _LogCheck:
             size = self.log.sizes[file_name(base_offset, LOG_SUFFIX)]
             self.findings.note(path, f"a segment of {size} bytes behind the end of the log", "none")
 
+    def plain_until(self, *, looks_at_epochs: bool) -> int:
+        """Up to where a batch that follows the one before, and has its epoch, need not be compared with anything."""
+        if self.with_records or self._on_batch is not _nobody:
+            return -1
+        until_offset = min(self._end, self.producers.next_snapshot)
+        offset = self.next_offset
+        if looks_at_epochs and self._epochs is not None and self._is_durable(offset):
+            if offset < self.claims.log_start_offset or self._epochs.epoch_at(offset) != self.latest_epoch:
+                return -1
+            starts = (start for _, start in self._epochs.entries if start > offset)
+            until_offset = min(until_offset, next(starts, NOWHERE))
+        return until_offset
+
     def epoch_fault(self, batch: StoredBatch) -> tuple[str, str] | None:
         """Whether the partition's leader epochs have another one for a batch."""
         header = batch.header
         epoch = header.partition_leader_epoch
         offset = max(header.base_offset, self.claims.log_start_offset)
-        if self._epochs is None or epoch < 0 or header.last_offset < offset or not self._must_hold(offset):
+        if self._epochs is None or epoch < 0 or header.last_offset < offset or not self._is_durable(offset):
             return None
         known = self._epochs.epoch_at(offset)
         if known == epoch:
@@ -233,6 +336,11 @@ class _LogCheck:
         """What the files beside the log say of its end."""
         claims, findings = self.claims, self.findings
         directory, end_offset = self.log.directory, self.next_offset
+        if claims.live_end is not None:
+            if end_offset < claims.live_end:
+                findings.damage(directory, f"a log that ends at {end_offset}", f"one that ends at {claims.live_end} at "
+                                "least, the high watermark")  # fmt: skip
+            return
         if claims.recovery_point > end_offset and claims.recovery_point != ALL_OF_IT:
             findings.damage(
                 directory, f"recovery point {claims.recovery_point}", f"at most the log's end, {end_offset}"
@@ -271,6 +379,9 @@ class _SegmentCheck:
         self._base_offset = base_offset
         self._end_offset = end_offset
         """The base offset of the next segment."""
+        self._most_offset = base_offset + MOST_RELATIVE_OFFSET
+        if end_offset is not None:
+            self._most_offset = min(self._most_offset, end_offset - 1)
         self._position = 0
         self._offset_index: OffsetIndexCheck | None = None
         self._time_index: TimeIndexCheck | None = None
@@ -304,16 +415,82 @@ class _SegmentCheck:
             yield f"last offset {header.last_offset}", f"at most {MOST_RELATIVE_OFFSET} above {self._base_offset}"
         if header.partition_leader_epoch < self._log.latest_epoch:
             yield f"leader epoch {header.partition_leader_epoch}", f"{self._log.latest_epoch} or more"
-        yield from record_faults(batch)
+        if self._log.with_records:
+            yield from record_faults(batch)
+        elif (fault := header_fault(header)) is not None:
+            yield fault
+
+    def pass_over(self, chunk: bytes, at: int, position: int) -> int:
+        """Check the batches from ``at`` on that header and CRC say all of; where the first other one begins.
+
+        Nearly all are of this kind, so the loop makes no object that it need not (bench: audit).
+        """
+        log = self._log
+        until_offset = log.plain_until(looks_at_epochs=not self._has_wrong_epoch)
+        next_offset = log.next_offset
+        if next_offset >= until_offset:
+            return at
+        offset_index, time_index = self._offset_index, self._time_index
+        indexed_position = NOWHERE if offset_index is None else offset_index.next_position
+        timed_offset = NOWHERE if time_index is None else time_index.next_offset
+        largest = -1 if time_index is None else time_index.largest
+        has_all, latest_epoch, most_offset = log.has_all_batches, log.latest_epoch, self._most_offset
+        produced: list[tuple[int, int, int]] = []
+        view = memoryview(chunk)
+        begun, count, start, left = at, 0, position - at, len(chunk)
+        last_header = left - HEADER_SIZE
+        while at <= last_header:
+            (
+                base_offset, length, epoch, magic, crc, attributes, delta, max_timestamp, producer_id, records
+            ) = _unpack(chunk, at)  # fmt: skip
+            end = at + length + LOG_OVERHEAD
+            if magic != MAGIC or length < _LEAST_LENGTH or end > left:
+                break
+            last_offset = base_offset + delta
+            checked = at + ATTRIBUTES_POSITION
+            if (
+                not next_offset <= base_offset <= last_offset <= most_offset
+                or base_offset >= until_offset
+                or epoch != latest_epoch
+                or attributes & CONTROL_BIT
+                or attributes & CODEC_BITS > MOST_CODEC
+                or not 0 <= records <= delta + 1
+                or (has_all and (base_offset > next_offset or records <= delta))
+                or crc32c(chunk[checked:end] if length < _COPIED_BYTES else view[checked:end]) != crc
+            ):
+                break
+            if start + at >= indexed_position and offset_index is not None:
+                offset_index.batch(last_offset, start + at)
+                indexed_position = offset_index.next_position
+            if last_offset >= timed_offset and time_index is not None:
+                time_index.largest = largest
+                time_index.batch(last_offset, max_timestamp)
+                timed_offset = time_index.next_offset
+            if max_timestamp > largest:
+                largest = max_timestamp
+            if producer_id >= 0:
+                produced.append((producer_id, attributes, at))
+            next_offset = last_offset + 1
+            at = end
+            count += 1
+        if count:
+            log.findings.batches += count
+            log.findings.read(at - begun)
+            log.next_offset = next_offset
+            self._position = start + at
+            if time_index is not None:
+                time_index.largest = largest
+            log.producers.replay_all(chunk, produced)
+        return at
 
     def batch(self, batch: StoredBatch, *, is_whole: bool) -> None:
         """Compare a batch with the indexes and the leader epochs, and replay it."""
         log, header = self._log, batch.header
         self._position = batch.position + len(batch.data)
         if self._offset_index is not None:
-            self._offset_index.batch(header, batch.position)
+            self._offset_index.batch(header.last_offset, batch.position)
         if self._time_index is not None:
-            self._time_index.batch(header)
+            self._time_index.batch(header.last_offset, header.max_timestamp)
         if not is_whole:
             return
         if not self._has_wrong_epoch and (fault := log.epoch_fault(batch)) is not None:

@@ -1,10 +1,12 @@
 """Whether a log's producer snapshots say what replaying its batches gives."""
 
 from collections.abc import Iterable
+from operator import itemgetter
 
-from broker.tools.findings import Findings
-from broker.tools.log_files import LogFiles
 from storage.batch_reader import StoredBatch
+from storage.check.findings import Findings
+from storage.check.index_check import NOWHERE
+from storage.check.log_files import LogFiles
 from storage.errors import CorruptSnapshot
 from storage.files import FileSystem
 from storage.index.transaction_index import AbortedTransaction
@@ -24,8 +26,12 @@ class ProducerCheck:
         base_offset: int,
         snapshots: Iterable[int],
         expiration_ms: int,
+        is_continued: bool = False,
     ) -> None:
-        """``base_offset`` is where the log's files begin, ``snapshots`` are the offsets of those that count."""
+        """``base_offset`` is where the log's files begin, ``snapshots`` are the offsets of those that count.
+
+        If it ``is_continued``, somebody else replays what lies before and compares it with the first snapshot.
+        """
         self._files = files
         self._log = log
         self._findings = findings
@@ -37,10 +43,26 @@ class ProducerCheck:
         """Whether replay began at the first batch ever, or with a snapshot of all that was before it."""
         if self.left and self.left[0] == base_offset:
             # There is nothing to compare it with.
-            entries = self._read(self.left.pop(0))
+            entries = self._read(self.left.pop(0), is_known=is_continued)
             if entries is not None:
                 self._producers.replace(entries.values())
                 self.knows_everything = True
+
+    @property
+    def next_snapshot(self) -> int:
+        """The offset that has to be come to next; behind all offsets if there is none."""
+        return self.left[0] if self.left else NOWHERE
+
+    @property
+    def open_transactions(self) -> tuple[tuple[int, int], ...]:
+        """The transactions that no marker has ended: (producer id, first offset), by offset."""
+        entries = self._producers.entries.values()
+        unended = [entry for entry in entries if entry.transaction_first_offset >= 0]
+        return tuple(sorted(((e.producer_id, e.transaction_first_offset) for e in unended), key=itemgetter(1)))
+
+    def replay_all(self, chunk: bytes, produced: Iterable[tuple[int, int, int]]) -> None:
+        """The log's next batches but for markers: (producer id, attributes, where in ``chunk`` it begins)."""
+        self._producers.replay(chunk, produced)
 
     def replay(self, batch: StoredBatch) -> AbortedTransaction | None:
         """The log's next batch; the transaction that it aborts. Raises UndecodableRecords for a marker."""
@@ -78,12 +100,13 @@ class ProducerCheck:
             elif _saved(found) != _saved(expected):
                 self._findings.damage(path, _text(found), _text(expected))
 
-    def _read(self, offset: int) -> dict[int, ProducerEntry] | None:
+    def _read(self, offset: int, *, is_known: bool = False) -> dict[int, ProducerEntry] | None:
         path = self._log.path(offset, SNAPSHOT_SUFFIX)
         try:
             return {entry.producer_id: entry for entry in decode_snapshot(self._files.read_file(path), path)}
         except CorruptSnapshot as error:
-            self._findings.damage(path, str(error), "a producer snapshot")
+            if not is_known:
+                self._findings.damage(path, str(error), "a producer snapshot")
             return None
 
 

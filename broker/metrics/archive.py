@@ -1,0 +1,51 @@
+"""What the groups that archive topics have not archived, and what retention keeps for them: each partition of such a
+topic, left out with `ottla.prometheus.partitions=false`."""
+
+from typing import Final
+
+from broker.metrics.rooms import Rooms
+from broker.metrics.series import counter, gauge
+from broker.metrics.survey import PartitionRow, Surveyor
+from broker.metrics.table import Column, Table
+
+LAG: Final = gauge(
+    "ottla_archive_lag_records",
+    "Offsets up to the high watermark that the topic's ottla.archive.group has not committed",
+    "topic",
+    "partition",
+)
+HELD_RECORDS: Final = gauge(
+    "ottla_archive_held_records",
+    "Offsets that the last look of retention would have removed if they were archived",
+    "topic",
+    "partition",
+)
+HELD_BYTES: Final = gauge(
+    "ottla_archive_held_bytes",
+    "Bytes of the segments in which they stand; at most ottla.archive.max.bytes",
+    "topic",
+    "partition",
+)
+GIVEN_UP: Final = counter(
+    "ottla_archive_given_up_records_total",
+    "Offsets that retention has removed, though they were not archived, to keep to ottla.archive.max.bytes",
+    "topic",
+    "partition",
+)
+FAMILIES: Final = (LAG, HELD_RECORDS, HELD_BYTES, GIVEN_UP)
+
+
+def tables(rooms: Rooms, surveyor: Surveyor) -> tuple[Table, ...]:
+    """With a row for each partition of a topic that somebody archives."""
+
+    def archived() -> list[PartitionRow]:
+        seen = surveyor.seen.partitions
+        return [row for row in seen if row.log is not None and row.log.config.ottla_archive_group]
+
+    columns = (
+        Column(LAG, lambda row: None if rooms.archive_hold is None else rooms.archive_hold.lag(row.log)),
+        Column(HELD_RECORDS, lambda row: row.log.held.records),
+        Column(HELD_BYTES, lambda row: row.log.held.size),
+        Column(GIVEN_UP, lambda row: row.log.stats.records_given_up),
+    )
+    return (Table(columns, archived),)

@@ -1,0 +1,155 @@
+"""The group coordinator: groups by their states, offsets, rebalances, and the partitions that hold all that."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from broker.coordinators.group.stats import GroupStats
+from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.histogram import average, percentiles
+from broker.metrics.group_survey import GroupSurvey, GroupSurveyor
+from broker.metrics.past import Past
+from broker.metrics.rooms import Rooms
+from broker.metrics.series import US_PER_MS, Family, Reading, Samples, count, gauge, read
+
+_KINDS: Final = ("classic", "consumer", "share", "streams")
+_STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
+_STATES_OF_CONSUMER: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+_CLASSIC: Final = "classic"
+_CONSUMER: Final = "consumer"
+
+_COORDINATOR_BEAN: Final = "kafka.server:type=group-coordinator-metrics"
+
+
+class _Coordinator(NamedTuple):
+    """What the values are read from."""
+
+    coordinator: GroupCoordinator
+    seen: GroupSurvey
+    rates: dict[str, float]
+    """Of the counts in `GroupStats`, a second."""
+
+
+def _of_manager(name: str, help: str, value: Callable[[_Coordinator], float]) -> Reading:
+    bean = f"kafka.coordinator.group:type=GroupMetadataManager,name={name}"
+    return Reading(gauge(f"kafka_coordinator_group_groupmetadatamanager_{name.lower()}", help, bean=bean), value)
+
+
+def _in_state(state: str) -> Reading:
+    return _of_manager(
+        f"NumGroups{state}", f"Classic groups in the state {state}", lambda it: it.seen.states[_CLASSIC, state]
+    )
+
+
+def _of_coordinator(
+    make: Callable[..., Family], name: str, help: str, *labels: str, bean: str = _COORDINATOR_BEAN
+) -> Family:
+    return make(f"kafka_server_group_coordinator_metrics_{name}", help, *labels, bean=bean)
+
+
+def _counted(name: str, help: str, field: str) -> tuple[Reading, ...]:
+    """How often since the start, and how often a second."""
+
+    def total(it: _Coordinator) -> int:
+        value: int = getattr(it.coordinator.stats, field)
+        return value
+
+    return (
+        Reading(_of_coordinator(count, f"{name}_count", f"{help} since the start"), total),
+        Reading(
+            _of_coordinator(gauge, f"{name}_rate", f"{help} a second, in the last minutes"), lambda it: it.rates[field]
+        ),
+    )
+
+
+def _never(name: str, help: str) -> tuple[Reading, ...]:
+    return (
+        Reading(_of_coordinator(count, f"{name}_count", f"{help}: always 0"), lambda _: 0),
+        Reading(_of_coordinator(gauge, f"{name}_rate", "The same a second: always 0"), lambda _: 0),
+    )
+
+
+_READINGS: Final = (
+    _of_manager("NumGroups", "Classic groups", lambda it: it.seen.kinds[_CLASSIC]),
+    *map(_in_state, _STATES),
+    _of_manager("NumOffsets", "Committed offsets that are kept", lambda it: it.seen.offsets),
+    *_counted("offset_commit", "Offsets committed", "committed_offsets"),
+    *_counted("offset_expiration", "Offsets that expired", "expired_offsets"),
+    *_counted("offset_deletion", "Offsets deleted by request", "deleted_offsets"),
+    *_counted(
+        "group_completed_rebalance", "Rebalances that ended with an assignment for everybody", "completed_rebalances"
+    ),
+    *_never("consumer_group_rebalance", "Rebalances of groups of the consumer protocol (KIP-848)"),
+    Reading(
+        _of_coordinator(gauge, "event_queue_size", "Changes of groups that are being written"),
+        lambda it: sum(len(one.journal) for one in it.coordinator.groups.in_office),
+    ),
+    Reading(
+        _of_coordinator(
+            gauge, "partition_load_time_avg", "Milliseconds to load a partition of groups, in the last minutes"
+        ),
+        lambda it: average(it.coordinator.groups.load_times.recent()) / US_PER_MS,
+    ),
+    Reading(
+        _of_coordinator(gauge, "partition_load_time_max", "The same at most"),
+        lambda it: percentiles(it.coordinator.groups.load_times.recent(), (1,))[0] / US_PER_MS,
+    ),
+    Reading(
+        gauge(
+            "ottla_consumergroup_left_out",
+            "Groups, topics of groups and partitions of groups that have no series of their own, for lack of room",
+        ),
+        lambda it: it.seen.left_out,
+    ),
+)
+_PARTITIONS: Final = _of_coordinator(
+    gauge, "num_partitions", "Partitions of groups by how far they are", "state", bean=f"{_COORDINATOR_BEAN},state=*"
+)
+_GROUPS: Final = _of_coordinator(
+    gauge,
+    "group_count",
+    "Groups by the protocol that they belong to; only classic ones are served, others are kept",
+    "protocol",
+    bean=f"{_COORDINATOR_BEAN},protocol=*",
+)
+_CONSUMER_GROUPS: Final = _of_coordinator(
+    gauge,
+    "consumer_group_count",
+    "Groups of the consumer protocol by state; they are kept, and nobody can be in them here",
+    "state",
+    bean=f"{_COORDINATOR_BEAN},state=*",
+)
+
+
+class Groups:
+    """Reads the group coordinator and the survey of its groups."""
+
+    families: tuple[Family, ...] = (
+        *[reading.family for reading in _READINGS],
+        _PARTITIONS,
+        _GROUPS,
+        _CONSUMER_GROUPS,
+    )
+
+    def __init__(self, rooms: Rooms, surveyor: GroupSurveyor) -> None:
+        self._rooms = rooms
+        self._surveyor = surveyor
+        self._counts: Past[str] = Past(rooms.clock, rooms.started_ms, self._counted)
+        rooms.on_period.append(self._counts.period_is_over)
+
+    def _counted(self) -> dict[str, int]:
+        coordinator = self._rooms.group_coordinator
+        stats = GroupStats() if coordinator is None else coordinator.stats
+        return {field: getattr(stats, field) for field in GroupStats.__slots__}
+
+    def collect(self) -> Iterator[Samples]:
+        coordinator = self._rooms.group_coordinator
+        if coordinator is None:
+            return
+        seen = self._surveyor.seen
+        yield from read(_READINGS, _Coordinator(coordinator, seen, self._counts.rates()))
+        groups = coordinator.groups
+        yield Samples(
+            _PARTITIONS, [(("loading",), groups.loading), (("active",), len(groups.in_office)), (("failed",), 0)]
+        )
+        yield Samples(_GROUPS, [((kind,), seen.kinds[kind]) for kind in _KINDS])
+        yield Samples(_CONSUMER_GROUPS, [((state,), seen.states[_CONSUMER, state]) for state in _STATES_OF_CONSUMER])

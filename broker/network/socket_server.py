@@ -1,0 +1,137 @@
+"""The network as the daemon sees it: every listener and processor, made, opened, changed and drained together."""
+
+import asyncio
+import logging
+from typing import Final
+
+from broker.clock import Clock
+from broker.network.acceptor import Acceptor
+from broker.network.buffer_pool import RequestMemory
+from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
+from broker.network.connection_owner import NetworkSettings
+from broker.network.latencies import LatencyReport
+from broker.network.processor import Processor
+from broker.network.processor_pool import ProcessorPool
+from broker.network.socket_options import SocketOptions
+from broker.request.channel import RequestChannel
+from config.broker_settings import BrokerSettings
+from config.listeners import Listener
+
+log = logging.getLogger(__name__)
+
+DRAIN_S: Final = 5.0
+"""How long a clean stop waits for clients to take their last answers."""
+
+
+class SocketServer:
+    """Acceptors and processors of one broker, and the limits on connections that they share.
+
+    In this order: `bind` reserves the ports, `start` lets clients in and `run` answers them, `stop_reading` takes no
+    more requests, `drain` lets the last answers out. `close` may come at any time.
+    """
+
+    def __init__(
+        self, settings: BrokerSettings, *, loop: asyncio.AbstractEventLoop, clock: Clock, channel: RequestChannel
+    ) -> None:
+        """Nothing is opened yet. Raises `UnknownHost`."""
+        self._settings = settings
+        self._loop = loop
+        self._clock = clock
+        self._channel = channel
+        self._limits = ConnectionLimits(limit_settings(settings))
+        self._pool = self._make_processors()
+        self.processors = self._pool.processors
+        self.acceptors = self._make_acceptors()
+        self.latencies = LatencyReport(self.processors)
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Where it listens; port 0 until `bind` has found a free one."""
+        return tuple(Listener(name=one.listener, host=one.host, port=one.port) for one in self.acceptors)
+
+    def bind(self) -> tuple[Listener, ...]:
+        """Reserve the ports, so that they can be registered; what clients are told of them. Raises `CannotListen`."""
+        bound = {acceptor.listener: acceptor.bind() for acceptor in self.acceptors}
+        return self._settings.advertised_on(bound)
+
+    def start(self) -> None:
+        """Accept connections from now on. Raises `CannotListen`."""
+        for acceptor in self.acceptors:
+            acceptor.start()
+
+    async def run(self) -> None:
+        """Send what is ready, until `drain` is through. What goes wrong in a processor ends all and comes out here."""
+        await self._pool.run()
+
+    def reconfigure(self, settings: BrokerSettings) -> None:
+        """Take what can be changed while it runs; limits that name a host without an address stay as they were."""
+        try:
+            self._limits.update(limit_settings(settings))
+        except UnknownHost as error:
+            log.warning("connection limits stay as they were: %s", error)
+        self._pool.resize(settings.num_network_threads)
+
+    def stop_reading(self) -> None:
+        """No new connections and no more requests. Every connection closes when its last answer is out."""
+        self.close()
+        self._pool.stop_reading()
+
+    async def drain(self) -> None:
+        """Return when the last answers are out, or `DRAIN_S` are over; close what is left, and let `run` return."""
+        try:
+            async with asyncio.timeout(DRAIN_S):
+                await self._pool.drained()
+        except TimeoutError:
+            log.warning("some clients did not take their last answers within %.0f s", DRAIN_S)
+        self._pool.close()
+
+    def close(self) -> None:
+        """Give the ports back; who waits in a backlog is turned away."""
+        for acceptor in self.acceptors:
+            acceptor.close()
+
+    def _make_processors(self) -> ProcessorPool:
+        settings = self._settings
+        memory = RequestMemory(settings.queued_max_request_bytes, self._loop.call_soon, self._clock)
+        network = NetworkSettings(
+            socket_request_max_bytes=settings.socket_request_max_bytes,
+            max_in_flight=settings.ottla_connection_max_in_flight,
+            connections_max_idle_ms=settings.connections_max_idle_ms,
+        )
+
+        def make(index: int) -> Processor:
+            processor = Processor(
+                index,
+                loop=self._loop,
+                clock=self._clock,
+                channel=self._channel,
+                memory=memory,
+                settings=network,
+                limits=self._limits,
+            )
+            for listener in settings.listeners:
+                processor.stats_of(listener.name)  # they are told of from the start, not from a first connection on
+            return processor
+
+        return ProcessorPool(make, settings.num_network_threads)
+
+    def _make_acceptors(self) -> list[Acceptor]:
+        settings = self._settings
+        options = SocketOptions(
+            send_buffer_bytes=settings.socket_send_buffer_bytes,
+            receive_buffer_bytes=settings.socket_receive_buffer_bytes,
+        )
+        return [
+            Acceptor(
+                listener.name,
+                listener.host,
+                listener.port,
+                loop=self._loop,
+                clock=self._clock,
+                processors=self.processors,
+                limits=self._limits,
+                options=options,
+                backlog=settings.socket_listen_backlog_size,
+            )
+            for listener in settings.listeners
+        ]
