@@ -1,6 +1,7 @@
 """`make crash`: the broker is killed again and again while it is used; a line for each restart, then a summary.
 
-Afterwards a storm: a group whose members come and go, while the broker is killed twice.
+Afterwards a storm: a group whose members come and go, while the broker is killed twice. Then, where there is Java, the
+archive: the pipeline's command is killed at each of its steps, and at random moments.
 """
 
 import argparse
@@ -27,6 +28,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="what chance begins with")
     parser.add_argument("--storm", type=float, default=30.0, metavar="SECONDS", help="how long members come and go")
     parser.add_argument("--consumers", type=int, default=20, help="how many of them there are")
+    parser.add_argument(
+        "--archive-kills", type=int, default=20, metavar="KILLS",
+        help="at how many random moments `archive` is killed, beside all of its steps; 0 leaves it out",
+    )  # fmt: skip
     options = parser.parse_args()
     # Whoever ends the run ends the broker with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
@@ -37,6 +42,8 @@ def main() -> int:
             _kill(directory / "kills", options.seed, options.kills)
         if options.storm:
             _storm(directory / "storm", options.seed, options.storm, options.consumers)
+        if options.archive_kills:
+            _archive(directory / "archive", options.seed, options.archive_kills)
     except AssertionError as broken:
         for line in (broken, *getattr(broken, "__notes__", ())):
             sys.stderr.write(f"{line}\n")
@@ -60,6 +67,22 @@ def _storm(directory: Path, seed: int, seconds: float, consumers: int) -> None:
         summary = storm.go(seconds, BROKER_KILLS_IN_A_STORM)
     told = ", ".join(f"{one.name} {getattr(summary, one.name)}" for one in fields(summary))
     print(f"storm of {seconds:.0f} s: {told}")
+
+
+def _archive(directory: Path, seed: int, kills: int) -> None:
+    # Whoever has no Spark can do everything else.
+    try:
+        from tests.crash.archive_kills import ArchiveKills, CannotRun
+    except ImportError as reason:
+        print(f"archive: skipped, {reason}")
+        return
+    try:
+        with ArchiveKills(directory, seed=seed, report=_print) as run:
+            summary = run.go(kills)
+    except CannotRun as reason:
+        print(f"archive: skipped, {reason}")
+        return
+    print(f"archive: {', '.join(f'{one.name} {getattr(summary, one.name):,}' for one in fields(summary))}")
 
 
 def _print(line: str) -> None:

@@ -120,12 +120,12 @@ class Administrator:
             allowed = [known]
             if self._undecided is not None and self._undecided[0] == fact:
                 allowed.append(self._undecided[1])
-            promise = Promise.LOG_START if isinstance(fact, LogStart) else Promise.METADATA
-            require(
-                any(_is_same(observed, one) for one in allowed),
-                promise,
-                f"{fact} is {observed}, and was {' or '.join(map(str, allowed))}",
-            )
+            if isinstance(fact, LogStart):
+                # Of records whose deletion was not answered, retention may have removed whole segments.
+                promise, is_allowed = Promise.LOG_START, min(allowed) <= observed <= max(allowed)
+            else:
+                promise, is_allowed = Promise.METADATA, any(_is_same(observed, one) for one in allowed)
+            require(is_allowed, promise, f"{fact} is {observed}, and was {' or '.join(map(str, allowed))}")
             self._facts[fact] = observed
         self._undecided = None
 

@@ -63,21 +63,31 @@ class ApacheKafka(BrokerProcess):
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         (self.directory / "server.properties").write_text(text)
 
-    def start(self, *, timeout_s: float = 60.0) -> BrokerProcess:
+    def format(self) -> None:
+        """Write its settings, and format its directory if that is new."""
+        self._write_properties()
+        if (self.data_directory / "meta.properties").exists():
+            return
+        format_directory = self._java(
+            "kafka.tools.StorageTool",
+            *("format", "--standalone", "-t", "b3R0bGEtdGVzdC1jbHVzdA"),
+            *("-c", str(self.directory / "server.properties")),
+        )
+        with self.log_path.open("ab") as log:
+            subprocess.run(format_directory, check=True, stdout=log, stderr=log)
+
+    def launch(self) -> None:
+        """Start the process on its formatted directory and wait for nothing."""
         assert not self.is_running, f"the broker on port {self.port} runs already"
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", self.port)), f"somebody else listens on port {self.port}"
-        self._write_properties()
         with self.log_path.open("ab") as log:
-            if not (self.data_directory / "meta.properties").exists():
-                format_directory = self._java(
-                    "kafka.tools.StorageTool",
-                    *("format", "--standalone", "-t", "b3R0bGEtdGVzdC1jbHVzdA"),
-                    *("-c", str(self.directory / "server.properties")),
-                )
-                subprocess.run(format_directory, check=True, stdout=log, stderr=log)
             # Its log goes to stdout: a pipe that nobody reads would fill, and stop it in the middle of an answer.
             self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def start(self, *, timeout_s: float = 60.0) -> BrokerProcess:
+        self.format()
+        self.launch()
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             with socket.socket() as probe:

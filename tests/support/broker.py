@@ -177,7 +177,7 @@ class InProcessBroker:
         peer = Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener)
 
         async def adopt() -> Connection:
-            return self.daemon.processors[processor].adopt(theirs, peer)
+            return self.daemon.socket_server.processors[processor].adopt(theirs, peer)
 
         client = Client(self, ours, self.run(adopt()))
         self._clients.append(client)
@@ -216,7 +216,7 @@ class InProcessBroker:
     @property
     def held_bytes(self) -> int:
         """Memory that all connections together hold for requests."""
-        return self.daemon.processors[0].memory.used_bytes
+        return self.daemon.socket_server.processors[0].memory.used_bytes
 
     def advance(self, by_ms: int) -> None:
         """Let time pass."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -101,7 +102,10 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def close(self) -> None:
         try:
-            self._run(self._consumer.stop())
+            # By then it has left the group. A fetch that has failed and is about to be tried again is cancelled, and
+            # aiokafka is told so by its own wait for it.
+            with contextlib.suppress(asyncio.CancelledError):
+                self._run(self._consumer.stop())
         finally:
             self._runner.close()
 

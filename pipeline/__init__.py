@@ -1,0 +1,1 @@
+"""The data pipeline: topics read, archived, checked and restored with PySpark."""

@@ -1,0 +1,69 @@
+"""`ottla pipeline` (in a checkout `python -m pipeline`): which commands there are, and how each of them ends."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, NamedTuple
+
+from pipeline.errors import PipelineError
+from pipeline.requirements import require_libraries
+
+_INTERRUPTED: Final = 130
+"""As a shell counts what SIGINT has ended."""
+
+
+class _Command(NamedTuple):
+    module: str
+    """It has `add_options(parser)`, and `run(options)`, which returns the exit code and may raise PipelineError."""
+    help: str
+
+
+_COMMANDS: Final = {
+    "archive": _Command("pipeline.archive.command", "copy topics to Parquet, each record exactly once"),
+    "restore": _Command("pipeline.restore.command", "bring archived topics back, as segments or by producing"),
+    "audit": _Command("pipeline.audit.command", "check every batch, index and transaction of topics"),
+    "stats": _Command("pipeline.stats.command", "sizes, rates, key skew, compression and lag of topics"),
+    "sql": _Command("pipeline.sql", "query topics"),
+    "mirror": _Command("pipeline.mirror", "copy topics to another Kafka, at least once"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `ottla pipeline COMMAND [options]`; the exit code: 0 done, 1 the data are damaged, 2 it could not be done."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    name = words[0] if words and words[0] in _COMMANDS else None
+    try:
+        if name is not None:
+            # A command says its options with what it imports.
+            require_libraries()
+        options = _parser(name).parse_args(words)
+        code: int = options.run(options)
+    except PipelineError as error:
+        sys.stderr.write(f"ottla pipeline{'' if name is None else f' {name}'}: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return _INTERRUPTED
+    return code
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """The parser of all commands, in which only the chosen one knows its options: the others are not imported."""
+    parser = argparse.ArgumentParser(
+        prog="ottla pipeline", description="Archive, restore, check and query topics with Spark."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, (module, help_line) in _COMMANDS.items():
+        command = commands.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
+        if name == chosen:
+            room = import_module(module)
+            room.add_options(command)
+            # What a command's own parsers have set, stays.
+            if command.get_default("run") is None:
+                command.set_defaults(run=room.run)
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

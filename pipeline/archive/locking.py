@@ -1,0 +1,49 @@
+"""Who works on an archive: the locks that keep two from doing it at once. They end with their process."""
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.archive.durable import make_directory, writing
+from pipeline.archive.places import ARCHIVER, LOCK
+from pipeline.errors import PipelineError
+
+
+@contextmanager
+def as_archiver(dest: Path) -> Iterator[None]:
+    """For as long as a process archives, with the time that it waits between. Raises PipelineError if another does."""
+    with _open(dest / ARCHIVER) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 64, 0).decode(errors="replace").strip()
+            raise PipelineError(f"another process archives to {dest} (process id {holder or 'unknown'})") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+
+
+@contextmanager
+def changing(dest: Path) -> Iterator[None]:
+    """For as long as the archive is changed; waits for whoever is at it."""
+    with _open(dest / LOCK) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write(f"waiting for another process that changes {dest}\n")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[int]:
+    make_directory(path.parent)
+    with writing(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,323 @@
+"""One run of an archive: what a run before it left undone, then what is new; published at once, then committed.
+
+    1  plan.json      the ranges                         a run that dies from here on is done again, with these ranges
+    2  run-N.A        the tasks work in it and put their files in place; what has a receipt is not done again
+    3  manifest.json  all of the run counts from here on
+    4  run-N.A, plan.json go
+    5  the group's offsets are committed: the broker may delete what is archived
+
+A reader that knows nothing of manifests sees the files of 2 as they come: rows that are in the log, once. Whoever does
+the run again puts the same rows into files of the same names.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from pipeline.archive.compaction import settle
+from pipeline.archive.durable import make_directory, remove, sync_directory, writing
+from pipeline.archive.manifest import (
+    ArchivedPartition,
+    ArchivedTopic,
+    CommittedOffset,
+    Gap,
+    Manifest,
+    publish,
+    read_manifest,
+)
+from pipeline.archive.places import BOOKS, PLAN, Stretch, run_name, runs, stretch_of, topic_directory
+from pipeline.archive.planning import Partition, Plan, make_plan, read_plan, readable, write_plan
+from pipeline.archive.range_archiving import Receipt, Task, read_receipt, receipt_path
+from pipeline.errors import PipelineError
+from pipeline.reading.ranges import Bounds, OffsetRange
+
+READ_COMMITTED: Final = "read_committed"
+
+
+def nothing(step: str) -> None:
+    """Nobody wants to know of the steps."""
+
+
+At = Callable[[str], None]
+"""Is told of each step that the disk shows, when it has just been made."""
+
+
+class ReadPartition(Protocol):
+    """What a run needs of a partition: see `pipeline.source.PartitionSource`."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def topic_id(self) -> str | None: ...
+    @property
+    def bounds(self) -> Bounds: ...
+    def range(self, from_offset: int, until_offset: int) -> OffsetRange:
+        """A part of it."""
+
+
+class Work(Protocol):
+    """Who does the tasks."""
+
+    def __call__(self, tasks: Sequence[Task], run: Path, at: At) -> Iterable[Receipt]:
+        """Do all of them, in any order. Raises PipelineError if one could not be done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an archive is, and how it is added to."""
+
+    dest: Path
+    name: str
+    cluster_id: str
+    isolation: str = READ_COMMITTED
+    partition_by: tuple[str, ...] = ("topic", "date")
+    skip_damaged: bool = False
+    accepts_gaps: bool = False
+
+    @property
+    def read_committed(self) -> bool:
+        return self.isolation == READ_COMMITTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the broker tells of topics beside their records."""
+
+    partition_counts: Mapping[str, int]
+    configs: Mapping[str, Mapping[str, str]] | None = None
+    groups: tuple[CommittedOffset, ...] | None = None
+
+
+def open_for_archiving(settings: Settings, at: At = nothing) -> Manifest:
+    """The manifest of the destination, a first one if it is new. Raises PipelineError if it is another's, Unwritable.
+
+    To be called, like everything here, by who holds the lock of `locking.changing`.
+    """
+    dest = settings.dest
+    manifest = read_manifest(dest)
+    if manifest is None:
+        others = sorted(entry.name for entry in dest.iterdir() if entry.name != BOOKS)
+        if others:
+            raise PipelineError(f"{dest} is no archive, and not empty: there is {others[0]}; choose another --dest")
+        manifest = Manifest(
+            name=settings.name,
+            cluster_id=settings.cluster_id,
+            isolation=settings.isolation,
+            partition_by=settings.partition_by,
+        )
+        return publish(manifest, dest, aside=_aside(dest), at=at)
+    for what, mine, found in (
+        ("cluster", settings.cluster_id, manifest.cluster_id),
+        ("--name", settings.name, manifest.name),
+        ("--isolation", settings.isolation, manifest.isolation),
+        ("--partition-by", ",".join(settings.partition_by), ",".join(manifest.partition_by)),
+    ):
+        if mine != found:
+            raise PipelineError(f"{dest} is an archive of {what} {found}, not {mine}; choose another --dest")
+    return settle(dest, manifest, at)
+
+
+class Run:
+    """One run. The lock is held meanwhile."""
+
+    def __init__(
+        self, settings: Settings, partitions: Sequence[ReadPartition],
+        split: Callable[[OffsetRange], Iterable[OffsetRange]],
+        work: Work, *, known: Known, at: At = nothing,
+    ) -> None:  # fmt: skip
+        """`partitions`: all of the topics that are archived, and of those that a run before had planned.
+        `split` cuts a range into those of tasks."""
+        self._settings = settings
+        self._dest = settings.dest
+        self._split = split
+        self._work = work
+        self._known = known
+        self._at = at
+        self._partitions = {(one.topic, one.partition): one for one in partitions}
+
+    def go(self, manifest: Manifest, topics: Iterable[str]) -> Manifest:
+        """Do what is to be done for these topics; returns the manifest as it is then.
+
+        Raises RecordsGone, DamagedLog, LogWentBack, Unwritable, PipelineError. What has been done of a plan until then
+        is not lost, and not to be seen twice.
+        """
+        left = read_plan(self._dest)
+        if left is not None and left.number > manifest.plan:
+            manifest = self._carry_out(left, manifest)
+        self._clear()
+        wanted = set(topics)
+        plan = make_plan(
+            manifest,
+            [self._partition(one) for one in self._partitions.values() if one.topic in wanted],
+            self._pieces,
+            read_committed=self._settings.read_committed,
+            accepts_gaps=self._settings.accepts_gaps,
+        )
+        if plan.is_empty:
+            return self._refreshed(manifest)
+        write_plan(plan, self._dest, aside=_aside(self._dest))
+        self._at("plan written")
+        manifest = self._carry_out(plan, manifest)
+        self._clear()
+        return manifest
+
+    def _partition(self, one: ReadPartition) -> Partition:
+        if one.topic_id is None:
+            raise PipelineError(f"nothing says which topic id {one.topic}-{one.partition} has; it cannot be archived")
+        return Partition(one.topic, one.partition, one.topic_id, one.bounds)
+
+    def _pieces(self, stretch: Stretch) -> Iterable[Stretch]:
+        partition = self._partitions[stretch.topic, stretch.partition]
+        for piece in self._split(partition.range(stretch.from_offset, stretch.until_offset)):
+            yield Stretch(stretch.topic, stretch.partition, piece.from_offset, piece.until_offset)
+
+    def _carry_out(self, plan: Plan, manifest: Manifest) -> Manifest:
+        """Do the tasks of a plan that have no receipt, and publish."""
+        run = self._dest / self._begin_attempt(plan)
+        receipts = {
+            stretch: read_receipt(receipt_path(run, stretch))
+            for stretch in plan.ranges
+            if receipt_path(run, stretch).exists()
+        }
+        missing = [stretch for stretch in plan.ranges if stretch not in receipts]
+        now = {place: self._partition(one) for place, one in self._partitions.items()}
+        gone = list(readable(plan._replace(ranges=tuple(missing)), now, accepts_gaps=self._settings.accepts_gaps))
+        begins = {(one.topic, one.partition, one.gap.from_offset): one.gap.until_offset for one in gone}
+        tasks = [self._task(run, stretch, begins.get(stretch[:3], stretch.from_offset)) for stretch in missing]
+        try:
+            for receipt in self._work(tasks, run, self._at) if tasks else ():
+                receipts[receipt.stretch] = receipt
+        except BaseException:
+            _remove_unfinished(run, plan)
+            raise
+        self._remove_strays(plan, receipts)
+        gaps = [*plan.gaps, *gone]
+        published = publish(
+            self._with(manifest, plan, list(receipts.values()), [(gap.topic, gap.partition, gap.gap) for gap in gaps]),
+            self._dest,
+            aside=run / "manifest",
+            at=self._at,
+        )
+        return published
+
+    def _begin_attempt(self, plan: Plan) -> str:
+        """A directory for this attempt, with the receipts of those before it, whose tasks lose theirs."""
+        found = [attempt for number, attempt in runs(self._dest) if number == plan.number]
+        name = run_name(plan.number, max(found, default=0) + 1)
+        if found:
+            with writing(self._dest / BOOKS):
+                (self._dest / run_name(plan.number, max(found))).rename(self._dest / name)
+                sync_directory(self._dest / BOOKS)
+            _remove_unfinished(self._dest / name, plan)
+        else:
+            make_directory(self._dest / name)
+        self._at("attempt begun")
+        return name
+
+    def _task(self, run: Path, stretch: Stretch, from_offset: int) -> Task:
+        partition = self._partitions.get((stretch.topic, stretch.partition))
+        source = (
+            OffsetRange(stretch.topic, stretch.partition, "", stretch.until_offset, stretch.until_offset)
+            if partition is None
+            else partition.range(from_offset, stretch.until_offset)
+        )
+        return Task(
+            str(self._dest),
+            run.relative_to(self._dest).as_posix(),
+            stretch,
+            source,
+            self._settings.partition_by,
+            self._settings.read_committed,
+            self._settings.skip_damaged,
+        )
+
+    def _remove_strays(self, plan: Plan, receipts: Mapping[Stretch, Receipt]) -> None:
+        """What an attempt before has put in place, and the log did not give once more: compaction was there between."""
+        expected = {file.path for receipt in receipts.values() for file in receipt.files}
+        planned = set(plan.ranges)
+        for topic in plan.topic_ids:
+            for path in sorted((self._dest / topic_directory(topic)).rglob("part-*.parquet")):
+                if stretch_of(topic, path.name) in planned and path.relative_to(self._dest).as_posix() not in expected:
+                    remove(path)
+
+    def _with(
+        self, manifest: Manifest, plan: Plan, receipts: Sequence[Receipt], gaps: Sequence[tuple[str, int, Gap]]
+    ) -> Manifest:
+        """The manifest with what a plan has brought."""
+        topics = {name: dict(topic.partitions) for name, topic in manifest.topics.items()}
+        for receipt in receipts:
+            topic, partition, from_offset, until_offset = receipt.stretch
+            before = topics.setdefault(topic, {}).get(partition, ArchivedPartition(from_offset, until_offset))
+            topics[topic][partition] = before._replace(
+                from_offset=min(before.from_offset, from_offset), until_offset=max(before.until_offset, until_offset)
+            )
+        for topic, partition, gap in (
+            *gaps,
+            *((receipt.stretch.topic, receipt.stretch.partition, gap) for receipt in receipts for gap in receipt.gaps),
+        ):
+            before = topics[topic][partition]
+            topics[topic][partition] = before._replace(
+                until_offset=max(before.until_offset, gap.until_offset), gaps=tuple(sorted({*before.gaps, gap}))
+            )
+        return replace(
+            self._refreshed_topics(manifest, topics, plan.topic_ids),
+            plan=plan.number,
+            files=(*manifest.files, *(file for receipt in receipts for file in receipt.files)),
+            batches=(*manifest.batches, *(receipt.batches for receipt in receipts)),
+        )
+
+    def _refreshed_topics(
+        self,
+        manifest: Manifest,
+        partitions: Mapping[str, Mapping[int, ArchivedPartition]],
+        topic_ids: Mapping[str, str],
+    ) -> Manifest:
+        known = self._known
+        topics = {}
+        for name in {*manifest.topics, *topic_ids}:
+            before = manifest.topics.get(name)
+            configs = before.configs if before is not None else None
+            if known.configs is not None and name in known.configs:
+                configs = known.configs[name]
+            topics[name] = ArchivedTopic(
+                topic_id=before.topic_id if before is not None else topic_ids[name],
+                partition_count=known.partition_counts.get(name, before.partition_count if before is not None else 0),
+                configs=configs,
+                partitions=partitions.get(name, {}),
+            )
+        return replace(manifest, topics=topics, groups=manifest.groups if known.groups is None else known.groups)
+
+    def _refreshed(self, manifest: Manifest) -> Manifest:
+        """Where there are no new records, groups may have committed all the same."""
+        partitions = {name: topic.partitions for name, topic in manifest.topics.items()}
+        ids = {one.topic: one.topic_id or "" for one in self._partitions.values()}
+        refreshed = self._refreshed_topics(manifest, partitions, ids)
+        if refreshed == manifest:
+            return manifest
+        return publish(refreshed, self._dest, aside=_aside(self._dest), at=self._at)
+
+    def _clear(self) -> None:
+        """Remove what a run needs until it is published."""
+        for number, attempt in runs(self._dest):
+            path = self._dest / run_name(number, attempt)
+            with writing(path):
+                shutil.rmtree(path)
+        self._at("run removed")
+        remove(self._dest / PLAN)
+        self._at("plan removed")
+
+
+def _aside(dest: Path) -> Path:
+    return dest / BOOKS / "aside"
+
+
+def _remove_unfinished(run: Path, plan: Plan) -> None:
+    """Take away what tasks have left in a run's directory, but for the receipts."""
+    receipts = {receipt_path(run, stretch) for stretch in plan.ranges}
+    for path in run.iterdir():
+        if path not in receipts:
+            path.unlink(missing_ok=True)

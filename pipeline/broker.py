@@ -1,0 +1,295 @@
+"""The broker as the pipeline asks it: topics, the bounds of partitions, offsets by time and by group, configs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple, TypeVar
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from pipeline.errors import PipelineError
+from pipeline.reading.ranges import Bounds
+from storage.topic_partition import TopicPartition
+
+T = TypeVar("T")
+
+TIMEOUT_S: Final = 30.0
+_RETRY_S: Final = 0.05
+_NOT_YET: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    # The leader is named, and has not heard of it.
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    # librdkafka's own word for it, where none of the partitions has a leader.
+    KafkaError._NOENT,
+)
+_NO_OFFSET: Final = -1
+_NO_EPOCH: Final = -1
+_MOST_SILENT: Final = 0
+
+
+class BrokerError(PipelineError):
+    """The broker cannot be reached, or it refused what it was asked for."""
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        """Kafka's error code (librdkafka's own ones are below 0); None where no answer came."""
+
+    def __reduce__(self) -> tuple[type[BrokerError], tuple[str, int | None]]:
+        return type(self), (str(self), self.code)
+
+
+class TopicSeen(NamedTuple):
+    """A topic as the broker names it."""
+
+    name: str
+    partitions: Sequence[int]
+    is_internal: bool
+
+
+class Commit(NamedTuple):
+    """What a group has committed for a partition."""
+
+    offset: int
+    leader_epoch: int
+    """Of the record before; -1 where the consumer did not tell."""
+    metadata: str
+
+
+class Broker:
+    """A broker at an address, asked through its protocol. All methods raise BrokerError. It may be pickled: the copy
+    connects anew.
+
+    `properties` are librdkafka's own, for brokers that ask for more than an address.
+    """
+
+    def __init__(
+        self, bootstrap: str, *, properties: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self.bootstrap = bootstrap
+        self._properties = dict(properties or {})
+        self._timeout_s = timeout_s
+        self._client: AdminClient | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., Broker], tuple[str, dict[str, str], float]]:
+        return _connected_anew, (self.bootstrap, self._properties, self._timeout_s)
+
+    # What there is
+
+    def cluster_id(self) -> str:
+        """The cluster's id, which tells one broker's data from another's."""
+        found: str = self._answer(self._admin.describe_cluster(request_timeout=self._timeout_s)).cluster_id
+        return found
+
+    def topics(self) -> dict[str, TopicSeen]:
+        """Every topic by its name, internal ones among them."""
+        names = list(self._listed())
+        if not names:
+            return {}
+        described = self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s)
+        found = {}
+        for name, future in described.items():
+            try:
+                topic = self._answer(future, f"topic {name}")
+            except BrokerError as error:
+                if error.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue  # deleted meanwhile
+                raise
+            partitions = sorted(partition.id for partition in topic.partitions)
+            found[name] = TopicSeen(name, partitions, topic.is_internal)
+        return found
+
+    def _listed(self, topic: str | None = None) -> Iterable[str]:
+        """The names of all topics, or of one, as the broker knows them now."""
+        try:
+            names: Iterable[str] = self._admin.list_topics(topic, timeout=self._timeout_s).topics
+        except KafkaException as error:
+            raise self._error(error, "") from error
+        return names
+
+    # Offsets
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """Between which offsets each of these partitions can be read now."""
+        wanted = list(partitions)
+        start = self._offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
+        # The stable end first: it never lies behind the high watermark that is asked for later.
+        stable = self._offsets(dict.fromkeys(wanted, OffsetSpec.latest()), IsolationLevel.READ_COMMITTED)
+        end = self._offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
+        return {place: Bounds(start[place], end[place], stable[place]) for place in wanted}
+
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """For each partition the first offset whose record is as late as this time (ms since 1970) or later; None
+        where there is none."""
+        found = self._offsets({place: OffsetSpec.for_timestamp(time_ms) for place, time_ms in times_ms.items()})
+        return {place: None if offset == _NO_OFFSET else offset for place, offset in found.items()}
+
+    def _offsets(
+        self, wanted: Mapping[TopicPartition, Any], isolation: Any = IsolationLevel.READ_UNCOMMITTED
+    ) -> dict[TopicPartition, int]:
+        if not wanted:
+            return {}
+        asked = {Place(*place): spec for place, spec in wanted.items()}
+        answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._timeout_s)
+        return {
+            TopicPartition(place.topic, place.partition): self._answer(
+                future, f"offsets of {place.topic}-{place.partition}"
+            ).offset
+            for place, future in answers.items()
+        }
+
+    # Groups
+
+    def groups(self) -> list[str]:
+        """The groups that the broker knows, whether they have members or only offsets."""
+        found = self._answer(self._admin.list_consumer_groups(request_timeout=self._timeout_s), "groups")
+        if found.errors:
+            raise self._error(found.errors[0], "groups")
+        return sorted(one.group_id for one in found.valid)
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """The offsets that a group has committed; none for a group that nobody knows."""
+        return {place: commit.offset for place, commit in self.commits(group).items()}
+
+    def commits(self, group: str) -> dict[TopicPartition, Commit]:
+        """The same with what was committed beside the offsets."""
+        asked = [ConsumerGroupTopicPartitions(group)]
+        answers = self._admin.list_consumer_group_offsets(asked, request_timeout=self._timeout_s)
+        found = self._answer(answers[group], f"offsets of group {group}")
+        return {
+            TopicPartition(place.topic, place.partition): Commit(
+                place.offset, _NO_EPOCH if place.leader_epoch is None else place.leader_epoch, place.metadata or ""
+            )
+            for place in found.topic_partitions
+            if place.error is None and place.offset != OFFSET_INVALID
+        }
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int | Commit]) -> None:
+        """Commit offsets for a group that has no members, which brings it into being."""
+        if not offsets:
+            return
+        places = [
+            Place(*place, *((commit, "") if isinstance(commit, int) else (commit.offset, commit.metadata)),
+                  leader_epoch=_NO_EPOCH if isinstance(commit, int) else commit.leader_epoch)
+            for place, commit in offsets.items()
+        ]  # fmt: skip
+        asked = [ConsumerGroupTopicPartitions(group, places)]
+        answers = self._admin.alter_consumer_group_offsets(asked, request_timeout=self._timeout_s)
+        result = self._answer(answers[group], f"commit for group {group}")
+        for place in result.topic_partitions:
+            if place.error is not None:
+                raise self._error(KafkaException(place.error), f"commit for group {group}")
+
+    # Topics' configs and their making
+
+    def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """What each topic is set to where it was set for this topic, and not by the broker."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        if not resources:
+            return {}
+        answers = self._admin.describe_configs(resources, request_timeout=self._timeout_s)
+        return {
+            resource.name: {
+                entry.name: entry.value
+                for entry in self._answer(future, f"configs of topic {resource.name}").values()
+                if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+            }
+            for resource, future in answers.items()
+        }
+
+    def alter_topic_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Set these configs of a topic; None takes one away. The others stay as they are."""
+        entries = [
+            ConfigEntry(name, value or "", incremental_operation=_operation(value)) for name, value in changes.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        answers = self._admin.incremental_alter_configs([resource], request_timeout=self._timeout_s)
+        for future in answers.values():
+            self._answer(future, f"configs of topic {topic}")
+
+    def check_topic(self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        """Whether the broker would create such a topic; BrokerError says why not."""
+        self._create_topic(name, partitions, configs, validate_only=True)
+
+    def _create_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str] | None, *, validate_only: bool
+    ) -> None:
+        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
+        answers = self._admin.create_topics([new], request_timeout=self._timeout_s, validate_only=validate_only)
+        self._answer(answers[name], f"topic {name}")
+
+    def create_topic(self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic with one replica a partition; it can be used when this returns."""
+        self._create_topic(name, partitions, configs, validate_only=False)
+        # Leaders take office behind the answer.
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                # librdkafka remembers for long that a topic had no leaders; it forgets it when it is told of some.
+                self._listed(name)
+                self._offsets({TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)})
+            except BrokerError as error:
+                if error.code not in _NOT_YET or time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S)
+            else:
+                return
+
+    # The way to it
+
+    @property
+    def _admin(self) -> Any:
+        if self._client is None:
+            # What librdkafka would write to stderr (a refused connection) comes as an error of the call, too.
+            own = {"bootstrap.servers": self.bootstrap, "log_level": _MOST_SILENT, "client.id": "ottla-pipeline"}
+            self._client = AdminClient({**own, **self._properties})
+        return self._client
+
+    def _answer(self, future: Future[T], subject: str = "") -> T:
+        try:
+            return future.result(self._timeout_s + 1)
+        except KafkaException as error:
+            raise self._error(error, subject) from error
+        except TimeoutError as error:
+            raise BrokerError(
+                f"the broker at {self.bootstrap} did not answer within {self._timeout_s:.0f} s"
+            ) from error
+
+    def _error(self, error: KafkaException, subject: str) -> BrokerError:
+        said = error.args[0]
+        about = f" ({subject})" if subject else ""
+        if said.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            return BrokerError(
+                f"the broker at {self.bootstrap} did not answer within {self._timeout_s:.0f} s{about}: {said.str()}"
+            )
+        return BrokerError(f"the broker at {self.bootstrap} refused{about}: {said.name()}, {said.str()}", said.code())
+
+
+def _operation(value: str | None) -> Any:
+    return AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+
+
+def _connected_anew(bootstrap: str, properties: Mapping[str, str], timeout_s: float) -> Broker:
+    return Broker(bootstrap, properties=properties, timeout_s=timeout_s)

@@ -1,0 +1,48 @@
+"""What can go wrong in the pipeline: each a sentence for people and the exit code of a command that ends with it."""
+
+from typing import ClassVar, Final, NamedTuple
+
+DONE: Final = 0
+DAMAGED: Final = 1
+"""The data are not what they should be: a damaged log, an archive with gaps."""
+NOT_DONE: Final = 2
+"""Nothing was wrong with the data, and the work could not be done: bad usage, no Java, nowhere to write to."""
+
+
+class PipelineError(Exception):
+    """The base of all errors that the pipeline raises on purpose; `str(error)` is a sentence."""
+
+    exit_code: ClassVar[int] = NOT_DONE
+
+
+class RecordsGone(PipelineError):
+    """Records that were to be read have been deleted in the meantime, by retention or with their topic."""
+
+
+class Damage(NamedTuple):
+    """Something in a segment file that is no whole record batch, or one that says other than its bytes."""
+
+    path: str
+    position: int
+    """Where in the file, in bytes."""
+    offset: int
+    """The first offset that cannot be read."""
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at {self.position} (offset {self.offset}): found {self.found}, expected {self.expected}"
+
+
+class DamagedLog(PipelineError):
+    """A segment file holds what cannot be read."""
+
+    exit_code = DAMAGED
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(str(damage))
+        self.damage = damage
+
+    def __reduce__(self) -> tuple[type["DamagedLog"], tuple[Damage]]:
+        # Tasks raise it in another process than the one that reports it.
+        return type(self), (self.damage,)

@@ -1,0 +1,17 @@
+"""Records that were to be read and are gone: an error, or, where the options say so, a warning."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from pipeline.errors import RecordsGone
+
+log: Final = logging.getLogger("kafka_log")
+
+
+def report_loss(text: str, *, fail: bool) -> None:
+    """Raise RecordsGone with this sentence, or warn with it."""
+    if fail:
+        raise RecordsGone(f"{text} (failOnDataLoss=false goes on without them)")
+    log.warning("kafka_log: %s", text)

@@ -1,0 +1,1 @@
+"""Reports as files: pages that fetch nothing from anywhere, and JSON."""

@@ -1,0 +1,394 @@
+"""`restore --mode segments`: a data directory gets archived topics as if it had always had them.
+
+    staging      each partition's log is made in a directory of its own, aside, under a name that brokers leave alone;
+                 this is the long part, and until it is over nothing of it is to be seen
+    creating     a broker of ours on the directory creates the topics, empty
+    placing      that broker is stopped; each log takes the place of the empty one; checkpoints say where logs begin and
+                 end; leader epochs go on where the records end
+    committing   the broker comes once more: it is asked whether the offsets are those that were archived, and is given
+                 the groups' commits
+
+A step that was interrupted is begun again, what it had done is kept: see `pipeline.restore.journal`.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Protocol
+from uuid import uuid4
+
+from config.log_config import LogConfig
+from pipeline.archive.manifest import CommittedOffset
+from pipeline.archive.run import At, nothing
+from pipeline.errors import PipelineError
+from pipeline.progress import Progress
+from pipeline.restore.child_broker import broker_on
+from pipeline.restore.groups import commit_as_archived
+from pipeline.restore.journal import Journal, Step, read_journal
+from pipeline.restore.metadata_log import raise_leader_epochs
+from pipeline.restore.plan import Plan
+from pipeline.restore.selection import batches_within
+from pipeline.restore.staging import StagedLog, stage_log
+from storage.batch.record_batch import Buffer
+from storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    read_meta_properties,
+    read_topic_id,
+    write_topic_id,
+)
+from storage.errors import DirectoryLocked, DiskFull, WrongDirectory
+from storage.files import FileSystem
+from storage.log_dir import METADATA_DIR_NAME, NOT_LOGS, LogDir
+from storage.segment import LOG_SUFFIX
+from storage.topic_partition import TopicPartition, parse_dir_name
+
+_ASIDE: Final = "stray"
+"""What a broker calls a log that it does not know and does not touch."""
+_LOCK_TIMEOUT_S: Final = 120.0
+"""How long the broker of a restore that was killed may need to stop."""
+_SAVE_AFTER_S: Final = 1.0
+"""How much staging is done again at most, but for the log that it was at. The journal names every partition."""
+_SPARE_BYTES: Final = 64 << 20
+"""For indexes, the metadata log, the groups' topic."""
+
+
+class Batches(Protocol):
+    """Where batches come from: an archive."""
+
+    def batches(self, topic: str, partition: int, from_offset: int, until_offset: int) -> Iterator[Buffer]:
+        """Those that have offsets between these, in order, each as it stood in the log."""
+
+    def log_bytes(self, topic: str, partition: int) -> int:
+        """How many bytes they have."""
+
+
+def restore_segments(
+    archive: Batches,
+    directory: str,
+    *,
+    wishes: str,
+    make_plan: Callable[[], Plan],
+    files: FileSystem | None = None,
+    at: At = nothing,
+) -> Journal:
+    """Bring topics back into the data directory of a node that is not running, or a new one; what came of it.
+
+    Args:
+        wishes: What was asked for, as text: a restore that was interrupted is only gone on with if it is the same.
+        make_plan: Only called where none was interrupted.
+        at: Told the name of each step that has been done, for tests that end the process there.
+
+    Raises PipelineError; StorageError where the directory cannot be read or written.
+    """
+    target = _Target(files or FileSystem(), directory, at)
+    journal = target.begin(wishes, make_plan, archive)
+    if journal.step is Step.STAGING:
+        target.stage(journal, archive)
+    if journal.step is Step.CREATING:
+        target.create_topics(journal)
+    if journal.step is Step.PLACING:
+        target.place(journal)
+    target.commit(journal)
+    return journal
+
+
+class _Target:
+    """The data directory."""
+
+    def __init__(self, files: FileSystem, directory: str, at: At) -> None:
+        self._files = files
+        self._directory = directory
+        self._at = at
+
+    # Beginning, or going on -------------------------------------------------------------------------------------------
+
+    def begin(self, wishes: str, make_plan: Callable[[], Plan], archive: Batches) -> Journal:
+        """Look whether it can be done, and write down that it has begun."""
+        journal = read_journal(self._files, self._directory)
+        if journal is not None:
+            if journal.wishes != wishes:
+                raise PipelineError(
+                    f"a restore into {self._directory} was not finished; it was asked for with {journal.wishes}: do "
+                    "that again first"
+                )
+            self._check_directory()
+            return journal
+        plan = make_plan()
+        self._check_directory()
+        self._check_names(plan)
+        self._check_room(plan, archive)
+        self._files.make_directory(self._directory)
+        is_new = not self._files.list_directory(self._directory)
+        journal = Journal(restore_id=uuid4().hex, wishes=wishes, plan=plan, is_new=is_new)
+        with self._locked():
+            journal.save(self._files, self._directory)
+        self._at("begun")
+        return journal
+
+    def _check_directory(self) -> None:
+        """Whose it is. A broker that works in it is found by the lock."""
+        if not self._files.exists(self._directory):
+            return
+        if not self._files.is_directory(self._directory):
+            raise PipelineError(f"{self._directory} is no directory")
+        properties = read_meta_properties(self._files, f"{self._directory}/{META_PROPERTIES}")
+        has_metadata = self._files.exists(f"{self._directory}/{METADATA_DIR_NAME}")
+        if properties is None and any(entry.is_directory for entry in self._files.list_directory(self._directory)):
+            if read_journal(self._files, self._directory) is None:
+                raise PipelineError(
+                    f"{self._directory} holds directories and is no broker's: name a new one, or a node's"
+                )
+        elif properties is not None and not has_metadata:
+            raise PipelineError(
+                f"{self._directory} has no metadata log: it is one of several directories of node "
+                f"{properties.node_id}, and a restore needs the one that has it"
+            )
+
+    def _check_names(self, plan: Plan) -> None:
+        wanted = {topic.name for topic in plan.topics}
+        taken = sorted({place.topic for place in self._partitions()} & wanted)
+        if taken:
+            raise PipelineError(
+                f"{self._directory} has topics of these names already: {', '.join(taken)}; --topic-map gives new ones"
+            )
+
+    def _partitions(self) -> list[TopicPartition]:
+        """Those whose logs stand here."""
+        if not self._files.exists(self._directory):
+            return []
+        found = []
+        for entry in self._files.list_directory(self._directory):
+            try:
+                place, fate = parse_dir_name(entry.name)
+            except WrongDirectory:
+                continue
+            if entry.is_directory and not fate and entry.name not in NOT_LOGS:
+                found.append(place)
+        return found
+
+    def _check_room(self, plan: Plan, archive: Batches) -> None:
+        needed = _SPARE_BYTES + sum(
+            archive.log_bytes(topic.source, partition.number)
+            for topic in plan.topics
+            for partition in topic.partitions
+            if partition.from_offset < partition.until_offset
+        )
+        place = self._directory
+        while not self._files.exists(place):
+            place = place.rpartition("/")[0] or "/"
+        usable = self._files.space(place).usable_bytes
+        if needed > usable:
+            raise DiskFull(f"{self._directory} has room for {usable} bytes, and the restore needs {needed}")
+
+    @contextmanager
+    def _locked(self) -> Iterator[LogDir]:
+        """The directory for ourselves; how it was left is put back at the end. Raises DirectoryLocked."""
+        deadline = time.monotonic() + (_LOCK_TIMEOUT_S if read_journal(self._files, self._directory) else 0)
+        while True:
+            try:
+                directory = LogDir.lock(self._files, self._directory)
+                break
+            except DirectoryLocked:
+                # The broker of a restore that was killed stops when it notices.
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.1)
+        try:
+            yield directory
+        except BaseException:
+            directory.leave(clean=False, broker_epoch=-1)
+            raise
+        # Only who has taken the marker away puts it back.
+        epoch = directory.begin_loading() if directory.was_clean else None
+        directory.leave(clean=epoch is not None, broker_epoch=-1 if epoch is None else epoch)
+
+    # Staging ----------------------------------------------------------------------------------------------------------
+
+    def stage(self, journal: Journal, archive: Batches) -> None:
+        """Make all logs, set aside."""
+        try:
+            if not journal.staged:
+                self._ask_broker(journal.plan)
+            self._stage_all(journal, archive)
+        except (DiskFull, PipelineError):
+            # Nothing of it has been seen by anybody: it may as well not have begun.
+            self._forget(journal)
+            raise
+        self._at("staged")
+
+    def _ask_broker(self, plan: Plan) -> None:
+        """See before the long work whether the topics can be made: names, configs. A new directory is formatted."""
+        self._wait_for_lock()
+        with broker_on(self._directory, self._broker_settings()) as broker:
+            for topic in plan.topics:
+                broker.check_topic(topic.name, partitions=len(topic.partitions), configs=topic.configs)
+
+    def _stage_all(self, journal: Journal, archive: Batches) -> None:
+        todo = [
+            (topic, partition, TopicPartition(topic.name, partition.number))
+            for topic in journal.plan.topics
+            for partition in topic.partitions
+        ]
+        sizes = {place: archive.log_bytes(topic.source, place.partition) for topic, _, place in todo}
+        progress = Progress("restoring", sum(sizes.values()))
+        saved = time.monotonic()
+        try:
+            with self._locked():
+                for topic, partition, place in todo:
+                    if place in journal.staged:
+                        progress.advance(sizes[place])
+                        continue
+                    batches = archive.batches(topic.source, partition.number, *partition.offsets)
+                    journal.staged[place] = stage_log(
+                        self._files,
+                        self._aside(journal, place),
+                        batches_within(batches, partition.offsets),
+                        topic_partition=place,
+                        config=LogConfig().with_overrides(topic.configs),
+                        start_offset=partition.from_offset,
+                        until_offset=partition.until_offset,
+                        now_ms=_now_ms(),
+                        advance=progress.advance,
+                    )
+                    self._at("staged a log")
+                    if time.monotonic() - saved >= _SAVE_AFTER_S:
+                        journal.save(self._files, self._directory)
+                        saved = time.monotonic()
+                journal.step = Step.CREATING
+                journal.save(self._files, self._directory)
+        finally:
+            progress.close()
+
+    def _forget(self, journal: Journal) -> None:
+        """Leave the directory as it was found."""
+        if journal.is_new and not self._partitions():
+            for entry in self._files.list_directory(self._directory):
+                path = f"{self._directory}/{entry.name}"
+                (self._files.remove_tree if entry.is_directory else self._files.remove)(path)
+            return
+        for topic in journal.plan.topics:
+            for partition in topic.partitions:
+                self._files.remove_tree(self._aside(journal, TopicPartition(topic.name, partition.number)))
+        journal.remove(self._files, self._directory)
+
+    def _aside(self, journal: Journal, place: TopicPartition) -> str:
+        """Where a log is set aside."""
+        # Long names are cut, so the partition is in the id, too.
+        unique = hashlib.sha256(f"{journal.restore_id} {place}".encode()).hexdigest()[:32]
+        return f"{self._directory}/{place.suffixed_dir_name(unique, _ASIDE)}"
+
+    # Creating topics --------------------------------------------------------------------------------------------------
+
+    def _broker_settings(self) -> dict[str, str]:
+        properties = read_meta_properties(self._files, f"{self._directory}/{META_PROPERTIES}")
+        return {} if properties is None else {"node.id": str(properties.node_id)}
+
+    def create_topics(self, journal: Journal) -> None:
+        """Let the topics come into being, empty. Those that are there are from the time before an interruption."""
+        self._wait_for_lock()
+        with broker_on(self._directory, self._broker_settings()) as broker:
+            there = broker.topics()
+            for topic in journal.plan.topics:
+                if topic.name not in there:
+                    broker.create_topic(topic.name, partitions=len(topic.partitions), configs=topic.configs)
+                    self._at("created a topic")
+        journal.step = Step.PLACING
+        journal.save(self._files, self._directory)
+        self._at("created")
+
+    def _wait_for_lock(self) -> None:
+        with self._locked():
+            pass
+
+    # Placing ----------------------------------------------------------------------------------------------------------
+
+    def place(self, journal: Journal) -> None:
+        """Put each log where the broker has an empty one."""
+        with self._locked() as directory:
+            was_clean = directory.begin_loading() is not None
+            epochs: dict[tuple[bytes, int], int] = {}
+            for place, staged in journal.staged.items():
+                topic_id = self._place_log(journal, place)
+                # The next leader begins an epoch of his own, as after every election.
+                epochs[topic_id, place.partition] = staged.latest_epoch + 1
+            self._files.fsync_directory(self._directory)
+            self._at("placed")
+            self._write_checkpoints(directory, journal.staged)
+            self._at("checkpoints written")
+            raise_leader_epochs(self._files, self._directory, epochs, was_clean=was_clean, now_ms=_now_ms())
+            self._at("epochs raised")
+            journal.step = Step.COMMITTING
+            journal.save(self._files, self._directory)
+
+    def _place_log(self, journal: Journal, place: TopicPartition) -> bytes:
+        """Let a staged log take its place; the topic's id. Does nothing where it has it."""
+        path, aside = f"{self._directory}/{place.dir_name}", self._aside(journal, place)
+        if self._files.exists(aside):
+            if self._files.exists(path):
+                topic_id = read_topic_id(self._files, f"{path}/{PARTITION_METADATA}")
+                if topic_id is None or self._has_records(path):
+                    raise PipelineError(
+                        f"{path} was written to while a restore into {self._directory} was not finished; delete the "
+                        f"topic {place.topic} with a broker, and restore again"
+                    )
+                write_topic_id(self._files, f"{aside}/{PARTITION_METADATA}", topic_id)
+                self._files.fsync_directory(aside)
+                self._files.remove_tree(path)
+                self._at("removed an empty log")
+            self._files.rename(aside, path)
+            self._at("placed a log")
+        topic_id = read_topic_id(self._files, f"{path}/{PARTITION_METADATA}")
+        if topic_id is None:
+            raise PipelineError(f"{path} names no topic id")
+        return topic_id
+
+    def _has_records(self, path: str) -> bool:
+        return any(entry.name.endswith(LOG_SUFFIX) and entry.size for entry in self._files.list_directory(path))
+
+    def _write_checkpoints(self, directory: LogDir, staged: Mapping[TopicPartition, StagedLog]) -> None:
+        ends = {place: one.end_offset for place, one in staged.items()}
+        starts = {place: one.start_offset for place, one in staged.items() if one.start_offset}
+        for name, known, added in (
+            (RECOVERY_POINTS, directory.recovery_points(), ends),
+            (HIGH_WATERMARKS, directory.high_watermarks(), ends),
+            (LOG_START_OFFSETS, directory.log_start_offsets(), starts),
+        ):
+            write = directory.checkpoint(name, {**known, **added})
+            if write is not None:
+                write.perform()
+
+    # Committing -------------------------------------------------------------------------------------------------------
+
+    def commit(self, journal: Journal) -> None:
+        """See that a broker finds what was restored, and commit the groups' offsets."""
+        self._wait_for_lock()
+        with broker_on(self._directory, self._broker_settings()) as broker:
+            found = broker.bounds(journal.staged)
+            for place, staged in journal.staged.items():
+                bounds = found[place]
+                if (bounds.start_offset, bounds.high_watermark) != (staged.start_offset, staged.end_offset):
+                    raise PipelineError(
+                        f"the broker finds {place} from offset {bounds.start_offset} up to {bounds.high_watermark}, "
+                        f"and restored were {staged.start_offset} up to {staged.end_offset}"
+                    )
+            commit_as_archived(broker.bootstrap, _within(journal))
+            self._at("committed")
+        journal.remove(self._files, self._directory)
+        self._at("finished")
+
+
+def _within(journal: Journal) -> list[CommittedOffset]:
+    """The commits, none of them behind the end of what came back."""
+    return [
+        one._replace(offset=min(one.offset, journal.staged[TopicPartition(one.topic, one.partition)].end_offset))
+        for one in journal.plan.committed
+    ]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,104 @@
+"""Records produced to any Kafka as they are: to their partition, with time stamp and headers, null apart from empty."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from pipeline.errors import PipelineError
+
+_MICROSECONDS: Final = 1000
+_POLL_S: Final = 0.1
+_SETTINGS: Final = {
+    # Nothing twice and nothing out of order for as long as this process lives.
+    "enable.idempotence": True,
+    "acks": "all",
+    "compression.type": "lz4",
+    "linger.ms": 20,
+    "batch.size": 1 << 20,
+    # What the broker does not want it refuses itself, with its own limit.
+    "message.max.bytes": 1_000_000_000,
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 256 << 10,
+    "delivery.timeout.ms": 120_000,
+    "client.id": "ottla-pipeline",
+    # What it would write to stderr comes as an error, too.
+    "log_level": 0,
+}
+
+OnDelivered = Callable[[str, int, int], None]
+"""Told topic, partition and the offset that a record got there, in the order of the records of a partition."""
+
+
+class NotSent(PipelineError):
+    """The Kafka that records are sent to refused one, or did not answer."""
+
+
+def _nobody(topic: str, partition: int, offset: int) -> None:
+    pass
+
+
+class Sender:
+    """Sends rows. Every method raises NotSent once one of them could not be delivered, or whatever `on_delivered` has
+    raised."""
+
+    def __init__(
+        self, bootstrap: str, *, on_delivered: OnDelivered = _nobody, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """``properties`` are librdkafka's own, for a Kafka that asks for more than an address."""
+        self._bootstrap = bootstrap
+        self._on_delivered = on_delivered
+        self._failure: PipelineError | None = None
+        self._producer: Any = Producer({**_SETTINGS, "bootstrap.servers": bootstrap, **(properties or {})})
+
+    def send(self, topic: str, partition: int, rows: pa.Table | pa.RecordBatch) -> None:
+        """Send rows with the columns of `pipeline.schema.COLUMNS` to a partition. They are delivered later."""
+        keys, values, headers = (rows.column(name).to_pylist() for name in ("key", "value", "headers"))
+        times = rows.column("timestamp").cast(pa.int64()).to_pylist()
+        produce, told = self._producer.produce, self._told
+        for key, value, time_us, pairs in zip(keys, values, times, headers, strict=True):
+            named = [(pair["key"], pair["value"]) for pair in pairs or ()]
+            while True:
+                try:
+                    produce(
+                        topic, value, key, partition, told, timestamp=time_us // _MICROSECONDS, headers=named
+                    )  # fmt: skip
+                    break
+                except BufferError:
+                    self._producer.poll(_POLL_S)
+                    self._check()
+                except KafkaException as error:
+                    raise self._refused(error.args[0], topic, partition) from error
+        self._producer.poll(0)
+        self._check()
+
+    def flush(self) -> None:
+        """Wait until all of it is delivered."""
+        while self._producer.flush(_POLL_S):
+            self._check()
+        self._check()
+
+    def give_up(self) -> None:
+        """Forget what has not been delivered."""
+        self._producer.purge()
+        self._producer.poll(0)
+
+    def _told(self, error: KafkaError | None, message: Any) -> None:
+        if self._failure is not None:
+            return
+        if error is not None:
+            self._failure = self._refused(error, message.topic(), message.partition())
+            return
+        try:
+            self._on_delivered(message.topic(), message.partition(), message.offset())
+        except PipelineError as failure:
+            self._failure = failure
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            self.give_up()
+            raise self._failure
+
+    def _refused(self, error: KafkaError, topic: str, partition: int) -> NotSent:
+        return NotSent(f"{self._bootstrap} did not take a record of {topic}-{partition}: {error.name()}, {error.str()}")

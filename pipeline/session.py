@@ -1,0 +1,76 @@
+"""The Spark session of a command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import site
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.errors import PipelineError
+from pipeline.requirements import require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Nobody sorts or joins millions of rows here; 200 tasks for a handful of rows take longer than the rows.
+    "spark.sql.shuffle.partitions": "8",
+    # What goes wrong is told in a sentence of ours; Spark tells it three times more, in a hundred lines each.
+    "spark.log.level": "OFF",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
+}
+_LOCAL_SETTINGS: Final = {
+    # A machine that changes its name or its network in the middle does not matter to a Spark that is all here.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@contextmanager
+def spark_session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
+    """A session by the options of `add_spark_options`, stopped at the end. Raises Missing, PipelineError."""
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    if options.master.startswith("local"):
+        _let_workers_find_us()
+    builder: Any = SparkSession.builder
+    settings = {
+        **_SETTINGS,
+        **(_LOCAL_SETTINGS if options.master.startswith("local") else {}),
+        **dict(options.spark_conf),
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.master(options.master).appName(f"ottla pipeline {name}").getOrCreate()
+    except Exception as error:
+        # Spark raises anything here: its own, py4j's, a RuntimeError where the JVM ended.
+        first = str(error).strip().partition("\n")[0]
+        raise PipelineError(f"Spark did not start with master {options.master}: {first}") from error
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _let_workers_find_us() -> None:
+    """Workers on this machine find `pyspark_ottla` where this process has it, and run on the same Python."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spec = find_spec("pyspark_ottla")
+    assert spec is not None
+    assert spec.origin is not None
+    place = str(Path(spec.origin).parents[1])
+    if place in (*site.getsitepackages(), site.getusersitepackages()):
+        return
+    others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", place)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([place, *others])

@@ -1,0 +1,44 @@
+"""Work handed to Spark: a function called with each of many items, one task an item."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def on_workers(
+    spark: SparkSession,
+    function: Callable[..., Result],
+    items: Sequence[Item],
+    *common: object,
+    on_done: Callable[[int], None] | None = None,
+) -> list[Result]:
+    """`function(item, *common)` for each item, by Spark's workers; the results in the order of the items.
+
+    The function stands at the top of a module of a room; items, arguments and results can be pickled. `on_done` is told
+    by another thread how many more items are done. A PipelineError that a call raises is raised here, once all tasks
+    have ended; any other error ends the job with Spark's own.
+    """
+    if not items:
+        return []
+    # Whoever has no Spark imports this module, too: everything else in a command needs none.
+    from pyspark_ottla.work import FAILED, Tally, Work
+
+    context = spark.sparkContext
+    progress = None if on_done is None else context.accumulator(0, Tally(on_done))
+    work = Work(f"{function.__module__}:{function.__qualname__}", pickle.dumps(common), progress)
+    packed = [pickle.dumps(item) for item in items]
+    results = []
+    for outcome, content in context.parallelize(packed, len(packed)).mapPartitions(work).collect():
+        result: Any = pickle.loads(content)  # noqa: S301
+        if outcome == FAILED:
+            raise result
+        results.append(result)
+    return results

@@ -1,0 +1,12 @@
+"""Spark's door to Ottla: `spark.read.format("kafka_log")` reads topics out of the broker's segment files.
+
+Spark imports every package whose name begins with `pyspark_`, and registers what it finds there as `DefaultSource`. So
+this must not fail, whatever Spark it is; an older one hears of it from whoever asks for the format.
+"""
+
+try:
+    from pyspark_ottla.source import KafkaLogSource as DefaultSource
+except ImportError:
+    from pyspark_ottla.older_spark import SourceForOlderSpark as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,47 @@
+"""Our rooms in a process that is not ours: on the import path, and out of the way of packages with the same names.
+
+A Spark worker also runs its user's functions, whose own `config` or `pipeline` must stay what they were. So the rooms
+are there while something of ours runs, and theirs at all other times.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+ROOMS: Final = frozenset({"broker", "config", "pipeline", "protocol", "storage"})
+
+_HERE: Final = Path(__file__).resolve().parents[1]
+# A wheel has them inside of `ottla`; what stands beside it under these names is somebody else's.
+_PLACE: Final = str(_HERE / "ottla" if (_HERE / "ottla" / "pipeline").is_dir() else _HERE)
+
+_ours: dict[str, ModuleType] = {}
+
+
+@contextmanager
+def rooms() -> Iterator[None]:
+    """While this lasts, `pipeline`, `storage` and the others are ours. May be nested."""
+    if _are_here():
+        yield
+        return
+    theirs = _taken_away()
+    sys.modules.update(_ours)
+    sys.path.insert(0, _PLACE)
+    try:
+        yield
+    finally:
+        sys.path.remove(_PLACE)
+        _ours.update(_taken_away())
+        sys.modules.update(theirs)
+
+
+def _are_here() -> bool:
+    pipeline = sys.modules.get("pipeline")
+    return pipeline is not None and list(pipeline.__path__) == [f"{_PLACE}/pipeline"]
+
+
+def _taken_away() -> dict[str, ModuleType]:
+    names = [name for name in sys.modules if name.partition(".")[0] in ROOMS]
+    return {name: sys.modules.pop(name) for name in names}

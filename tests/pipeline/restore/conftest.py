@@ -1,0 +1,64 @@
+"""Brokers that restored directories are opened with, and Apache Kafka where its jars are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.directories import SharedDirectory
+from tests.support import kafka_jars
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.clients import connect
+from tests.support.server import BrokerProcess
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker whose data directory, `second.data_directory`, is not there yet; it does not run."""
+    process = BrokerProcess(tmp_path / "second")
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+@pytest.fixture(scope="session")
+def kafka_libraries() -> Path:
+    """The jars of Apache Kafka; only what is there already, for they are large."""
+    try:
+        if not kafka_jars.DIRECTORY.exists() and "OTTLA_TEST_KAFKA_LIBS" not in os.environ:
+            pytest.skip(
+                "no Apache Kafka: OTTLA_TEST_KAFKA_LIBS does not name its jars, nor has `make interop` got them"
+            )
+        return kafka_jars.libraries()
+    except kafka_jars.NoKafka as reason:
+        pytest.skip(f"no Apache Kafka: {reason}")
+
+
+@pytest.fixture
+def shared(tmp_path: Path, kafka_libraries: Path) -> Iterator[SharedDirectory]:
+    """A data directory that Ottla and Apache Kafka serve in turns."""
+    directory = SharedDirectory(tmp_path / "shared", kafka_libraries)
+    try:
+        yield directory
+    finally:
+        directory.close()
+
+
+@pytest.fixture
+def kafka(tmp_path: Path, kafka_libraries: Path) -> Iterator[BrokerProcess]:
+    """An Apache Kafka of its own, running."""
+    process = ApacheKafka(tmp_path / "kafka", settings=None, port=0, libraries=str(kafka_libraries))
+    process.heap = "512M"
+    process.start()
+    try:
+        # Its port is open before it counts itself among the brokers, and can put a topic anywhere.
+        client = connect("confluent-kafka", process.bootstrap)
+        until(lambda: client.cluster().brokers != (), "a broker in the metadata")
+        yield process
+    finally:
+        process.close()

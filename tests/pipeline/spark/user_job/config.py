@@ -1,0 +1,3 @@
+"""A user's own module, with the name of one of our rooms."""
+
+PREFIX = "theirs: "

@@ -1,0 +1,110 @@
+"""A partition's directory written batch by batch, as a test wants it, and its rows as the log's own reader has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.reading.ranges import OffsetRange
+from storage.batch.record_batch import TimestampType, read_header, stamp
+from storage.batch.records import Record, encode_batch, iterate_records
+from storage.index.offset_index import ENTRY as INDEX_ENTRY
+from storage.index.transaction_index import ENTRY as TRANSACTION_ENTRY
+from tests.support.batches import records
+
+TOPIC = "orders"
+
+
+@dataclass
+class SegmentOnDisk:
+    """One segment: its batches are written as they come, each with an entry in the index where there may be one."""
+
+    directory: Path
+    base_offset: int
+    size: int = 0
+    positions: list[int] = field(default_factory=list)
+    """Where its batches begin."""
+
+    def path(self, suffix: str) -> Path:
+        return self.directory / f"{self.base_offset:020d}{suffix}"
+
+    def append(self, batch: bytes) -> None:
+        with self.path(".log").open("ab") as file:
+            file.write(batch)
+        if self.size:
+            relative_offset = read_header(batch).last_offset - self.base_offset
+            with self.path(".index").open("ab") as file:
+                file.write(INDEX_ENTRY.pack(relative_offset, self.size))
+        self.positions.append(self.size)
+        self.size += len(batch)
+
+    def change(self, position: int, data: bytes) -> None:
+        """Other bytes in the place of what stands there."""
+        with self.path(".log").open("r+b") as file:
+            file.seek(position)
+            file.write(data)
+
+
+@dataclass
+class PartitionOnDisk:
+    """A partition that grows at its end."""
+
+    directory: Path
+    next_offset: int = 0
+    segments: list[SegmentOnDisk] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.roll()
+
+    def roll(self) -> SegmentOnDisk:
+        """Begin a new segment."""
+        self.segments.append(SegmentOnDisk(self.directory, self.next_offset))
+        self.segments[-1].path(".log").touch()
+        self.segments[-1].path(".index").touch()
+        return self.segments[-1]
+
+    def append(self, content: int | Sequence[Record] | bytes | bytearray = 1, **how: Any) -> int:
+        """Append so many records, these, or a whole batch; its first offset."""
+        if isinstance(content, bytes | bytearray):
+            batch = bytearray(content)
+        else:
+            batch = encode_batch(records(content) if isinstance(content, int) else content, **how)
+        first_offset = self.next_offset
+        stamp(batch, first_offset, 0)
+        self.segments[-1].append(bytes(batch))
+        self.next_offset = read_header(batch).next_offset
+        return first_offset
+
+    def skip_to(self, offset: int) -> None:
+        """Leave a gap, as compaction does."""
+        self.next_offset = offset
+
+    def index_abort(self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> None:
+        """An entry in the transaction index of the last segment."""
+        with self.segments[-1].path(".txnindex").open("ab") as file:
+            file.write(TRANSACTION_ENTRY.pack(0, producer_id, first_offset, last_offset, last_stable_offset))
+
+    def range(self, from_offset: int = 0, until_offset: int | None = None, **how: Any) -> OffsetRange:
+        until = self.next_offset if until_offset is None else until_offset
+        return OffsetRange(TOPIC, 0, str(self.directory), from_offset, until, **how)
+
+
+def plain_rows(batches: Iterable[bytes]) -> list[dict[str, Any]]:
+    """What the log's own reader makes of these batches, as rows of the pipeline (times in microseconds)."""
+    return [
+        {
+            "key": record.key,
+            "value": record.value,
+            "topic": TOPIC,
+            "partition": 0,
+            "offset": record.offset,
+            "timestamp": record.timestamp * 1000,
+            "timestampType": int(read_header(batch).timestamp_type is TimestampType.LOG_APPEND_TIME),
+            "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
+        }
+        for batch in batches
+        for record in iterate_records(batch)
+    ]

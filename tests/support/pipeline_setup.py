@@ -1,0 +1,70 @@
+"""`make pipeline-setup`: brings what the pipeline and its tests need beside Python's packages, where it can.
+
+A Java runtime is a package of the whole system: it is installed where this runs as root on Debian or Ubuntu, and only
+for who says yes, or in CI.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+from pipeline.requirements import Missing, require_java, require_spark
+from tests.support import spark_connector
+
+JAVA_PACKAGE = "openjdk-17-jre-headless"
+ANY_JAVA_PACKAGE = "default-jre-headless"
+"""Where the distribution has moved on: newer than 17."""
+
+
+def main() -> int:
+    """Bring what is missing and say what is not there in the end; the exit code is 1 without Java."""
+    code = 0
+    try:
+        require_java()
+    except Missing:
+        _bring_java()
+    try:
+        require_spark()
+        _say("Spark and Java are here.")
+    except Missing as missing:
+        _say(f"Not here: {missing}.")
+        code = 1
+    try:
+        spark_connector.jars()
+        _say(f"Spark's Kafka connector is in {spark_connector.DIRECTORY.parent}.")
+    except spark_connector.NoConnector as reason:
+        _say(
+            f"Spark's Kafka connector is not here, and its tests will be skipped: {reason}. kafka_log needs none of it."
+        )
+    return code
+
+
+def _bring_java() -> None:
+    if not shutil.which("apt-get") or os.geteuid() != 0:
+        return
+    if not os.environ.get("CI") and not _says_yes(f"Install {JAVA_PACKAGE} with apt-get?"):
+        return
+    subprocess.run(["apt-get", "update", "--quiet"], check=False, stdout=sys.stderr)
+    for package in (JAVA_PACKAGE, ANY_JAVA_PACKAGE):
+        command = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", package]
+        if subprocess.run(command, check=False, stdout=sys.stderr).returncode == 0:
+            return
+
+
+def _says_yes(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,13 @@
+"""Spark's own programs, from a home in which they may leave things behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def linked_home(place: Path, pyspark: Path) -> Path:
+    """A directory that stands for an installed pyspark as SPARK_HOME: a cluster on this machine makes `work` in it."""
+    place.mkdir(parents=True)
+    for entry in pyspark.iterdir():
+        (place / entry.name).symlink_to(entry)
+    return place

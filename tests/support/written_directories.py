@@ -1,0 +1,138 @@
+"""Data directories with two segments, transactions, codecs and Kafka's own topics: left in order, or in the middle of
+the broker's work. What looks at directories from outside is tried on them, whole and damaged.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from protocol.records.group_metadata import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_group_key,
+    encode_group_value,
+)
+from protocol.records.transaction_state import (
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionStatus,
+    encode_transaction_key,
+    encode_transaction_value,
+)
+from storage.batch.record_batch import Codec
+from storage.batch.records import Record
+from tests.support.batches import T, end_marker, produced, records
+from tests.support.broker import InProcessBroker, running_broker
+
+BATCHES = 12
+"""Batches of each segment of `orders-0`."""
+
+
+def write_directories(home: Path) -> None:
+    """Write `whole`, whose broker left in order, and `killed`: the same before the second segment of `orders-0` was on
+    disk."""
+    with running_broker(home / "whole", log_index_size_max_bytes=12_000) as broker:
+        _fill(broker)
+        # What a killed process leaves is what is in its files at that moment.
+        shutil.copytree(home / "whole", home / "killed", ignore=shutil.ignore_patterns("*.tmp"))
+    for snapshot in home.rglob("*.snapshot"):
+        # The broker's clock stands in another year than the file system's.
+        os.utime(snapshot, (T / 1000, T / 1000))
+
+
+def _append(broker: InProcessBroker, topic: str, batch: memoryview | bytearray) -> None:
+    log = broker.log(topic)
+    log.stage_trusted(batch, leader_epoch=log.leader_epochs.latest)
+    log.append_all(broker.clock.now_ms())
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def _transaction(broker: InProcessBroker, producer_id: int, *, commit: bool, sequence: int = 0) -> None:
+    now_ms = broker.clock.now_ms()
+    fields = {"producer_id": producer_id, "producer_epoch": 0, "is_transactional": True}
+    batch = produced(records(2, timestamp=now_ms), base_sequence=sequence, **fields)
+    _append(broker, "orders", batch)
+    _append(
+        broker, "orders", end_marker(commit=commit, producer_id=producer_id, producer_epoch=0, timestamp=now_ms + 5)
+    )
+
+
+def _fill(broker: InProcessBroker) -> None:
+    """Two segments in `orders-0`, all on disk but the second; Kafka's own topics; one empty partition."""
+    broker.create_topic("orders", 2, index_interval_bytes=100)
+    broker.create_topic("packed")
+    broker.create_topic("__consumer_offsets")
+    broker.create_topic("__transaction_state")
+    log = broker.log("orders")
+    for segment in range(2):
+        for number in range(BATCHES):
+            broker.produce("orders", b"segment %d, batch %d" % (segment, number))
+        _transaction(broker, 100 + segment, commit=True)
+        _transaction(broker, 200 + segment, commit=False)
+        if segment == 0:
+            log.roll(broker.clock.now_ms())
+            target = log.begin_flush(broker.clock.now_ms())
+            target.perform()
+            log.complete_flush(target)
+    for codec in Codec:
+        _append(broker, "packed", produced(5, codec=codec))
+    commit = OffsetCommitValue(offset=3, metadata="", commit_timestamp=T)
+    key = OffsetCommitKey(group="g", topic="orders", partition=0)
+    group_records = [
+        Record(timestamp=T + 1, key=encode_group_key(key), value=encode_group_value(commit, 4)),
+        Record(timestamp=T + 2, key=encode_group_key(GroupMetadataKey(group="g")), value=None),
+        Record(timestamp=T + 3, key=b"\x00\x63new", value=b"\x00\x00"),
+        Record(timestamp=T + 4, key=b"\x00\x02\x00", value=None),
+    ]
+    _append(broker, "__consumer_offsets", produced(group_records))
+    transaction = TransactionLogValue(
+        producer_id=200,
+        producer_epoch=0,
+        transaction_timeout_ms=60_000,
+        transaction_status=TransactionStatus.COMPLETE_ABORT,
+        transaction_partitions=[],
+        transaction_last_update_timestamp_ms=1,
+        transaction_start_timestamp_ms=1,
+    )
+    _append(
+        broker,
+        "__transaction_state",
+        produced(
+            [
+                Record(
+                    timestamp=T,
+                    key=encode_transaction_key(TransactionLogKey(transactional_id="t")),
+                    value=encode_transaction_value(transaction, 1),
+                )
+            ]
+        ),
+    )
+    checkpoint = broker.directory / "recovery-point-offset-checkpoint"
+    broker.advance(60_000)
+    broker.wait_until(lambda: checkpoint.exists() and f"orders 0 {log.recovery_point}" in checkpoint.read_text())
+
+
+# Fixtures, for the `conftest.py` of whoever looks at such directories ------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All of them, made once; nobody changes these."""
+    home = tmp_path_factory.mktemp("written")
+    write_directories(home)
+    return home
+
+
+@pytest.fixture
+def whole(written: Path, tmp_path: Path) -> Path:
+    """A data directory whose broker left in order."""
+    return Path(shutil.copytree(written / "whole", tmp_path / "whole"))
+
+
+@pytest.fixture
+def killed(written: Path, tmp_path: Path) -> Path:
+    """The same one, its broker killed when the second segment of `orders-0` was not on disk yet."""
+    return Path(shutil.copytree(written / "killed", tmp_path / "killed"))
