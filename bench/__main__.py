@@ -14,17 +14,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import (
+    archive_cases,
+    audit_cases,
     client_cases,
     connection_cases,
+    decode_cases,
     group_cases,
     group_start_cases,
     metrics_cases,
     partition_cases,
     process_cases,
+    profiles,
     raw_cases,
     recovery_cases,
     report,
     session_cases,
+    spark_cases,
 )
 from bench.limits import SocketOptions
 from bench.processes import BenchedBroker, Disturbance, OwnBroker, memory_mb, wait_until_answering
@@ -57,14 +62,25 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "many-partitions": recovery_cases.many_partitions,
     "counters": metrics_cases.counters,
     "scrape": metrics_cases.scrape,
+    "scrape-lag": metrics_cases.scrape_lag,
 }
 ON_MADE_DIRECTORIES: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "recovery-one-record": recovery_cases.one_record,
     "recovery-16kb": recovery_cases.sixteen_kb,
     "recovery-1mb": recovery_cases.one_mb,
     "group-start": group_start_cases.group_start,
+    "audit-1": audit_cases.one_record,
+    "audit-100": audit_cases.hundred_records,
+    "audit-8000": audit_cases.many_records,
+    "spark-1": spark_cases.one_record,
+    "spark-100": spark_cases.hundred_records,
+    "spark-8000": spark_cases.eight_thousand_records,
+    "archive-1": archive_cases.one_record,
+    "archive-100": archive_cases.hundred_records,
+    "archive-8000": archive_cases.eight_thousand_records,
+    "decode": decode_cases.decode,
 }
-OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, *ON_MADE_DIRECTORIES, "imports")
+OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, *ON_MADE_DIRECTORIES, "imports", "costliest")
 ATTEMPTS = 3
 QUIET_CORES = 0.15
 """More than this share of a processor spent on others makes a sample worth repeating."""
@@ -180,12 +196,15 @@ def main() -> int:
                 )
                 bench = Bench(broker=broker, rival=rival, options=sockets, directory=directory, scale=given.scale)
                 measure_load(bench, given, results, load_cases)
+        costliest = profiles.costliest_of_paths(directory, given.scale) if "costliest" in own_cases else {}
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     sys.stdout.write(f"{about}\n{report.table(results)}\n")
     if imports:
         sys.stdout.write(f"\nimports until ready\n{report.import_table(imports)}\n")
     progress(f"written: {report.write_json(results, about=about, imports=imports)}")
+    if costliest:
+        sys.stdout.write(f"{profiles.lines(costliest)}\n")
     return 0
 
 

@@ -154,7 +154,13 @@ def produce_frame(topic: str, partition: int, *, records: int, value_bytes: int,
 
 
 def fetch_frame(
-    topic: str, partitions: list[int], *, partition_bytes: int, session_id: int = 0, session_epoch: int = -1
+    topic: str,
+    partitions: list[int],
+    *,
+    partition_bytes: int,
+    fetch_offset: int = 0,
+    session_id: int = 0,
+    session_epoch: int = -1,
 ) -> bytes:
     """One Fetch request, size included; outside any session, unless one is named, the same bytes again and again."""
     request = FetchRequest(
@@ -167,7 +173,9 @@ def fetch_frame(
             FetchRequest.Topic(
                 topic=topic,
                 partitions=[
-                    FetchRequest.Topic.Partition(partition=number, fetch_offset=0, partition_max_bytes=partition_bytes)
+                    FetchRequest.Topic.Partition(
+                        partition=number, fetch_offset=fetch_offset, partition_max_bytes=partition_bytes
+                    )
                     for number in partitions
                 ],
             )

@@ -71,7 +71,7 @@ def _commits(bench: Bench) -> Figures:
         pipelined, pipelined_cpu_us = _committed(bench, of_one, in_flight=8, requests=100_000, partitions=1)
         large, large_cpu_us = _committed(bench, of_many, in_flight=2, requests=8_000, partitions=MANY)
         latencies = sorted(
-            run_paced(bench.broker.bootstrap, of_one[0], rate=PACED_RATE, requests=bench.count(4 * PACED_RATE))
+            run_paced(bench.broker.bootstrap, of_one[:1], rate=PACED_RATE, requests=bench.count(4 * PACED_RATE))
         )
     return {
         "alone_s": alone,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.conversation import address_of
@@ -183,22 +183,25 @@ def _drive(
     )
 
 
-def run_paced(bootstrap: str, frame: bytes, *, rate: float, requests: int) -> list[float]:
+def run_paced(bootstrap: str, frames: Sequence[bytes], *, rate: float, requests: int) -> list[float]:
     """Ask on one connection at fixed moments, whether or not the last answer is there; latencies in seconds.
 
+    The frames, whose answers are of equal size, take turns; the first one is asked once before that.
     Each is counted from the moment its question was due, so that a stall is felt by all that had to wait. The
     generator spins between the moments: a sleeping one would measure its own waking up.
     """
-    connection = _Connection(address_of(bootstrap), frame, 1)
+    connection = _Connection(address_of(bootstrap), frames[0], 1)
     try:
         answer_bytes = len(connection.first_answer())
         connection.socket.setblocking(False)
-        return _pace(connection.socket, frame, answer_bytes, rate, requests)
+        return _pace(connection.socket, frames, answer_bytes, rate, requests)
     finally:
         connection.socket.close()
 
 
-def _pace(connection: socket.socket, frame: bytes, answer_bytes: int, rate: float, requests: int) -> list[float]:
+def _pace(
+    connection: socket.socket, frames: Sequence[bytes], answer_bytes: int, rate: float, requests: int
+) -> list[float]:
     view = memoryview(bytearray(RECEIVE_BYTES))
     latencies: list[float] = []
     interval = 1 / rate
@@ -208,7 +211,7 @@ def _pace(connection: socket.socket, frame: bytes, answer_bytes: int, rate: floa
     while len(latencies) < requests:
         now = clock()
         if asked < requests and now >= started + asked * interval:
-            connection.send(frame)
+            connection.send(frames[asked % len(frames)])
             asked += 1
         try:
             size = connection.recv_into(view)

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import shutil
 import socket
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from bench.conversation import Conversation, address_of, produce_frame
+from bench.checkout import checkout_of, resolved
+from bench.conversation import (
+    CLIENT_ID,
+    TOPIC_EXISTS_SOON_S,
+    BrokerRefused,
+    Conversation,
+    address_of,
+    produce_frame,
+)
+from bench.group_cases import COMMIT_VERSION
 from bench.limits import SocketOptions
 from bench.load import run_load
 from bench.partition_cases import produce_to_all
 from bench.processes import REPOSITORY, Disturber, OwnBroker, memory_mb, worked_seconds
 from bench.raw_cases import Bench, check_produced
 from bench.rival import Rival
+from protocol.headers import decode_response, encode_request
+from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetCommitResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 BEFORE_METRICS = "52f89ce11c0dd058492a07449aa8682f5c65d6e8"
@@ -33,6 +41,8 @@ WARMING = 4_000
 """Requests before them."""
 
 PARTITIONS = 5_000
+GROUPS = 500
+PARTITIONS_OF_GROUP = 100
 SCRAPES = 9
 PACED_RATE = 500
 PACED_S = 8.0
@@ -44,10 +54,10 @@ def counters(directory: Path) -> dict[str, float]:
 
     Each sample has a broker of its own: where a process happens to have its objects in memory is worth several percent.
     """
-    if not _history_has(BEFORE_METRICS):
+    if resolved(BEFORE_METRICS) is None:
         sys.stderr.write(f"counters: left out, since commit {BEFORE_METRICS} is not in the history of this checkout\n")
         return {"ratio": float("nan")}
-    with _checkout_before(directory / "before") as before:
+    with checkout_of(BEFORE_METRICS, directory / "before") as before:
         checkouts = {"with": REPOSITORY, "without": before}
         samples: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
         for pair in range(PAIRS):
@@ -87,28 +97,6 @@ def _cpu_us(broker: OwnBroker, directory: Path, shape: tuple[int, int, int]) -> 
         return (worked_seconds(broker.pid) - before) / sample.requests * 1e6
 
 
-def _history_has(commit: str) -> bool:
-    asked = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
-    return (
-        shutil.which("git") is not None
-        and not subprocess.run(asked, check=False, cwd=REPOSITORY, stderr=subprocess.DEVNULL).returncode
-    )
-
-
-@contextmanager
-def _checkout_before(directory: Path) -> Iterator[Path]:
-    """The tree of `BEFORE_METRICS`, taken out of this checkout's history."""
-    directory.mkdir(parents=True)
-    archive = subprocess.run(
-        ["git", "archive", BEFORE_METRICS], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE
-    ).stdout
-    subprocess.run(["tar", "x", "-C", str(directory)], input=archive, check=True)
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory)
-
-
 def scrape(directory: Path) -> dict[str, float]:
     """A page of 5,000 partitions: how long it takes, and how long one-record requests of another client take while
     somebody asks for it once a second, and while nobody does."""
@@ -122,25 +110,60 @@ def scrape(directory: Path) -> dict[str, float]:
         topics = client.ask(MetadataRequest(topics=None), MetadataResponse).topics
         (topic_id,) = (topic.topic_id for topic in topics if topic.name == "many")
         produce_to_all(client, "many", topic_id, PARTITIONS)
-        before_mb = memory_mb(broker.pid)[0]
-        _page(metrics)
-        before = worked_seconds(broker.pid)
-        took, sizes = zip(*[_timed_page(metrics) for _ in range(SCRAPES)], strict=True)
-        cpu_s = (worked_seconds(broker.pid) - before) / SCRAPES
-        alone = _paced(broker)
-        with Disturber("scrape", "--bootstrap", metrics):
-            beside = _paced(broker)
-        return {
-            "scrape_s": statistics.median(took),
-            "slowest_s": max(took),
-            "cpu_s": cpu_s,
-            "page_mb": sizes[0] / 1e6,
-            "memory_mb": memory_mb(broker.pid)[1] - before_mb,
-            "p99_us": beside[int(0.99 * len(beside))] * 1e6,
-            "alone_p99_us": alone[int(0.99 * len(alone))] * 1e6,
-            "longest_ms": beside[-1] * 1e3,
-            "alone_longest_ms": alone[-1] * 1e3,
-        }
+        return _page_figures(broker, metrics)
+
+
+def scrape_lag(directory: Path) -> dict[str, float]:
+    """The same of 500 groups that have committed offsets of 100 partitions each."""
+    metrics = f"127.0.0.1:{_free_port()}"
+    with (
+        contextlib.closing(OwnBroker(directory, settings={"ottla.prometheus.listener": metrics})) as broker,
+        Conversation(broker.bootstrap) as client,
+    ):
+        client.create_topic("read", partitions=PARTITIONS_OF_GROUP)
+        client.create_topic("paced", partitions=1)
+        for number in range(GROUPS):
+            _commit(client, f"bench-scrape-{number}", "read", PARTITIONS_OF_GROUP)
+        return _page_figures(broker, metrics)
+
+
+def _commit(client: Conversation, group_id: str, topic: str, partitions: int) -> None:
+    """Commit an offset of each partition; the first commit of all waits until there is a coordinator."""
+    place = OffsetCommitRequest.Topic
+    offsets = [place.Partition(partition_index=index, committed_offset=index) for index in range(partitions)]
+    commit = OffsetCommitRequest(group_id=group_id, topics=[place(name=topic, partitions=offsets)])
+    deadline = time.monotonic() + TOPIC_EXISTS_SOON_S
+    while time.monotonic() < deadline:
+        client.ask(FindCoordinatorRequest(coordinator_keys=[group_id]), FindCoordinatorResponse)
+        answer = client.exchange(encode_request(0, CLIENT_ID, commit, COMMIT_VERSION))
+        (answered,) = decode_response(OffsetCommitResponse, COMMIT_VERSION, answer)[1].topics
+        if not any(partition.error_code for partition in answered.partitions):
+            return
+        time.sleep(0.01)
+    raise BrokerRefused(f"{group_id} cannot commit after {TOPIC_EXISTS_SOON_S} s")
+
+
+def _page_figures(broker: OwnBroker, metrics: str) -> dict[str, float]:
+    """How long a page takes and what it costs; and requests of another client beside it, and alone."""
+    before_mb = memory_mb(broker.pid)[0]
+    _page(metrics)
+    before = worked_seconds(broker.pid)
+    took, sizes = zip(*[_timed_page(metrics) for _ in range(SCRAPES)], strict=True)
+    cpu_s = (worked_seconds(broker.pid) - before) / SCRAPES
+    alone = _paced(broker)
+    with Disturber("scrape", "--bootstrap", metrics):
+        beside = _paced(broker)
+    return {
+        "scrape_s": statistics.median(took),
+        "slowest_s": max(took),
+        "cpu_s": cpu_s,
+        "page_mb": sizes[0] / 1e6,
+        "memory_mb": memory_mb(broker.pid)[1] - before_mb,
+        "p99_us": beside[int(0.99 * len(beside))] * 1e6,
+        "alone_p99_us": alone[int(0.99 * len(alone))] * 1e6,
+        "longest_ms": beside[-1] * 1e3,
+        "alone_longest_ms": alone[-1] * 1e3,
+    }
 
 
 def _page(metrics: str) -> bytes:

@@ -17,6 +17,7 @@ from bench.conversation import Conversation, address_of
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+MEGABYTE_OF_MEMORY = 1 << 20
 LISTENER = re.compile(r"(\w+)://127\.0\.0\.1:(\d+)")
 
 
@@ -47,6 +48,13 @@ def memory_mb(pid: int) -> tuple[float, float]:
     assert now is not None
     assert most is not None
     return int(now[1]) / 1024, int(most[1]) / 1024
+
+
+def memory_available_mb() -> float:
+    """What could be used now without swapping, in MB of 1,048,576 bytes."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / 1024
 
 
 def listening_pid(port: int) -> int | None:
@@ -104,8 +112,27 @@ def users_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-class OwnBroker(BenchedBroker):
-    """The broker of this checkout, or of ``repository``, on a directory of its own and a free port."""
+class StartedBroker(BenchedBroker):
+    """A broker that the bench has started, on a directory that it may look into."""
+
+    pid: int
+
+    def __init__(self, bootstrap: str, pid: int, *, data_directory: Path, created_s: float) -> None:
+        super().__init__(bootstrap, pid)
+        self.data_directory = data_directory
+        self.created_s = created_s
+        """When its process was, as `time.perf_counter` counts."""
+
+    def wait_until_removed(self) -> None:
+        while any(path.name.endswith("-delete") for path in self.data_directory.iterdir()):
+            time.sleep(0.001)
+
+
+class OwnBroker(StartedBroker):
+    """The broker of this checkout, or of ``repository``, on a directory of its own and a free port.
+
+    ``module`` is what Python runs, and the first words it is given.
+    """
 
     def __init__(
         self,
@@ -113,14 +140,16 @@ class OwnBroker(BenchedBroker):
         *,
         settings: Mapping[str, str] | None = None,
         python: Sequence[str] = (),
+        module: Sequence[str] = ("broker",),
         repository: Path = REPOSITORY,
     ) -> None:
         self._log_path = directory / "broker.log"
-        self._data = directory / "data"
-        command = [sys.executable, *python, "-m", "broker"]
-        given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(self._data), **(settings or {})}
+        data_directory = directory / "data"
+        command = [sys.executable, *python, "-m", *module]
+        given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_directory), **(settings or {})}
         options = [word for key, value in given.items() for word in ("-o", f"{key}={value}")]
         directory.mkdir(parents=True, exist_ok=True)
+        created_s = time.perf_counter()
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *options],
@@ -138,8 +167,8 @@ class OwnBroker(BenchedBroker):
             raise RuntimeError(f"the broker did not start (exit code {code}):\n{self._log_path.read_text()[-4000:]}")
         self.listeners = {name: f"127.0.0.1:{port}" for name, port in LISTENER.findall(line)}
         """Address by name."""
-        self.pid: int = self._process.pid
-        super().__init__(next(iter(self.listeners.values())), self.pid)
+        bootstrap = next(iter(self.listeners.values()))
+        super().__init__(bootstrap, self._process.pid, data_directory=data_directory, created_s=created_s)
 
     def told_latencies(self, listener: str) -> str:
         """Ask how long requests took since the last time; the broker's log line that says so for ``listener``."""
@@ -158,10 +187,6 @@ class OwnBroker(BenchedBroker):
         self._process.wait(60)
         if self._process.stdout is not None:
             self._process.stdout.close()
-
-    def wait_until_removed(self) -> None:
-        while any(path.name.endswith("-delete") for path in self._data.iterdir()):
-            time.sleep(0.001)
 
     def log_text(self) -> str:
         return self._log_path.read_text(errors="replace")

@@ -91,6 +91,7 @@ def produce(
     cycles: int = 1,
     lead_in: int = 0,
     configs: Mapping[str, str] | None = None,
+    most_seconds: float = 20.0,
 ) -> dict[str, float]:
     """Throughput of one kind of Produce request, one partition a connection; the logs' ends are counted afterwards.
 
@@ -100,7 +101,9 @@ def produce(
     samples: list[Sample] = []
     cpu = 0.0
     for cycle in range(-lead_in, cycles):
-        sample, cpu_seconds = _produce_once(bench, records, value_bytes, connections, in_flight, requests, configs)
+        sample, cpu_seconds = _produce_once(
+            bench, records, value_bytes, connections, in_flight, requests, configs, most_seconds
+        )
         if cycle >= 0:
             samples.append(sample)
             cpu += cpu_seconds
@@ -116,6 +119,7 @@ def _produce_once(
     in_flight: int,
     requests: int,
     configs: Mapping[str, str] | None,
+    most_seconds: float,
 ) -> tuple[Sample, float]:
     with bench.topic(connections, configs) as topic:
         frames = [
@@ -123,7 +127,12 @@ def _produce_once(
         ]
         before = bench.broker.cpu_seconds()
         sample = run_load(
-            bench.broker.bootstrap, frames, in_flight=in_flight, requests=bench.count(requests), check=check_produced
+            bench.broker.bootstrap,
+            frames,
+            in_flight=in_flight,
+            requests=bench.count(requests),
+            check=check_produced,
+            most_seconds=most_seconds,
         )
         cpu = bench.broker.cpu_seconds() - before
         stored = bench.end_offsets(topic, connections)
@@ -208,14 +217,22 @@ def produce_ping_pong(bench: Bench) -> dict[str, float]:
     return produce(bench, records=1, value_bytes=100, connections=1, in_flight=1, requests=10_000)
 
 
-def fetch(bench: Bench, *, partitions: int, partition_bytes: int, in_flight: int, requests: int) -> dict[str, float]:
-    """The same records again and again out of the page cache, beside plain `sendfile` of as many bytes an answer."""
+def fill(bench: Bench, topic: str, partition: int, *, log_bytes: int, batch_bytes: int) -> None:
+    """Write so many bytes of records into a partition, or a little more."""
+    records = values_in(batch_bytes)
+    frame = produce_frame(topic, partition, records=records, value_bytes=VALUE_BYTES)
+    batches = 2 + log_bytes // (records * VALUE_BYTES)
+    run_load(bench.broker.bootstrap, [frame], in_flight=1, requests=batches, check=check_produced)
+
+
+def fetched(
+    bench: Bench, *, partitions: int, partition_bytes: int, in_flight: int, requests: int
+) -> tuple[dict[str, float], bytes, int]:
+    """The same records again and again out of the page cache: the figures, what was asked, the size of an answer."""
     with bench.topic(partitions) as topic:
         for number in range(partitions):
-            records = values_in(min(partition_bytes, 128 * 1024))
-            frame = produce_frame(topic, number, records=records, value_bytes=VALUE_BYTES)
-            batches = 2 + partition_bytes // (records * VALUE_BYTES)
-            run_load(bench.broker.bootstrap, [frame], in_flight=1, requests=batches, check=check_produced)
+            batch_bytes = min(partition_bytes, 128 * 1024)
+            fill(bench, topic, number, log_bytes=partition_bytes, batch_bytes=batch_bytes)
         frame = fetch_frame(topic, list(range(partitions)), partition_bytes=partition_bytes)
         wanted = partitions * partition_bytes
         sizes: list[int] = []
@@ -228,15 +245,22 @@ def fetch(bench: Bench, *, partitions: int, partition_bytes: int, in_flight: int
         count = bench.count(requests)
         sample = run_load(bench.broker.bootstrap, [frame], in_flight=in_flight, requests=count, check=check)
         cpu = bench.broker.cpu_seconds() - before
-    figures = _figures(sample, sample.received_bytes, cpu)
+    return _figures(sample, sample.received_bytes, cpu), frame, sizes[0]
+
+
+def fetch(bench: Bench, *, partitions: int, partition_bytes: int, in_flight: int, requests: int) -> dict[str, float]:
+    """Beside plain `sendfile` of as many bytes an answer."""
+    figures, frame, answer_bytes = fetched(
+        bench, partitions=partitions, partition_bytes=partition_bytes, in_flight=in_flight, requests=requests
+    )
     limit = plain_sendfile(
         bench.directory,
         bench.options,
-        size=sizes[0] - 100,
+        size=answer_bytes - 100,
         header=96,
         request=frame,
         in_flight=in_flight,
-        count=count,
+        count=bench.count(requests),
     )
     limit_mb_s = limit.received_bytes / limit.seconds / MEGABYTE
     return {**figures, "limit_mb_s": limit_mb_s, "ratio": figures["mb_s"] / limit_mb_s}
@@ -254,20 +278,27 @@ def fetch_16_partitions(bench: Bench) -> dict[str, float]:
     return fetch(bench, partitions=16, partition_bytes=64 * 1024, in_flight=2, requests=5_000)
 
 
-def latency(bench: Bench) -> dict[str, float]:
+def latency(bench: Bench, *, requests: int = 5_000) -> dict[str, float]:
     """One-record requests at 1,000 a second, acks=all; microseconds from the moment each was due."""
     with bench.topic(1) as topic:
         frame = produce_frame(topic, 0, records=1, value_bytes=100)
-        requests = bench.count(5_000)
-        latencies = sorted(run_paced(bench.broker.bootstrap, frame, rate=1_000, requests=requests))
+        count = bench.count(requests)
+        latencies = run_paced(bench.broker.bootstrap, [frame], rate=1_000, requests=count)
         stored = bench.end_offsets(topic, 1)
-    if stored != requests + 1:
-        raise LoadFailed(f"{requests + 1} records were acknowledged, the log holds {stored}")
+    if stored != count + 1:
+        raise LoadFailed(f"{count + 1} records were acknowledged, the log holds {stored}")
+    return percentiles(latencies)
+
+
+def percentiles(latencies_s: list[float]) -> dict[str, float]:
+    """Of seconds, in microseconds."""
+    in_order = sorted(latencies_s)
 
     def at(share: float) -> float:
-        return latencies[min(len(latencies) - 1, int(len(latencies) * share))] * 1e6
+        return in_order[min(len(in_order) - 1, int(len(in_order) * share))] * 1e6
 
-    return {"p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999), "mean_us": statistics.fmean(latencies) * 1e6}
+    mean_us = statistics.fmean(in_order) * 1e6
+    return {"p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999), "mean_us": mean_us}
 
 
 def _figures(sample: Sample, payload_bytes: int, cpu_seconds: float) -> dict[str, float]:

@@ -27,11 +27,28 @@ TARGETS = {
         ("group-start", f"{log}_loaded_ratio"): (">=", 1.0, "x Apache Kafka's speed in the same run")
         for log in ("repeated", "compacted", "distinct")
     },
+    **{
+        (f"spark-{records}", "to_connector_ratio"): (
+            ">=",
+            1.5,
+            "x the speed of Spark's Kafka connector in the same run",
+        )
+        for records in (100, 8000)
+    },
+    **{
+        (f"archive-{records}", "to_spark_job_ratio"): (
+            ">=",
+            2.0,
+            "x the speed of Spark's own job from its connector to Parquet in the same run",
+        )
+        for records in (1, 100, 8000)
+    },
     ("start", "again_s"): ("<=", 0.15, "s from start to first answer"),
     ("start", "new_directory_s"): ("<=", 0.15, "s from start to first answer, formatting included"),
     ("start", "idle_mb"): ("<=", 35.0, "MB resident after the start"),
     ("counters", "ratio"): ("<=", 1.08, "x the CPU of a one-record request that nobody counts"),
     ("scrape", "scrape_s"): ("<=", 0.5, "s for the page of 5,000 partitions"),
+    ("scrape-lag", "scrape_s"): ("<=", 0.5, "s for the page of 50,000 committed offsets"),
     ("idle-connections", "connected_mb"): ("<=", 60.0, "MB for 10,000 connections"),
     ("idle-connections", "asked_mb"): ("<=", 60.0, "MB for 10,000 connections that have all asked at once"),
     ("idle-connections", "idle_cpu_percent"): ("<=", 0.5, "% of a processor for 10,000 connections"),

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -16,19 +15,26 @@ import matplotlib as mpl
 mpl.use("agg")
 
 from matplotlib import pyplot
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from PIL import Image
 
 from bench.picture.panels import Line, Shown
+from bench.picture.saving import save
 from boards.panels import COLUMNS, Panel, Unit
 
 WIDTH_INCHES: Final = 13.0
 INCHES_A_UNIT: Final = 0.27
 """Of Grafana's measure of height."""
 DOTS_PER_INCH: Final = 90
-COLOURS: Final = 64
 NAMES_SHOWN: Final = 6
+"""In two columns."""
+LONG_NAMES_SHOWN: Final = 5
+"""In one, since two do not stand beside each other."""
+ROW_OF_NAMES: Final = 0.1
+"""Of the height of a panel."""
+LONGEST_NAME: Final = 30
+"""Letters, in one of two columns."""
 GREY: Final = "#666666"
 
 
@@ -63,7 +69,7 @@ def draw(board: Sequence[Shown], path: Path, run: Run) -> None:
         # Room for the title above and the numbers at the sides.
         left, wide, high = 0.01 + 0.98 * x / COLUMNS + 0.042, 0.98 * w / COLUMNS - 0.055, h / (height + 2)
         if panel["type"] == "stat":
-            left -= 0.04
+            left, high = left - 0.04, 0.8 * high
         axes = figure.add_axes((left, bottom + 0.16 * high, wide, 0.66 * high))
         axes.set_title(panel["title"], size=8.5, loc="left", weight="bold")
         one = by_title[panel["title"]]
@@ -71,11 +77,7 @@ def draw(board: Sequence[Shown], path: Path, run: Run) -> None:
             _number(axes, one)
         else:
             _lines(axes, one, run, is_stacked=_is_stacked(one.panel))
-    drawn = BytesIO()
-    figure.savefig(drawn)
-    # In the repository a third of the bytes does: these are few colours.
-    Image.open(drawn).convert("RGB").quantize(COLOURS).save(path, optimize=True)
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def _lines(axes: Axes, one: Shown, run: Run, *, is_stacked: bool) -> None:
@@ -85,50 +87,54 @@ def _lines(axes: Axes, one: Shown, run: Run, *, is_stacked: bool) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: text_of(value, one.panel.unit)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda minutes, _: f"{minutes:g} min"))
     lines = sorted(one.lines, key=_highest, reverse=True)
+    handles: list[Artist] = []
     if not lines:
         axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color="red")
     if is_stacked and lines:
         times = sorted({time_s for line in lines for time_s, _ in line.points})
         values = [[dict(line.points).get(time_s, 0.0) for time_s in times] for line in lines]
-        axes.stackplot(
-            [run.minutes(time_s) for time_s in times], values, labels=[line.name for line in lines], alpha=0.6
-        )
+        handles += axes.stackplot([run.minutes(time_s) for time_s in times], values, alpha=0.6)
     else:
         for line in lines:
             points = _with_gaps(line)
-            axes.plot(
-                [run.minutes(time_s) for time_s, _ in points], [value for _, value in points], lw=1, label=line.name
-            )
+            handles += axes.plot([run.minutes(time_s) for time_s, _ in points], [value for _, value in points], lw=1)
     for mark in run.marks:
         axes.axvline(run.minutes(mark), color="red", lw=0.6, ls=":")
     axes.set_xlim(0, run.minutes(run.end_s))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    handles, names = axes.get_legend_handles_labels()
-    if len(names) > NAMES_SHOWN:
-        names[NAMES_SHOWN - 1] += f" and {len(names) - NAMES_SHOWN} more"
-    axes.legend(
-        handles[:NAMES_SHOWN],
-        names[:NAMES_SHOWN],
-        fontsize=6,
-        frameon=False,
-        loc="upper left",
-        ncols=2,
-        labelcolor=GREY,
-    )
+    names_in_rows = _legend(axes, handles, [line.name for line in lines])
     highest = 1.0 if one.panel.unit is Unit.SHARE else axes.get_ylim()[1] if _is_ever_above_zero(one) else 1.0
     # Room for the legend above what is drawn.
-    axes.set_ylim(0, highest * (1.1 + 0.12 * math.ceil(min(len(names), NAMES_SHOWN) / 2)))
-    axes.set_yticks(_ticks(highest, one.panel.unit))
+    axes.set_ylim(0, 1.05 * highest / (0.98 - ROW_OF_NAMES * names_in_rows))
+    axes.set_yticks(_ticks(highest, one))
+
+
+def _legend(axes: Axes, handles: Sequence[Artist], names: list[str]) -> int:
+    """The names of the highest lines; how many rows they take."""
+    columns = 1 if any(len(name) > LONGEST_NAME for name in names) else 2
+    most = NAMES_SHOWN if columns == 2 else LONG_NAMES_SHOWN
+    shown = names[:most]
+    if len(names) > most:
+        shown[-1] += f" and {len(names) - most} more"
+    axes.legend(
+        handles[:most], shown, fontsize=6, frameon=False, loc="upper left", ncols=columns, labelcolor=GREY
+    )  # given by hand: a name that begins with an underscore is a topic's, and no remark to matplotlib
+    return math.ceil(len(shown) / columns)
 
 
 def _is_ever_above_zero(one: Shown) -> bool:
     return any(value > 0 for line in one.lines for _, value in line.points)
 
 
-def _ticks(highest: float, unit: Unit) -> list[float]:
-    """Round numbers of the unit up to the highest value."""
-    scale = 1024 ** int(math.log(highest, 1024)) if unit in (Unit.BYTES, Unit.BYTES_PER_S) and highest >= 1024 else 1
-    return [tick * scale for tick in MaxNLocator(4).tick_values(0, highest / scale) if 0 <= tick * scale <= highest]
+def _ticks(highest: float, one: Shown) -> list[float]:
+    """Round numbers of the unit up to the highest value; whole ones of what has no halves."""
+    is_bytes = one.panel.unit in (Unit.BYTES, Unit.BYTES_PER_S)
+    scale = 1024 ** int(math.log(highest, 1024)) if is_bytes and highest >= 1024 else 1
+    is_whole = one.panel.unit is Unit.COUNT and all(
+        value.is_integer() for line in one.lines for _, value in line.points
+    )
+    locator = MaxNLocator(4, integer=is_whole)
+    return [tick * scale for tick in locator.tick_values(0, highest / scale) if 0 <= tick * scale <= highest]
 
 
 def _number(axes: Axes, one: Shown) -> None:

@@ -98,7 +98,7 @@ def test_a_connection_closed_under_load_is_noticed() -> None:
 
 
 def test_paced_requests_each_have_a_latency(echo: Server) -> None:
-    latencies = run_paced(echo.bootstrap, FRAME, rate=2_000, requests=100)
+    latencies = run_paced(echo.bootstrap, [FRAME], rate=2_000, requests=100)
 
     assert len(latencies) == 100
     assert all(0 < latency < 5 for latency in latencies)

@@ -1,0 +1,46 @@
+"""Another commit of this repository, taken out of its history for as long as it is measured."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.processes import REPOSITORY
+
+
+def resolved(commit: str) -> str | None:
+    """The short hash of a commit in this checkout's history; None where it has no such commit, or there is no git."""
+    return git("rev-parse", "--verify", "--quiet", "--short=12", f"{commit}^{{commit}}")
+
+
+def git(*words: str) -> str | None:
+    """What git says; None where it fails, or is not there."""
+    if shutil.which("git") is None:
+        return None
+    done = subprocess.run(["git", *words], check=False, cwd=REPOSITORY, capture_output=True, text=True)
+    return None if done.returncode else done.stdout.strip()
+
+
+def name_of_this() -> str:
+    """The commit of this checkout; where files differ from it, what they are is part of the name."""
+    commit = git("rev-parse", "--short=12", "HEAD")
+    if commit is None:
+        return "unknown"
+    changes = git("diff", "HEAD", "--", "*.py", "config")
+    return f"{commit}+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else commit
+
+
+@contextmanager
+def checkout_of(commit: str, directory: Path) -> Iterator[Path]:
+    """The tree of ``commit`` in a new ``directory``, which is removed afterwards."""
+    directory.mkdir(parents=True)
+    try:
+        archive = subprocess.run(["git", "archive", commit], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE).stdout
+        subprocess.run(["tar", "x", "-C", str(directory)], input=archive, check=True)
+        yield directory
+    finally:
+        shutil.rmtree(directory)

@@ -1,0 +1,246 @@
+"""librdkafka itself, at the speed of its own C programs: the library that confluent-kafka brings, called by ctypes.
+
+confluent-kafka makes a Python object of every record, which at these rates is most of what one would measure. Here a
+record costs Python nothing when it is produced (10,000 of them are one call), and one short call when it is consumed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+from bench.load import LoadFailed
+
+BATCH: Final = 10_000
+"""Records handed over in one call."""
+FLUSH_MS: Final = 60_000
+ANY_PARTITION: Final = -1
+FROM_THE_BEGINNING: Final = 0
+
+FAST_CONSUMER: Final = {
+    # At its defaults the consumer stalls on its own queue limits at these rates, whatever the broker.
+    "queued.min.messages": "1000000",
+    "queued.max.messages.kbytes": "1000000",
+    "fetch.queue.backoff.ms": "1",
+    # As Kafka's own consumer does: what was read is verified.
+    "check.crcs": "true",
+}
+
+_PRODUCER: Final = 0
+_CONSUMER: Final = 1
+
+
+class _Message(ctypes.Structure):
+    """rd_kafka_message_t"""
+
+    _fields_ = [
+        ("error", ctypes.c_int),
+        ("topic", ctypes.c_void_p),
+        ("partition", ctypes.c_int32),
+        ("payload", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("key", ctypes.c_void_p),
+        ("key_size", ctypes.c_size_t),
+        ("offset", ctypes.c_int64),
+        ("private", ctypes.c_void_p),
+    ]
+
+
+class _Library:
+    """The functions that are used, with their types."""
+
+    def __init__(self) -> None:
+        import confluent_kafka
+
+        package = Path(confluent_kafka.__file__).parent
+        beside = sorted((package.parent / "confluent_kafka.libs").glob("librdkafka*"))
+        inside = sorted((package / ".dylibs").glob("librdkafka*"))
+        if not (found := [*beside, *inside]):
+            raise LoadFailed(f"there is no librdkafka beside {package}: install confluent-kafka as a wheel")
+        self._waiting = ctypes.CDLL(str(found[0]))
+        # What returns at once keeps the interpreter's lock.
+        self._quick = ctypes.PyDLL(str(found[0]))
+        handle, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+        messages = ctypes.POINTER(_Message)
+        self.conf_new = self._of("rd_kafka_conf_new", handle)
+        self.conf_set = self._of("rd_kafka_conf_set", number, handle, text, text, text, ctypes.c_size_t)
+        self.new = self._of("rd_kafka_new", handle, number, handle, text, ctypes.c_size_t)
+        self.destroy = self._of("rd_kafka_destroy", None, handle)
+        self.topic_new = self._of("rd_kafka_topic_new", handle, handle, text, handle)
+        self.topic_destroy = self._of("rd_kafka_topic_destroy", None, handle)
+        self.produce_batch = self._of(
+            "rd_kafka_produce_batch", number, handle, ctypes.c_int32, number, messages, number
+        )
+        self.poll = self._of("rd_kafka_poll", number, handle, number)
+        self.flush = self._of("rd_kafka_flush", number, handle, number)
+        self.queue_new = self._of("rd_kafka_queue_new", handle, handle)
+        self.queue_destroy = self._of("rd_kafka_queue_destroy", None, handle)
+        self.consume_start = self._of(
+            "rd_kafka_consume_start_queue", number, handle, ctypes.c_int32, ctypes.c_int64, handle
+        )
+        self.consume_stop = self._of("rd_kafka_consume_stop", number, handle, ctypes.c_int32)
+        self.consume_batch = self._of(
+            "rd_kafka_consume_batch_queue",
+            ctypes.c_ssize_t,
+            handle,
+            number,
+            ctypes.POINTER(handle),
+            ctypes.c_size_t,
+        )
+        self.message_destroy = self._quick.rd_kafka_message_destroy
+        self.message_destroy.argtypes, self.message_destroy.restype = [handle], None
+
+    def _of(self, name: str, result: object, *arguments: object) -> Any:
+        function = getattr(self._waiting, name)
+        function.restype, function.argtypes = result, list(arguments)
+        return function
+
+
+_loaded: list[_Library] = []
+
+
+def _library() -> _Library:
+    if not _loaded:
+        _loaded.append(_Library())
+    return _loaded[0]
+
+
+class _Client(AbstractContextManager["_Client"]):
+    """A producer or a consumer of one topic."""
+
+    def __init__(self, kind: int, bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
+        self.library = _library()
+        error = ctypes.create_string_buffer(512)
+        conf = self.library.conf_new()
+        for name, value in {"bootstrap.servers": bootstrap, "log_level": "2", **settings}.items():
+            if self.library.conf_set(conf, name.encode(), value.encode(), error, len(error)):
+                raise LoadFailed(f"librdkafka refuses {name}={value}: {error.value.decode()}")
+        self.handle = self.library.new(kind, conf, error, len(error))
+        if not self.handle:
+            raise LoadFailed(f"librdkafka does not start: {error.value.decode()}")
+        self.topic = self.library.topic_new(self.handle, topic.encode(), None)
+
+    def __exit__(self, *_: object) -> None:
+        self.library.topic_destroy(self.topic)
+        self.library.destroy(self.handle)
+
+
+def values(size: int) -> list[bytes]:
+    """A thousand different values of so many bytes, the same ones every time: half of it repeats, as text does."""
+    chance = random.Random(size)
+    words = [b"order", b"customer", b"payment", b"shipped", b"returned", b"invoice", b"currency", b"total"]
+    found = []
+    for _ in range(1_000):
+        value = bytearray()
+        while len(value) < size:
+            value += b'"%s": "%s", ' % (chance.choice(words), chance.randbytes(5).hex().encode())
+        found.append(bytes(value[:size]))
+    return found
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    payloads: Sequence[bytes],
+    count: int,
+    settings: Mapping[str, str],
+    *,
+    partition: int = 0,
+    most_seconds: float = float("inf"),
+) -> tuple[int, float]:
+    """Produce ``count`` records; how many they were, and seconds from the first until all are answered.
+
+    Ends early, but with every record answered, after ``most_seconds``. Whether the answers were successes is for the
+    caller to count (end offsets). Raises `LoadFailed` where some got no answer within a minute.
+    """
+    messages = (_Message * BATCH)()
+    held = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
+    for number, message in enumerate(messages):
+        payload = held[number % len(held)]
+        message.payload, message.size = ctypes.addressof(payload), len(payload)
+    with _Client(_PRODUCER, bootstrap, topic, settings) as client:
+        library = client.library
+        started = time.perf_counter()
+        left = count
+        while left and time.perf_counter() - started < most_seconds:
+            taken = library.produce_batch(client.topic, partition, 0, messages, min(left, BATCH))
+            left -= taken
+            if taken < min(left + taken, BATCH):
+                library.poll(client.handle, 1)  # its queue is full
+        if library.flush(client.handle, FLUSH_MS):
+            raise LoadFailed(f"records of {topic} had no answer after {FLUSH_MS / 1000:.0f} s")
+        return count - left, time.perf_counter() - started
+
+
+class Consumer:
+    """Reads partitions of a topic from their beginning, without a group. A context."""
+
+    def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, str], *, partitions: int = 1) -> None:
+        self._client = _Client(_CONSUMER, bootstrap, topic, {**FAST_CONSUMER, **settings})
+        self._partitions = partitions
+        self._taken = 0
+        library = self._client.library
+        self._queue = library.queue_new(self._client.handle)
+        self._found = (ctypes.c_void_p * BATCH)()
+        for partition in range(partitions):
+            library.consume_start(self._client.topic, partition, FROM_THE_BEGINNING, self._queue)
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        library = self._client.library
+        for partition in range(self._partitions):
+            library.consume_stop(self._client.topic, partition)
+        library.queue_destroy(self._queue)
+        self._client.__exit__()
+
+    def take(self, count: int, *, most_seconds: float = 60.0) -> None:
+        """Return when so many records have come. Raises `LoadFailed` for an error, or if nothing comes any more."""
+        library, found = self._client.library, self._found
+        left = count
+        stalled_at = time.monotonic() + most_seconds
+        while left:
+            got = library.consume_batch(self._queue, 1_000, found, min(left, BATCH))
+            if got > 0:
+                left -= got
+                self._taken += got
+                fault = self._fault(found[got - 1])
+                deque(map(library.message_destroy, found[:got]), maxlen=0)
+                if fault:
+                    raise LoadFailed(fault)
+                stalled_at = time.monotonic() + most_seconds
+            elif time.monotonic() > stalled_at:
+                raise LoadFailed(f"{left} of {count} records did not come within {most_seconds:.0f} s")
+
+    def _fault(self, last: int | None) -> str | None:
+        """What is wrong with what came. To look at each message would cost more than the record: the last one is
+        looked at, whose offset says whether all before it were records. Errors come as messages, too."""
+        assert last is not None
+        message = _Message.from_address(last)
+        if message.error:
+            return f"librdkafka was handed error {message.error} instead of a record"
+        if self._partitions == 1 and message.offset != self._taken - 1:
+            return f"message {self._taken} of a partition has offset {message.offset}"
+        return None
+
+
+def consume(bootstrap: str, topic: str, count: int, settings: Mapping[str, str]) -> float:
+    """Seconds from a consumer's start until it has had ``count`` records of a topic of one partition."""
+    started = time.perf_counter()
+    with Consumer(bootstrap, topic, settings) as consumer:
+        consumer.take(count)
+        return time.perf_counter() - started
+
+
+def version() -> str:
+    """Of the library."""
+    import confluent_kafka
+
+    return str(confluent_kafka.libversion()[0])

@@ -1,0 +1,278 @@
+"""Stock clients: librdkafka, kafka-python, Kafka's own programs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from bench import librdkafka
+from bench.limits import MEGABYTE
+from bench.load import LoadFailed
+from bench.side_by_side.verified import VerifiedBench
+from bench.side_by_side.workload import CPU_S_GB, MB_S, RECORDS_S, Figures, Workload
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+SIZES: Final = {"100b": 100, "1kb": 1_000}
+ACKS: Final = {"acks1": "1", "all": "all"}
+
+RDKAFKA_RECORDS: Final = {
+    "100b": {"none": 2_500_000, "gzip": 500_000, "snappy": 1_500_000, "lz4": 1_500_000, "zstd": 800_000},
+    "1kb": {"none": 1_500_000, "gzip": 80_000, "snappy": 500_000, "lz4": 500_000, "zstd": 250_000},
+}
+"""As many as a second or two take, of which a codec may be most."""
+RDKAFKA_BATCHES: Final = {
+    "": {},
+    "16kb": {"batch.size": "16384"},
+}
+SMALLER: Final = 3
+"""In batches of 16 KB librdkafka and its broker manage so much less."""
+
+PYTHON_RECORDS: Final = {"100b": 50_000, "1kb": 30_000}
+JAVA_RECORDS: Final = {"100b": 3_000_000, "1kb": 1_000_000}
+
+
+def _figures(count: int, size: int, seconds: float, cpu: float) -> Figures:
+    return {
+        "records_s": count / seconds,
+        "mb_s": count * size / seconds / MEGABYTE,
+        "cpu_s_gb": cpu / (count * size / 1e9),
+        "cores": cpu / seconds,
+    }
+
+
+def _check_end(bench: VerifiedBench, topic: str, count: int) -> None:
+    if (stored := bench.end_offsets(topic, 1)) != count:
+        raise LoadFailed(f"{count} records were acknowledged, the log of {topic} holds {stored}")
+
+
+# librdkafka -----------------------------------------------------------------------------------------------------------
+
+
+def _rdkafka_produce(bench: VerifiedBench, *, size: int, records: int, settings: dict[str, str]) -> Figures:
+    payloads = librdkafka.values(size)
+    with bench.topic(1) as topic:
+        cpu = bench.broker.cpu_seconds()
+        count, seconds = librdkafka.produce(bench.broker.bootstrap, topic, payloads, bench.count(records), settings)
+        cpu = bench.broker.cpu_seconds() - cpu
+        _check_end(bench, topic, count)
+    return _figures(count, size, seconds, cpu)
+
+
+def _rdkafka_consume(bench: VerifiedBench, *, size: int, records: int, codec: str) -> Figures:
+    with bench.topic(1) as topic:
+        bootstrap = bench.broker.bootstrap
+        settings = {"compression.codec": codec}
+        count, _ = librdkafka.produce(bootstrap, topic, librdkafka.values(size), bench.count(records), settings)
+        _check_end(bench, topic, count)
+        cpu = bench.broker.cpu_seconds()
+        seconds = librdkafka.consume(bootstrap, topic, count, {})
+        cpu = bench.broker.cpu_seconds() - cpu
+    return _figures(count, size, seconds, cpu)
+
+
+def _rdkafka() -> list[Workload]:
+    found = []
+    for (size, bytes_each), (acks, given), (batch, settings), codec in itertools.product(
+        SIZES.items(), ACKS.items(), RDKAFKA_BATCHES.items(), CODECS
+    ):
+        records = RDKAFKA_RECORDS[size][codec] // (SMALLER if batch else 1)
+        name = "-".join(part for part in ("librdkafka-produce", size, acks, batch, codec) if part not in ("", "none"))
+        found.append(
+            Workload(
+                name=name,
+                words=_words("produce", bytes_each, f"acks={given}", "16-KB batches" if batch else "", codec),
+                rows=(MB_S if size == "1kb" else RECORDS_S, CPU_S_GB),
+                seconds=2.2,
+                written_mb=records * bytes_each / MEGABYTE,
+                measure=partial(
+                    _rdkafka_produce,
+                    size=bytes_each,
+                    records=records,
+                    settings={"acks": given, "compression.codec": codec, **settings},
+                ),
+                is_of_sockets=(size, acks, codec) == ("1kb", "all", "none"),
+                warms=acks == "all" and codec == "none",
+            )
+        )
+    for (size, bytes_each), codec in itertools.product(SIZES.items(), CODECS):
+        found.append(
+            Workload(
+                name="-".join(part for part in ("librdkafka-consume", size, codec) if part != "none"),
+                words=_words("consume", bytes_each, codec),
+                rows=(MB_S if size == "1kb" else RECORDS_S, CPU_S_GB),
+                seconds=2.8,
+                written_mb=RDKAFKA_RECORDS[size][codec] * bytes_each / MEGABYTE,
+                measure=partial(_rdkafka_consume, size=bytes_each, records=RDKAFKA_RECORDS[size][codec], codec=codec),
+                is_of_sockets=(size, codec) == ("1kb", "none"),
+                warms=codec == "none",
+            )
+        )
+    return found
+
+
+def _words(doing: str, bytes_each: int, *rest: str) -> str:
+    return ", ".join([f"{doing} {bytes_each:,} B", *(part for part in rest if part not in ("", "none"))])
+
+
+# kafka-python ---------------------------------------------------------------------------------------------------------
+
+
+def _python_produce(bench: VerifiedBench, *, size: int, records: int, acks: str, codec: str) -> Figures:
+    from kafka import KafkaProducer
+
+    payloads = librdkafka.values(size)
+    count = bench.count(records)
+    with bench.topic(1) as topic:
+        producer = KafkaProducer(
+            bootstrap_servers=bench.broker.bootstrap,
+            acks=1 if acks == "1" else "all",
+            # By default it is idempotent, which asks for acks=all.
+            enable_idempotence=acks != "1",
+            compression_type=None if codec == "none" else codec,
+        )
+        cpu, started = bench.broker.cpu_seconds(), time.perf_counter()
+        for number in range(count):
+            producer.send(topic, payloads[number % len(payloads)])
+        producer.flush()
+        seconds = time.perf_counter() - started
+        cpu = bench.broker.cpu_seconds() - cpu
+        producer.close()
+        _check_end(bench, topic, count)
+    return _figures(count, size, seconds, cpu)
+
+
+def _python_consume(bench: VerifiedBench, *, size: int, records: int, codec: str) -> Figures:
+    """Its consumer takes the CRC of every batch, as it does by default."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    with bench.topic(1) as topic:
+        bootstrap = bench.broker.bootstrap
+        settings = {"compression.codec": codec, "batch.size": "16384"}
+        count, _ = librdkafka.produce(bootstrap, topic, librdkafka.values(size), bench.count(records), settings)
+        _check_end(bench, topic, count)
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+        place = TopicPartition(topic, 0)
+        consumer.assign([place])
+        consumer.seek(place, 0)
+        cpu, started = bench.broker.cpu_seconds(), time.perf_counter()
+        left = count
+        while left > 0:
+            for received in consumer.poll(timeout_ms=1000).values():
+                left -= len(received)
+        seconds = time.perf_counter() - started
+        cpu = bench.broker.cpu_seconds() - cpu
+        consumer.close()
+        if left:
+            raise LoadFailed(f"kafka-python was handed {count - left} records of {count}")
+    return _figures(count, size, seconds, cpu)
+
+
+def _python() -> list[Workload]:
+    """Its own batches are 16 KB, so there is no second size of them."""
+    found = []
+    for (size, bytes_each), (acks, given), codec in itertools.product(SIZES.items(), ACKS.items(), CODECS):
+        name = "-".join(part for part in ("kafka-python-produce", size, acks, codec) if part != "none")
+        measure = partial(_python_produce, size=bytes_each, records=PYTHON_RECORDS[size], acks=given, codec=codec)
+        found.append(_python_workload(name, _words("produce", bytes_each, f"acks={given}", codec), size, measure))
+    for (size, bytes_each), codec in itertools.product(SIZES.items(), CODECS):
+        name = "-".join(part for part in ("kafka-python-consume", size, codec) if part != "none")
+        measure = partial(_python_consume, size=bytes_each, records=4 * PYTHON_RECORDS[size], codec=codec)
+        found.append(_python_workload(name, _words("consume", bytes_each, codec), size, measure))
+    return found
+
+
+def _python_workload(name: str, words: str, size: str, measure: Callable[[VerifiedBench], Figures]) -> Workload:
+    written_mb = 4 * PYTHON_RECORDS[size] * SIZES[size] / MEGABYTE
+    return Workload(
+        name=name, words=words, rows=(RECORDS_S, CPU_S_GB), seconds=1.0, written_mb=written_mb, measure=measure
+    )
+
+
+# Kafka's own ----------------------------------------------------------------------------------------------------------
+
+PRODUCED: Final = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\).*p?99\.9th", re.MULTILINE)
+
+
+def _tool(bench: VerifiedBench, name: str, *words: str) -> str:
+    assert bench.libraries is not None
+    command = [
+        "java",
+        "-Xmx512M",
+        "-Dlog4j2.level=ERROR",
+        "-cp",
+        f"{bench.libraries}/*",
+        f"org.apache.kafka.tools.{name}",
+    ]
+    done = subprocess.run(
+        [*command, "--bootstrap-server", bench.broker.bootstrap, *words],
+        check=False, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    if done.returncode:
+        raise LoadFailed(f"{name} ended with exit code {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
+    return done.stdout
+
+
+def _java_produce(bench: VerifiedBench, *, size: int, records: int) -> Figures:
+    with bench.topic(1) as topic:
+        count = bench.count(records)
+        cpu = bench.broker.cpu_seconds()
+        said = _java_fill(bench, topic, count, size)
+        cpu = bench.broker.cpu_seconds() - cpu
+        _check_end(bench, topic, count)
+    if (found := PRODUCED.search(said)) is None:
+        raise LoadFailed(f"kafka-producer-perf-test said no throughput: {said[-500:]}")
+    return _figures(count, size, count / float(found[2]), cpu)
+
+
+def _java_fill(bench: VerifiedBench, topic: str, count: int, size: int) -> str:
+    return _tool(
+        bench, "ProducerPerformance",
+        *("--topic", topic, "--num-records", str(count), "--record-size", str(size), "--throughput", "-1"),
+    )  # fmt: skip
+
+
+def _java_consume(bench: VerifiedBench, *, size: int, records: int) -> Figures:
+    """What it counts is without the rebalance at its start."""
+    with bench.topic(1) as topic:
+        count, _ = librdkafka.produce(
+            bench.broker.bootstrap, topic, librdkafka.values(size), bench.count(records), {"batch.size": "16384"}
+        )
+        _check_end(bench, topic, count)
+        cpu = bench.broker.cpu_seconds()
+        said = _tool(bench, "ConsumerPerformance", "--topic", topic, "--num-records", str(count), "--timeout", "30000")
+        cpu = bench.broker.cpu_seconds() - cpu
+    *_, names, values = (line.split(", ") for line in said.splitlines() if ", " in line)
+    figures = dict(zip(names, values, strict=True))
+    if int(figures["data.consumed.in.nMsg"]) < count:
+        raise LoadFailed(f"kafka-consumer-perf-test read {figures['data.consumed.in.nMsg']} records of {count}")
+    return _figures(count, size, count / float(figures["fetch.nMsg.sec"]), cpu)
+
+
+def _java() -> list[Workload]:
+    found = []
+    for size, bytes_each in SIZES.items():
+        records = JAVA_RECORDS[size]
+        for doing, measure in (("produce", _java_produce), ("consume", _java_consume)):
+            found.append(
+                Workload(
+                    name=f"kafka-{doing}r-perf-test-{size}",
+                    words=_words(doing, bytes_each),
+                    rows=(RECORDS_S, CPU_S_GB),
+                    seconds=3.5,
+                    around_s=3.0,
+                    written_mb=records * bytes_each / MEGABYTE,
+                    measure=partial(measure, size=bytes_each, records=records),
+                    needs_java=True,
+                )
+            )
+    return found
+
+
+def workloads() -> list[Workload]:
+    """In the order of the page."""
+    return [*_rdkafka(), *_python(), *_java()]

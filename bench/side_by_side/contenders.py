@@ -1,0 +1,93 @@
+"""Who is measured: our broker, that of another commit, Apache Kafka; each started as its user starts it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from bench.processes import REPOSITORY, OwnBroker, StartedBroker, wait_until_answering
+from tests.support.apache_kafka import ApacheKafka
+
+
+class Contender(Protocol):
+    """Somebody who can start brokers, one on each directory."""
+
+    @property
+    def key(self) -> str:
+        """What it is called in files."""
+
+    @property
+    def title(self) -> str:
+        """What it is called in tables."""
+
+    def start(self, directory: Path, settings: Mapping[str, str]) -> StartedBroker:
+        """A broker on this directory, which may be new; it has answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ottla:
+    """The broker of a checkout."""
+
+    key: str = "ottla"
+    title: str = "Ottla"
+    repository: Path = REPOSITORY
+
+    def start(self, directory: Path, settings: Mapping[str, str]) -> StartedBroker:
+        broker = OwnBroker(directory, settings=settings, repository=self.repository)
+        wait_until_answering(broker.bootstrap)
+        return broker
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """Apache Kafka out of a directory with its jars."""
+
+    libraries: Path
+    key: str = "kafka"
+    title: str = "Apache Kafka"
+
+    def start(self, directory: Path, settings: Mapping[str, str]) -> StartedBroker:
+        return _KafkaBroker(_AsInstalled(directory, settings=settings, port=0, libraries=str(self.libraries)))
+
+
+JVM_OPTIONS: Final = (
+    *("-server", "-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
+)
+"""Those of `kafka-server-start.sh`."""
+
+
+class _AsInstalled(ApacheKafka):
+    """With the options and the settings that its own start script and sample configuration give it."""
+
+    def __init__(self, directory: Path, *, settings: Mapping[str, str], port: int, libraries: str) -> None:
+        # The tests' node does not wait for more members of an empty group; a user's does. And what a sample has written
+        # must be gone before the next one: by default Kafka keeps the files of a deleted topic for a minute.
+        given = {"group.initial.rebalance.delay.ms": "3000", "log.segment.delete.delay.ms": "200", **settings}
+        super().__init__(directory, settings=given, port=port, libraries=libraries)
+
+    def _java(self, *words: str) -> list[str]:
+        return ["java", *JVM_OPTIONS, "-Dlog4j2.level=INFO", "-cp", f"{self.libraries}/*", *words]
+
+
+class _KafkaBroker(StartedBroker):
+    def __init__(self, node: _AsInstalled) -> None:
+        self._node = node
+        node.format()
+        created_s = time.perf_counter()
+        node.launch()
+        super().__init__(node.bootstrap, node.process.pid, data_directory=node.data_directory, created_s=created_s)
+        try:
+            wait_until_answering(self.bootstrap)
+        except OSError:
+            sys.stderr.write(node.log_text())
+            node.kill()
+            raise
+
+    def close(self) -> None:
+        # What it has measured is verified already; half a minute of closing in order would be nobody's gain.
+        self._node.close()

@@ -1,0 +1,59 @@
+"""What a run says of itself: the machine, the versions, the day."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from bench import librdkafka
+from bench.checkout import name_of_this
+
+
+def about(directory: Path, command: str) -> dict[str, str]:
+    """For a page's reader, who may want to repeat it."""
+    return {
+        "date": time.strftime("%d %b %Y"),
+        "command": f"`{command}`",
+        "processor": f"{_processor()}, {os.cpu_count()} of them for both brokers and the clients",
+        "memory": f"{_memory_gb():.0f} GB",
+        "system": f"{platform.system()} {platform.release()}, data on {_file_system(directory)}",
+        "Ottla": f"commit {name_of_this()}, Python {platform.python_version()}",
+        "clients": ", ".join(
+            [f"librdkafka {librdkafka.version()}", *(f"{name} {version(name)}" for name in ("kafka-python",))]
+        ),
+    }
+
+
+def java_version() -> str:
+    """As Java itself tells it."""
+    said = subprocess.run(["java", "-version"], check=False, capture_output=True, text=True).stderr
+    found = re.search(r'version "([^"]+)"', said)
+    return found[1] if found else "unknown"
+
+
+def _processor() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else platform.machine()
+
+
+def _memory_gb() -> float:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+
+
+def _file_system(directory: Path) -> str:
+    """The type of the file system that a directory is on."""
+    best, kind = "", "an unknown file system"
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mounted, of_type, *_ = line.split()
+        inside = str(directory) == mounted or str(directory).startswith(mounted.rstrip("/") + "/")
+        if inside and len(mounted) >= len(best):
+            best, kind = mounted, of_type
+    return kind

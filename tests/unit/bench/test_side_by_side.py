@@ -1,0 +1,299 @@
+"""Two brokers side by side: the order of their samples, going on after an interruption, and what the ratios say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.side_by_side import order, page
+from bench.side_by_side.catalogue import WORKLOADS, Table, tables
+from bench.side_by_side.journal import Journal, Sample
+from bench.side_by_side.standing import Spread, Standing, reaches, standings
+from bench.side_by_side.targets import TARGETS, target
+from bench.side_by_side.workload import CPU_S_GB, MB_S, Workload
+
+SYSTEM = Table("system", "Defaults", "bbr", is_whole=True)
+CUBIC = Table("cubic", "Defaults, under cubic", "cubic")
+EQUAL = Table("equal", "Equal", "cubic", {"socket.send.buffer.bytes": "-1"}, has_targets=False)
+LARGE = Workload(
+    name="raw-16kb", words="16 KB", rows=(MB_S, CPU_S_GB), seconds=2.0, is_of_sockets=True, measure=lambda _: {}
+)
+SMALL = Workload(name="latency", words="1,000 records/s", rows=(MB_S,), seconds=5.0, measure=lambda _: {})
+BOTH = ("ottla", "kafka")
+IDENTITY = {"ours": "abc", "against": "4.3.1", "scale": 1.0}
+
+
+def sample(contender: str, number: int, mb_s: float, *, workload: str = "raw-16kb", cpu: float = 1.0) -> Sample:
+    return Sample(
+        table="system",
+        workload=workload,
+        round=number,
+        contender=contender,
+        figures={"mb_s": mb_s, "cpu_s_gb": cpu},
+        others_cores=0.1,
+        attempts=1,
+        seconds=2.5,
+    )
+
+
+def standing(pairs: list[tuple[float, float]], *, cpu: tuple[float, float] = (1.0, 1.0)) -> dict[str, Standing]:
+    samples = [
+        sample(contender, number, mb_s, cpu=seconds)
+        for number, pair in enumerate(pairs)
+        for contender, mb_s, seconds in zip(BOTH, pair, cpu, strict=True)
+    ]
+    return {one.row.figure: one for one in standings(samples, [SYSTEM], [LARGE], BOTH, 0.25)}
+
+
+# The order ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_second_round_runs_backwards_in_it_the_brokers_too() -> None:
+    taken = [
+        (step.round, step.workload.name, step.contender) for step in order.steps([SYSTEM], [LARGE, SMALL], BOTH, 2)
+    ]
+
+    assert taken == [
+        (1, "raw-16kb", "ottla"),
+        (1, "raw-16kb", "kafka"),
+        (1, "latency", "ottla"),
+        (1, "latency", "kafka"),
+        (2, "latency", "kafka"),
+        (2, "latency", "ottla"),
+        (2, "raw-16kb", "kafka"),
+        (2, "raw-16kb", "ottla"),
+    ]
+
+
+def test_what_sockets_do_not_decide_is_measured_under_the_systems_own_control_only() -> None:
+    assert {step.workload.name for step in order.steps([CUBIC], [LARGE, SMALL], BOTH, 1)} == {"raw-16kb"}
+
+
+def test_a_run_takes_its_samples_and_the_warming_up_of_both_brokers_for_each_set_of_settings(tmp_path: Path) -> None:
+    steps = order.missing(order.steps([SYSTEM, CUBIC, EQUAL], [LARGE], BOTH, 5), Journal(tmp_path / "j", IDENTITY))
+
+    # Under cubic the same brokers go on; equal settings take new ones.
+    assert order.expected_s(steps, 1.0, 2) == pytest.approx(2 * 2 * (3 + 45) + 3 * 5 * 2 * (2.0 + LARGE.around_s))
+
+
+def test_at_a_small_scale_only_what_is_around_the_samples_remains(tmp_path: Path) -> None:
+    steps = order.missing(order.steps([SYSTEM], [LARGE], BOTH, 1), Journal(tmp_path / "j", IDENTITY))
+
+    assert order.expected_s(steps, 1e-9, 2) == pytest.approx(2 * 3 + 2 * LARGE.around_s)
+
+
+def test_a_whole_run_takes_about_an_hour_and_a_quarter_at_most(tmp_path: Path) -> None:
+    everything = list(WORKLOADS.values())
+    found = tables("bbr", ["reno", "bbr", "cubic"], can_change=True)
+    steps = order.missing(order.steps(found, everything, BOTH, 5), Journal(tmp_path / "j", IDENTITY))
+
+    assert 40 < order.expected_s(steps, 1.0, 2) / 60 < 80
+
+
+# Which tables ---------------------------------------------------------------------------------------------------------
+
+
+def test_who_may_change_the_systems_control_measures_under_cubic_too() -> None:
+    found = tables("bbr", ["reno", "bbr", "cubic"], can_change=True)
+
+    assert [(table.key, table.congestion) for table in found] == [
+        ("system", "bbr"),
+        ("cubic", "cubic"),
+        ("equal", "cubic"),
+    ]
+
+
+def test_where_cubic_is_the_systems_own_bbr_has_the_second_table_if_it_is_there() -> None:
+    assert [table.key for table in tables("cubic", ["reno", "cubic", "bbr"], can_change=True)][1] == "bbr"
+    assert [table.key for table in tables("cubic", ["reno", "cubic"], can_change=True)] == ["system", "equal"]
+
+
+def test_the_table_of_equal_settings_explains_and_has_nothing_to_reach() -> None:
+    *reaching, equal = tables("bbr", ["reno", "bbr", "cubic"], can_change=True)
+
+    assert equal.settings["socket.send.buffer.bytes"] == "-1"
+    assert not equal.has_targets
+    assert all(table.has_targets and not table.settings for table in reaching)
+
+
+def test_who_may_not_change_it_measures_under_the_systems_own_only() -> None:
+    assert {table.congestion for table in tables("bbr", ["reno", "bbr", "cubic"], can_change=False)} == {"bbr"}
+
+
+# Going on -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_goes_on_behind_its_last_whole_sample(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    before = Journal(path, IDENTITY)
+    before.add(sample("ottla", 1, 100.0))
+    before.add(sample("kafka", 1, 50.0))
+    with path.open("a") as file:
+        file.write('{"table": "system", "workload": "latency", "rou')  # the power went
+
+    after = Journal(path, IDENTITY)
+
+    assert after.samples == before.samples
+    left = order.missing(order.steps([SYSTEM], [LARGE, SMALL], BOTH, 1), after)
+    assert [(step.workload.name, step.contender) for step in left] == [("latency", "ottla"), ("latency", "kafka")]
+
+
+def test_what_is_added_after_an_interruption_is_read_back_too(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    Journal(path, IDENTITY).add(sample("ottla", 1, 100.0))
+    with path.open("a") as file:
+        file.write('{"table": ')
+
+    Journal(path, IDENTITY).add(sample("kafka", 1, 50.0))
+
+    assert {found.contender for found in Journal(path, IDENTITY).samples.values()} == {"ottla", "kafka"}
+
+
+def test_samples_of_another_commit_or_scale_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    Journal(path, IDENTITY).add(sample("ottla", 1, 100.0))
+
+    assert not Journal(path, {**IDENTITY, "ours": "def"}).samples
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_more_rounds_add_to_those_that_are_there(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal", IDENTITY)
+    for number in (1, 2):
+        for contender in BOTH:
+            journal.add(sample(contender, number, 100.0))
+
+    left = order.missing(order.steps([SYSTEM], [LARGE], BOTH, 3), journal)
+
+    assert {step.round for step in left} == {3}
+
+
+# The ratios -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_ratio_is_made_within_its_round() -> None:
+    # The machine was slow in the second round, for both.
+    found = standing([(200.0, 100.0), (60.0, 20.0), (240.0, 100.0)])["mb_s"]
+
+    assert found.ratio == Spread(2.4, 2.0, 3.0)
+    assert found.ours == Spread(200.0, 60.0, 240.0)
+    assert found.theirs.median == 100.0
+
+
+def test_of_what_costs_less_is_better() -> None:
+    found = standing([(1.0, 1.0)], cpu=(0.25, 1.0))["cpu_s_gb"]
+
+    assert found.ratio.median == 4.0
+    assert not found.is_behind
+
+
+def test_a_clock_that_saw_no_work_makes_nobody_better() -> None:
+    assert standing([(1.0, 1.0)], cpu=(0.0, 0.02))["cpu_s_gb"].ratio.median == 1.0
+
+
+def test_a_round_that_only_one_of_them_has_does_not_count() -> None:
+    samples = [sample("ottla", 1, 200.0), sample("kafka", 1, 100.0), sample("ottla", 2, 900.0)]
+
+    (found,) = [one for one in standings(samples, [SYSTEM], [LARGE], BOTH, 0.25) if one.row is MB_S]
+
+    assert (found.rounds, found.ratio.most) == (1, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("median", "least", "is_reached"), [(1.4, 1.26, True), (1.39, 1.39, False), (1.6, 1.25, False)]
+)
+def test_a_row_is_reached_where_the_median_is_and_the_lowest_pair_is_near(
+    median: float, least: float, is_reached: bool
+) -> None:
+    assert reaches(Spread(median, least, 2.0), 1.4) is is_reached
+
+
+def test_disturbed_samples_are_counted() -> None:
+    samples = [sample("ottla", 1, 2.0), sample("kafka", 1, 1.0)]
+
+    (found, _) = standings(samples, [SYSTEM], [LARGE], BOTH, 0.05)
+
+    assert found.disturbed == 2
+
+
+# What is asked --------------------------------------------------------------------------------------------------------
+
+
+def test_every_target_is_of_a_row_that_is_measured() -> None:
+    rows = {(workload.name, row.figure) for workload in WORKLOADS.values() for row in workload.rows}
+
+    assert {(one.workload, one.figure) for one in TARGETS} <= rows
+
+
+def test_some_targets_hang_on_the_congestion_control() -> None:
+    assert target("fetch-1mb", "mb_s", "cubic") == 1.6
+    assert target("fetch-1mb", "mb_s", "bbr") == 1.4
+    assert target("raw-1mb", "mb_s", "bbr") == target("raw-1mb", "mb_s", "cubic") == 1.1
+    assert target("fetch-1mb", "mb_s", "reno") is None
+
+
+# The page -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_is_filled_between_its_markers_and_nowhere_else(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("before\n<!-- run: written by make bench-kafka -->\nold\n<!-- end of run -->\nafter\n")
+
+    assert page.fill(path, {"run": r"new \1", "tables": "nowhere"}) == ["run"]
+
+    assert path.read_text() == (
+        "before\n<!-- run: written by make bench-kafka -->\nnew \\1\n<!-- end of run -->\nafter\n"
+    )
+
+
+def test_every_workload_has_its_place_on_the_page() -> None:
+    for workload in WORKLOADS.values():
+        spread = Spread(1.0, 1.0, 1.0)
+        assert page.group(Standing(SYSTEM, workload, workload.rows[0], spread, spread, spread, 1, 0))
+
+
+def test_a_row_in_which_we_are_behind_asks_for_an_explanation() -> None:
+    behind = standing([(90.0, 100.0)])["mb_s"]
+
+    assert behind.is_behind
+    assert "not explained yet" in page.markdown_behind([behind], {})
+    assert "the client is the limit" in page.markdown_behind([behind], {"raw-16kb:mb_s": "the client is the limit"})
+    assert page.explanation(behind, {"system/raw-16kb:mb_s": "here", "raw-16kb:mb_s": "anywhere"}) == "here"
+
+
+def test_a_row_that_is_ahead_asks_for_none() -> None:
+    assert page.markdown_behind([standing([(110.0, 100.0)])["mb_s"]], {}) == "There is none."
+
+
+def test_the_explanations_that_are_written_down_are_of_rows_that_there_are() -> None:
+    rows = {f"{workload.name}:{row.figure}" for workload in WORKLOADS.values() for row in workload.rows}
+
+    assert {key.rpartition("/")[2] for key in page.explanations()} <= rows
+
+
+def test_the_tables_say_what_is_to_be_reached() -> None:
+    found = standing([(200.0, 100.0), (150.0, 100.0), (200.0, 100.0)])["mb_s"]
+
+    shown = page.markdown_tables([found], ("Ottla", "Apache Kafka"))
+
+    assert "| 16 KB | MB/s | 200 (150–200) | 100 (100–100) | 2.00 (1.50) | ≥ 1.6: reached |" in shown  # noqa: RUF001
+
+
+def test_the_table_of_equal_settings_names_them_and_has_nothing_to_reach() -> None:
+    spread = Spread(1.0, 1.0, 1.0)
+    one = Standing(EQUAL, LARGE, MB_S, spread, spread, spread, 1, 0)
+
+    assert one.target is None
+    assert "`socket.send.buffer.bytes=-1`" in page.markdown_tables([one], ("Ottla", "Apache Kafka"))
+
+
+def test_a_journal_is_readable_by_other_programs(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal", IDENTITY)
+    journal.add(sample("ottla", 1, 100.0))
+
+    first, second = (json.loads(line) for line in journal.path.read_text().splitlines())
+
+    assert first == IDENTITY
+    assert second["figures"]["mb_s"] == 100.0
