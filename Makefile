@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench parity parity-record interop crash fuzz boards-picture lock docs dist clean
+.PHONY: help setup run test check format bench bench-kafka bench-compare profile parity parity-record interop crash fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -44,6 +44,14 @@ $(VENV)/.picture: requirements/picture.txt $(VENV)/.test
 	@echo "Installing what draws into $(VENV) ..."
 	@$(PIP) -r requirements/picture.txt && touch $@
 
+$(VENV)/.profile: requirements/profile.txt $(VENV)/.test
+	@echo "Installing the profiler into $(VENV) ..."
+	@$(PIP) -r requirements/profile.txt && touch $@
+
+$(VENV)/.pipeline: requirements/pipeline.txt $(VENV)/.test
+	@echo "Installing Spark and what else the pipeline needs into $(VENV) (600 MB) ..."
+	@$(PIP) -r requirements/pipeline.txt && touch $@
+
 setup: $(VENV)/.dev  ## Make .venv with everything a developer needs
 
 run: $(VENV)/.runtime  ## Start the broker; data in ./data (CONFIG=file, ARGS="-o key=value ...")
@@ -67,6 +75,17 @@ format: $(VENV)/.dev  ## Put the code into its format
 bench: $(VENV)/.test  ## Measure the broker against this machine's own limits (ARGS="--only produce --bootstrap host:port")
 	@$(BIN)/python -m bench $(ARGS)
 
+bench-kafka: $(VENV)/.picture  ## Apache Kafka and us under the same loads, over an hour; writes docs/performance.md (ARGS="--only fetch"; needs Java and Maven)
+	@$(BIN)/python -m bench.side_by_side $(ARGS)
+
+bench-compare: $(VENV)/.test  ## The same loads on this checkout and on another commit (BASE=commit, ARGS="--only raw")
+	@test -n "$(BASE)" || { echo "Name the commit to compare with: make bench-compare BASE=..." >&2; exit 2; }
+	@$(BIN)/python -m bench.side_by_side --base $(BASE) $(ARGS)
+
+profile: $(VENV)/.profile  ## Look into the broker under a load of bench-kafka (CASE=raw-16kb), draw a flame graph
+	@test -n "$(CASE)" || { echo "Name the workload: make profile CASE=... ('python -m bench.side_by_side --list' has them)" >&2; exit 2; }
+	@$(BIN)/python -m bench.side_by_side --profile $(CASE) $(ARGS)
+
 parity: $(VENV)/.test  ## Ask Apache Kafka and us the same, compare the answers field by field (needs Java and Maven)
 	@libraries=$$($(BIN)/python -m tests.support.kafka_jars) || exit 0; \
 	  OTTLA_TEST_KAFKA_LIBS="$$libraries" $(BIN)/python -m pytest tests/parity $(ARGS)
@@ -77,7 +96,7 @@ parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make
 interop: $(VENV)/.test  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
 	@$(BIN)/python -m pytest tests/interop $(ARGS)
 
-crash: $(VENV)/.test  ## Kill the broker again and again while clients use it; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
+crash: $(VENV)/.test  ## Kill the broker again and again while clients use it, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
 	@$(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
@@ -85,6 +104,13 @@ fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000
 
 boards-picture: $(VENV)/.picture  ## Ten minutes of clients and Prometheus: has every panel data? Draws docs/pictures (ARGS="--minutes 3")
 	@$(BIN)/python -m bench.picture $(ARGS)
+
+pipeline-setup: $(VENV)/.pipeline  ## Bring what the pipeline needs: Spark, Java where it may, Spark's Kafka connector
+	@$(BIN)/python -m tests.support.pipeline_setup
+
+test-pipeline: $(VENV)/.pipeline  ## Set up and test the pipeline on a real Spark (needs Java; TESTS=path to run some of them)
+	@$(BIN)/python -m tests.support.pipeline_setup || { echo "Skipped: the pipeline's tests need what is not here." >&2; exit 0; }; \
+	  $(BIN)/python -m pytest $(or $(TESTS),tests/pipeline) $(ARGS)
 
 docs: $(VENV)/.test  ## Write the generated files again (configuration, metrics, protocol support, Grafana's boards)
 	@$(BIN)/python -m config.documentation
@@ -94,8 +120,9 @@ docs: $(VENV)/.test  ## Write the generated files again (configuration, metrics,
 
 lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock them in requirements/
 	@$(BIN)/python -m pip install --quiet uv
-	@for name in runtime test fuzz picture dev; do \
-	  case $$name in runtime) groups= ;; dev) groups="--group test --group check" ;; *) groups="--group $$name" ;; esac; \
+	@for name in runtime test fuzz picture profile pipeline dev; do \
+	  case $$name in runtime) groups= ;; dev) groups="--group test --group check" ;; \
+	    pipeline) groups="--extra spark --group test --group pipeline" ;; *) groups="--group $$name" ;; esac; \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade --no-header \
 	    pyproject.toml $$groups --output-file requirements/$$name.txt; done
 
@@ -103,5 +130,5 @@ dist: $(VENV)/.dev  ## Build the wheel, install it by pip, uv and pipx, and use 
 	@$(BIN)/python tests/wheel/try_wheel.py
 
 clean:  ## Remove everything that was made, but not the data
-	@rm -rf $(VENV) .interop .kafka dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/fuzz/corpus
+	@rm -rf $(VENV) .interop .kafka .spark dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/fuzz/corpus
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

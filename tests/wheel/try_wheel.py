@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import venv
 from collections.abc import Iterator, Mapping
@@ -17,9 +18,13 @@ from zipfile import ZipFile
 from kafka import KafkaProducer
 
 REPOSITORY = Path(__file__).parents[2]
+sys.path.insert(0, str(REPOSITORY))
 
-NAMES = {"ottla"}
-"""What a wheel puts on other people's import path. `pyspark_ottla` will be the second and last one."""
+from pipeline.requirements import Missing, require_libraries, require_spark  # noqa: E402
+from tests.support.spark_home import linked_home  # noqa: E402
+
+NAMES = {"ottla", "pyspark_ottla"}
+"""What a wheel puts on other people's import path."""
 
 THEIRS = ("broker", "config", "pipeline", "protocol", "storage")
 """Packages of other people that have the names of our rooms, as most have a `config`."""
@@ -83,6 +88,7 @@ def by_pip_beside_their_packages(wheel: Path, home: Path) -> None:
         (home / name / "__init__.py").write_text("raise ImportError('this is not the broker')\n")
     use(home / "env/bin/ottla", home, {"PYTHONPATH": str(home)})
     use((python, "-m", "ottla"), home, {"PYTHONPATH": str(home)})
+    in_a_job_of_spark(python, home)
 
 
 def by_uv(wheel: Path, home: Path) -> None:
@@ -95,6 +101,11 @@ def by_uv(wheel: Path, home: Path) -> None:
         env={**os.environ, **places},
     )
     use(home / "UV_TOOL_BIN_DIR/ottla", home)
+    done = subprocess.run(
+        [home / "UV_TOOL_BIN_DIR/ottla", "pipeline", "archive"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done
+    assert "pip install 'ottla[spark]'" in done.stderr, done.stderr
 
 
 def by_pipx(wheel: Path, home: Path) -> None:
@@ -154,6 +165,40 @@ def use(program: Path | tuple[object, ...], home: Path, environment: Mapping[str
 
     run(*words, "verify", data, **options)
     assert run(*words, "dump", data / "orders-0" / f"{0:020}.log", **options)
+
+
+def in_a_job_of_spark(python: Path, home: Path) -> None:
+    """`format("kafka_log")` in the job of a user who has a `config` of his own, on a cluster of one worker."""
+    if (reason := why_no_spark()) is not None:
+        sys.stderr.write(f"The wheel was not tried in Spark: {reason}.\n")
+        return
+    # Spark and Arrow, half a gigabyte, come from the environment of this script, behind everything of the wheel's own.
+    ours = sysconfig.get_path("purelib")
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    (site / "of_this_script.pth").write_text(f"{ours}\n")
+    spark = linked_home(home / "spark", Path(ours) / "pyspark")
+    data = next(path for path in home.glob("data-*") if path.is_dir())
+    job = REPOSITORY / "tests/pipeline/spark/user_job/job.py"
+    said = run(
+        *(spark / "bin/spark-submit", "--master", "local-cluster[1,1,1024]"),
+        *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"),
+        *(job, data, "orders"),
+        cwd=job.parent,
+        env={**os.environ, "PYSPARK_PYTHON": str(python), "SPARK_HOME": str(spark)},
+        stderr=subprocess.DEVNULL,
+    )
+    last = said.splitlines()[-1]
+    assert (last.count(str(RECORDS)), last.count("theirs: ")) == (2, 2), said
+
+
+def why_no_spark() -> str | None:
+    """Why no job of Spark can run here, if none can."""
+    try:
+        require_libraries()
+        require_spark()
+    except Missing as reason:
+        return str(reason)
+    return None
 
 
 @contextmanager
