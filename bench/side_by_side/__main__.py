@@ -41,7 +41,7 @@ from tests.support.kafka_jars import KAFKA_VERSION, NoKafka, libraries
 
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
 README: Final = REPOSITORY / "README.md"
-PICTURE: Final = REPOSITORY / "docs" / "pictures" / "performance.png"
+PICTURES: Final = REPOSITORY / "docs" / "pictures"
 WHOLE_ROUNDS: Final = 5
 PROFILED_S: Final = 10.0
 SLOWER: Final = 0.95
@@ -275,15 +275,17 @@ def _write_json(found: list[Standing], about: dict[str, str], journal: Journal, 
 
 def _write_page(found: list[Standing], titles: tuple[str, str], about: dict[str, str], *, is_whole: bool) -> None:
     """Into the repository where the run was a whole one; else beside the results."""
-    target, picture = (PAGE, PICTURE) if is_whole else (RESULTS / "performance.md", RESULTS / "performance.png")
+    target, pictures = (PAGE, PICTURES) if is_whole else (RESULTS / "performance.md", RESULTS)
     if not is_whole:
         target.write_text(PAGE.read_text())
         print("A part of the workloads, or of their usual load: the page of the repository is left as it is.")
     with contextlib.suppress(ImportError):
         from bench.side_by_side.drawing import draw
 
-        draw(found, titles, picture)
-        print(f"written: {picture}")
+        first = [one for one in found if one.row is one.workload.rows[0] or one.target is not None]
+        for name, rows in (("performance", first), ("headlines", [one for one in found if one.target is not None])):
+            draw(rows, titles, pictures / f"{name}.png")
+            print(f"written: {pictures / name}.png")
     parts = {
         "run": page.markdown_about(about),
         "tables": page.markdown_tables(found, titles),

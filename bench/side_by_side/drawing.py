@@ -28,15 +28,11 @@ GREY: Final = "#666666"
 
 
 def draw(standings: Sequence[Standing], titles: tuple[str, str], path: Path) -> None:
-    """One panel a table, of each workload its first figure and those that have something to reach.
-
-    The line goes from the lowest pair to the highest, the dot is the median, `|` what is asked.
-    """
-    shown = [one for one in standings if one.row is one.workload.rows[0] or one.target is not None]
-    tables = list(dict.fromkeys(one.table.key for one in shown))
+    """One panel a table. The line goes from the lowest pair to the highest, the dot is the median, `|` what is asked."""
+    tables = list(dict.fromkeys(one.table.key for one in standings))
     if not tables:
         return
-    of_table = [[one for one in shown if one.table.key == key] for key in tables]
+    of_table = [[one for one in standings if one.table.key == key] for key in tables]
     heights = [INCHES_AROUND + INCHES_A_ROW * len(rows) for rows in of_table]
     figure, panels = pyplot.subplots(
         len(tables), 1, figsize=(WIDTH_INCHES, sum(heights)), height_ratios=heights, squeeze=False, sharex=True,
