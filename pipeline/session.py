@@ -25,7 +25,10 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # Nobody sorts or joins millions of rows here; 200 tasks for a handful of rows take longer than the rows.
     "spark.sql.shuffle.partitions": "8",
-    # What goes wrong is told in a sentence of ours; Spark tells it three times more, in a hundred lines each.
+    # A task that runs twice at the same time would produce twice.
+    "spark.speculation": "false",
+    # What goes wrong is told in a sentence of ours; Spark tells it three times more, in a hundred lines each. From here
+    # it comes into the JVM's own command line, before Spark says anything.
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
 }
 _LOCAL_SETTINGS: Final = {

@@ -34,6 +34,7 @@ from tests.pipeline.restore.archiving import archive, names_in, stored
 from tests.pipeline.restore.test_kills import values_by_partition
 from tests.pipeline.restore.test_mirror import arrived, read_from
 from tests.pipeline.restore.test_segments import records
+from tests.pipeline.test_command_line import JAVAS_OWN
 from tests.support.clients import Committed, Place, Record, connect
 from tests.support.pipeline_commands import Answer, commands_on
 from tests.support.server import REPOSITORY, BrokerProcess
@@ -266,4 +267,4 @@ def run(*words: str, **environment: str) -> tuple[int, str]:
     """The same until it ends: its exit code, and what it says on stderr, Java's own warning aside."""
     with pipeline(*words, **environment) as process:
         _, said = process.communicate(timeout=200)
-    return process.returncode, said.replace("WARNING: Using incubator modules: jdk.incubator.vector\n", "")
+    return process.returncode, said.replace(f"{JAVAS_OWN}\n", "")
