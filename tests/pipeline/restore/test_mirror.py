@@ -59,7 +59,10 @@ def test_no_record_is_missing_in_apache_kafka_when_a_mirror_is_killed(
     client.create_topic("t", partitions=2, configs={"retention.ms": "-1"})
     count = 150_000
     for partition in (0, 1):
-        client.produce("t", [Record(value=b"%d" % number, partition=partition) for number in range(count)])
+        # More than one stretch of a partition.
+        client.produce(
+            "t", [Record(value=b"%d" % number, key=b"k" * 200, partition=partition) for number in range(count)]
+        )
     line = words(own_broker, kafka, tmp_path / "checkpoint")
     there = connect("confluent-kafka", kafka.bootstrap)
 
