@@ -52,11 +52,17 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_spark_options(parser: argparse.ArgumentParser) -> None:
-    """`--master` and `--spark-conf`: as options `master` and `spark_conf` (a list of pairs)."""
+def add_spark_options(parser: argparse.ArgumentParser, *, is_needed: bool = True) -> None:
+    """`--master` and `--spark-conf`: as options `master` and `spark_conf` (a list of pairs).
+
+    A command that does not need Spark has None as `master` where no other is named.
+    """
     group = parser.add_argument_group("Spark")
     group.add_argument(
-        "--master", default="local[*]", metavar="URL", help="where Spark does the work (default: %(default)s)"
+        "--master",
+        default="local[*]" if is_needed else None,
+        metavar="URL",
+        help=f"where Spark does the work (default: {'%(default)s' if is_needed else 'this process does it, no Spark'})",
     )
     group.add_argument(
         "--spark-conf",

@@ -2,6 +2,8 @@
 
 Ranges are read from the segment files as everywhere in the pipeline, and produced; when the other Kafka has
 acknowledged a stretch, how far it goes is written into the checkpoint. Who is killed in between sends it again.
+Stretches of different partitions may be copied at the same time, those of one after one another; only the process of
+the command writes the checkpoint.
 """
 
 import argparse
@@ -10,31 +12,43 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pipeline.broker import Broker, BrokerError
-from pipeline.command_line import READ_COMMITTED, SKIP_BATCH, add_reading_options, add_source_options
+from pipeline.command_line import (
+    READ_COMMITTED,
+    SKIP_BATCH,
+    add_reading_options,
+    add_source_options,
+    add_spark_options,
+)
 from pipeline.errors import DONE, Damage, PipelineError
 from pipeline.interruption import ended_by_sigterm
 from pipeline.progress import Progress
-from pipeline.reading.ranges import Wanted
+from pipeline.reading.ranges import OffsetRange, Wanted
 from pipeline.reading.reader import read_range
 from pipeline.restore.plan import name_pair
 from pipeline.restore.producing import OURS, TIMESTAMP_TYPE
 from pipeline.schema import COLUMNS
 from pipeline.sending import Sender
-from pipeline.source import PartitionSource, Source
+from pipeline.session import check_workers, workers
+from pipeline.source import PartitionSource, Source, split
+from pipeline.work import Workers
 
 _FORMAT: Final = 1
-_STRETCH_ROWS: Final = 100_000
-"""About how many records are sent again at most where a mirror was killed."""
-_PART_ROWS: Final = 10_000
+_STRETCH_BYTES: Final = 16 << 20
+"""About how much of a partition's log is sent again at most where a mirror was killed."""
+_AT_ONCE: Final = 10_000
+"""Rows that are made Python objects of together."""
 
 _EPILOG: Final = """\
 At least once: a mirror that is killed sends again what the other Kafka had not acknowledged, or not yet when it was
-written down, up to some 100,000 records of a partition. Nothing is left out. Partitions, time stamps, headers, keys
-and values stay as they are, and so does the order in a partition, but for what is sent again; offsets do not. Topics
-that the other Kafka lacks are made there, with as many partitions and, so that the times stay, CreateTime.
+written down, up to some 16 MB of a partition's log. Nothing is left out. Partitions, time stamps, headers, keys and
+values stay as they are, and so does the order in a partition, but for what is sent again; offsets do not. Topics that
+the other Kafka lacks are made there, with as many partitions and, so that the times stay, CreateTime.
+
+Without --master one process does it all, and needs no Java. With it, Spark's workers copy, as many partitions at a time
+as there are workers; they must see the data directories under the same paths.
 
 exit code: 0 done; 1 a log is damaged; 2 it could not be done."""
 
@@ -61,18 +75,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     when.add_argument("--once", action="store_true", help="copy what is there and end (the default)")
     when.add_argument("--interval", type=float, metavar="SECONDS", help="copy again and again, so far apart")
     add_reading_options(parser)
+    add_spark_options(parser, is_needed=False)
 
 
 def run(options: argparse.Namespace) -> int:
     """Copy once, or again and again. Returns the exit code; raises PipelineError."""
     if options.interval is not None and options.interval <= 0:
         raise PipelineError(f"--interval is {options.interval}; expected more than 0 seconds")
-    with ended_by_sigterm():
+    check_workers(options)
+    with ended_by_sigterm(), workers(options, "mirror") as do:
         while True:
             begun = time.monotonic()
             try:
                 with Source.open(options.data_dirs, options.bootstrap) as source:
-                    copied = _Mirror(options, source).copy()
+                    copied = _Mirror(options, source, do).copy()
             except BrokerError as error:
                 if options.interval is None:
                     raise
@@ -135,12 +151,43 @@ class Checkpoint:
             raise PipelineError(f"{self._path} cannot be written: {error.strerror}") from error
 
 
+class Stretch(NamedTuple):
+    """Some of a partition's records, and what their topic is called there."""
+
+    source: OffsetRange
+    topic: str
+
+
+class Copied(NamedTuple):
+    """What has come of a stretch."""
+
+    records: int
+    passed_over: list[Damage]
+
+
+def copy_stretch(stretch: Stretch, wanted: Wanted, sender: Sender) -> Copied:
+    """Send the records of a stretch, and wait until they are there. Raises PipelineError."""
+    passed_over: list[Damage] = []
+    records = 0
+    try:
+        for rows in read_range(stretch.source, wanted, passed_over.append):
+            records += len(rows)
+            for first in range(0, len(rows), _AT_ONCE):
+                sender.send(stretch.topic, stretch.source.partition, rows.slice(first, _AT_ONCE))
+        sender.flush()
+    except BaseException:
+        sender.give_up()
+        raise
+    return Copied(records, passed_over)
+
+
 class _Mirror:
     """One round of copying."""
 
-    def __init__(self, options: argparse.Namespace, source: Source) -> None:
+    def __init__(self, options: argparse.Namespace, source: Source, do: Workers) -> None:
         self._options = options
         self._source = source
+        self._do = do
         self._names: Mapping[str, str] = dict(options.topic_map)
         self._target = Broker(options.to)
         to_cluster = self._target.cluster_id()
@@ -159,19 +206,31 @@ class _Mirror:
         topics = self._source.topics(options.topics, options.topic_pattern)
         partitions = self._source.partitions(topics)
         self._create_topics(partitions)
-        begins = {partition: self._begin(partition) for partition in partitions}
-        ends = {partition: self._end(partition) for partition in partitions}
-        total = sum(max(ends[partition] - begin, 0) for partition, begin in begins.items())
-        progress = Progress("copying", total, unit=" records")
+        left = {partition: self._stretches(partition) for partition in partitions}
+        total = sum(_offsets(stretch) for stretches in left.values() for stretch in stretches)
+        progress = Progress("copying", total, unit=" offsets")
         sender = Sender(options.to)
         copied = 0
         try:
-            for partition, begin in begins.items():
-                copied += self._copy_partition(sender, partition, begin, ends[partition], progress)
+            while left := {partition: stretches for partition, stretches in left.items() if stretches}:
+                # The next stretch of a partition is sent when the one before it has arrived.
+                first = {partition: stretches.pop(0) for partition, stretches in left.items()}
+                results = self._do(copy_stretch, list(first.values()), self._wanted, sender)
+                for (partition, stretch), result in zip(first.items(), results, strict=True):
+                    self._checkpoint.arrived(partition, stretch.source.until_offset)
+                    for damage in result.passed_over:
+                        sys.stderr.write(f"{damage}: passed over\n")
+                    copied += result.records
+                    progress.advance(_offsets(stretch))
         finally:
-            sender.give_up()
             progress.close()
         return copied
+
+    def _stretches(self, partition: PartitionSource) -> list[Stretch]:
+        """What is to be copied of a partition, in its order."""
+        end = partition.readable(read_committed=self._wanted.read_committed).until_offset
+        ranges = split(partition.range(self._begin(partition), end), _STRETCH_BYTES)
+        return [Stretch(one, self._name(partition.topic)) for one in ranges]
 
     def _begin(self, partition: PartitionSource) -> int:
         start = partition.bounds.start_offset
@@ -189,30 +248,6 @@ class _Mirror:
                 f"{partition.bounds.high_watermark}: it has lost its end, or is another one"
             )
         return max(arrived, start)
-
-    def _end(self, partition: PartitionSource) -> int:
-        return partition.readable(read_committed=self._wanted.read_committed).until_offset
-
-    def _copy_partition(
-        self, sender: Sender, partition: PartitionSource, begin: int, end: int, progress: Progress
-    ) -> int:
-        name = self._name(partition.topic)
-        copied = since_checkpoint = 0
-        for rows in read_range(partition.range(begin, end), self._wanted, _tell):
-            for first in range(0, len(rows), _PART_ROWS):
-                part = rows.slice(first, _PART_ROWS)
-                sender.send(name, partition.partition, part)
-                progress.advance(len(part))
-                copied += len(part)
-                since_checkpoint += len(part)
-                if since_checkpoint >= _STRETCH_ROWS:
-                    sender.flush()
-                    self._checkpoint.arrived(partition, int(part.column("offset")[-1].as_py()) + 1)
-                    since_checkpoint = 0
-        sender.flush()
-        if end > begin:
-            self._checkpoint.arrived(partition, end)
-        return copied
 
     def _name(self, topic: str) -> str:
         return self._names.get(topic, topic)
@@ -248,5 +283,5 @@ class _Mirror:
         }
 
 
-def _tell(damage: Damage) -> None:
-    sys.stderr.write(f"{damage}: passed over\n")
+def _offsets(stretch: Stretch) -> int:
+    return stretch.source.until_offset - stretch.source.from_offset

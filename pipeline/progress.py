@@ -1,7 +1,15 @@
 """How far long work has come, on the terminal that watches it."""
 
 import sys
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from pipeline.errors import PipelineError
+from storage.errors import StorageError
+
+_ASKED_EVERY_S: Final = 0.5
 
 
 class Progress:
@@ -19,6 +27,11 @@ class Progress:
                 file=sys.stderr, leave=False, delay=1,
             )  # fmt: skip
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether somebody watches."""
+        return self._bar is not None
+
     def advance(self, by: int) -> None:
         """So much more is done."""
         if self._bar is not None:
@@ -28,3 +41,30 @@ class Progress:
         """Take the bar away."""
         if self._bar is not None:
             self._bar.close()
+
+
+@contextmanager
+def followed(progress: Progress, how_far: Callable[[], int]) -> Iterator[None]:
+    """Meanwhile the bar shows what `how_far` says, another thread asking it: for work that others do. It is closed at
+    the end."""
+    if progress.is_seen:
+        ended = threading.Event()
+        follower = threading.Thread(target=_follow, args=(progress, how_far, ended), daemon=True)
+        follower.start()
+    try:
+        yield
+    finally:
+        if progress.is_seen:
+            ended.set()
+            follower.join()
+        progress.close()
+
+
+def _follow(progress: Progress, how_far: Callable[[], int], ended: threading.Event) -> None:
+    shown = 0
+    while not ended.wait(_ASKED_EVERY_S):
+        # What is renamed at this moment, or too busy to answer, is asked again.
+        with suppress(OSError, PipelineError, StorageError):
+            reached = how_far()
+            progress.advance(reached - shown)
+            shown = reached

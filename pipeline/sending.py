@@ -1,6 +1,7 @@
 """Records produced to any Kafka as they are: to their partition, with time stamp and headers, null apart from empty."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -41,22 +42,28 @@ def _nobody(topic: str, partition: int, offset: int) -> None:
 
 class Sender:
     """Sends rows. Every method raises NotSent once one of them could not be delivered, or whatever `on_delivered` has
-    raised."""
+    raised. It may be pickled: the copy connects anew."""
 
-    def __init__(
-        self, bootstrap: str, *, on_delivered: OnDelivered = _nobody, properties: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, bootstrap: str, properties: Mapping[str, str] | None = None) -> None:
         """``properties`` are librdkafka's own, for a Kafka that asks for more than an address."""
         self._bootstrap = bootstrap
-        self._on_delivered = on_delivered
+        self._properties = dict(properties or {})
         self._failure: PipelineError | None = None
-        self._producer: Any = Producer({**_SETTINGS, "bootstrap.servers": bootstrap, **(properties or {})})
 
-    def send(self, topic: str, partition: int, rows: pa.Table | pa.RecordBatch) -> None:
+    def __reduce__(self) -> tuple[type["Sender"], tuple[str, dict[str, str]]]:
+        return type(self), (self._bootstrap, self._properties)
+
+    @cached_property
+    def _producer(self) -> Any:
+        return Producer({**_SETTINGS, "bootstrap.servers": self._bootstrap, **self._properties})
+
+    def send(
+        self, topic: str, partition: int, rows: pa.Table | pa.RecordBatch, on_delivered: OnDelivered = _nobody
+    ) -> None:
         """Send rows with the columns of `pipeline.schema.COLUMNS` to a partition. They are delivered later."""
         keys, values, headers = (rows.column(name).to_pylist() for name in ("key", "value", "headers"))
         times = rows.column("timestamp").cast(pa.int64()).to_pylist()
-        produce, told = self._producer.produce, self._told
+        produce, told = self._producer.produce, partial(self._told, on_delivered)
         for key, value, time_us, pairs in zip(keys, values, times, headers, strict=True):
             named = [(pair["key"], pair["value"]) for pair in pairs or ()]
             while True:
@@ -84,14 +91,14 @@ class Sender:
         self._producer.purge()
         self._producer.poll(0)
 
-    def _told(self, error: KafkaError | None, message: Any) -> None:
+    def _told(self, on_delivered: OnDelivered, error: KafkaError | None, message: Any) -> None:
         if self._failure is not None:
             return
         if error is not None:
             self._failure = self._refused(error, message.topic(), message.partition())
             return
         try:
-            self._on_delivered(message.topic(), message.partition(), message.offset())
+            on_delivered(message.topic(), message.partition(), message.offset())
         except PipelineError as failure:
             self._failure = failure
 

@@ -1,4 +1,4 @@
-"""The Spark session of a command."""
+"""The Spark session of a command, and the workers of one that needs none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 import site
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import PipelineError
 from pipeline.requirements import require_spark
+from pipeline.work import Item, Result, Workers, in_this_process, on_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +25,10 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # Nobody sorts or joins millions of rows here; 200 tasks for a handful of rows take longer than the rows.
     "spark.sql.shuffle.partitions": "8",
-    # What goes wrong is told in a sentence of ours; Spark tells it three times more, in a hundred lines each.
-    "spark.log.level": "OFF",
+    # A task that runs twice at the same time would produce twice.
+    "spark.speculation": "false",
+    # What goes wrong is told in a sentence of ours; Spark tells it three times more, in a hundred lines each. From here
+    # it comes into the JVM's own command line, before Spark says anything.
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
 }
 _LOCAL_SETTINGS: Final = {
@@ -61,6 +64,29 @@ def spark_session(options: argparse.Namespace, name: str) -> Iterator[SparkSessi
         yield session
     finally:
         session.stop()
+
+
+def check_workers(options: argparse.Namespace) -> None:
+    """Whether there can be the `workers` that the options ask for. Raises Missing, PipelineError."""
+    if options.master is not None:
+        require_spark()
+    elif options.spark_conf:
+        raise PipelineError("--spark-conf is for Spark, which does nothing here without --master")
+
+
+@contextmanager
+def workers(options: argparse.Namespace, name: str) -> Iterator[Workers]:
+    """Those of the Spark that `--master` names; without it, this process. Raises Missing, PipelineError."""
+    if options.master is None:
+        with in_this_process() as here:
+            yield here
+        return
+    with spark_session(options, name) as spark:
+
+        def of_spark(function: Callable[..., Result], items: Sequence[Item], *common: object) -> list[Result]:
+            return on_workers(spark, function, items, *common)
+
+        yield of_spark
 
 
 def _let_workers_find_us() -> None:

@@ -1,16 +1,42 @@
-"""Work handed to Spark: a function called with each of many items, one task an item."""
+"""A function called with each of many items: by Spark's workers, one task an item, or by this process."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class Workers(Protocol):
+    """Who does the work: `pipeline.session.workers`."""
+
+    def __call__(self, function: Callable[..., Result], items: Sequence[Item], *common: object) -> Iterable[Result]:
+        """`function(item, *common)` for each item, as far as the results are taken; these in the order of the items.
+
+        `function`, items, arguments and results are as `on_workers` has them. Raises what the function raises.
+        """
+
+
+GetWorkers = Callable[[], AbstractContextManager[Workers]]
+"""They are got when there is work, and gone when it is done."""
+
+
+@contextmanager
+def in_this_process() -> Iterator[Workers]:
+    """Nobody else: one item after the other."""
+    yield _one_by_one
+
+
+def _one_by_one(function: Callable[..., Result], items: Sequence[Item], *common: object) -> Iterator[Result]:
+    for item in items:
+        yield function(item, *common)
 
 
 def on_workers(
@@ -23,8 +49,8 @@ def on_workers(
     """`function(item, *common)` for each item, by Spark's workers; the results in the order of the items.
 
     The function stands at the top of a module of a room; items, arguments and results can be pickled. `on_done` is told
-    by another thread how many more items are done. A PipelineError that a call raises is raised here, once all tasks
-    have ended; any other error ends the job with Spark's own.
+    by another thread how many more items are done. A PipelineError or StorageError that a call raises is raised here,
+    once all tasks have ended; any other error ends the job with Spark's own.
     """
     if not items:
         return []

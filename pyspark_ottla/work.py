@@ -29,6 +29,7 @@ class Work:
             from importlib import import_module
 
             from pipeline.errors import PipelineError
+            from storage.errors import StorageError
 
             module, _, name = self._function.partition(":")
             function = getattr(import_module(module), name)
@@ -37,7 +38,7 @@ class Work:
                 item = pickle.loads(packed)  # noqa: S301
                 try:
                     result = DONE, pickle.dumps(function(item, *common))
-                except PipelineError as error:
+                except (PipelineError, StorageError) as error:
                     # It would fail the same way on every attempt, and Spark would wrap it in a hundred lines.
                     result = FAILED, pickle.dumps(error)
                 yield result

@@ -1,6 +1,6 @@
 """An archive as its readers see it: what the manifest names, wherever compaction has just put it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pipeline.archive.compaction import located, read_compaction
 from pipeline.archive.manifest import BatchesFile, Manifest, NoArchive, RowsFile, read_manifest
 from pipeline.archive.record_encoding import encode_records
-from pipeline.batches import BatchRow, DamagedArchive, Kept, batch_from
+from pipeline.batches import BATCH_SCHEMA, BatchRow, DamagedArchive, Kept, batch_from
 from pipeline.recompression import recompress
 from pipeline.schema import COLUMNS, arrow_schema
 from storage.batch.record_batch import HEADER_SIZE, Buffer, Codec, computed_crc, write_header
@@ -28,6 +28,15 @@ class ArchivedBatch(NamedTuple):
     row: BatchRow
     data: bytes
     """All of it, its CRC compared."""
+
+
+class BatchExtent(NamedTuple):
+    """Where a batch begins and ends, how late it is and how large: what decides in which segment it stands."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    size: int
 
 
 class Archive:
@@ -75,34 +84,52 @@ class Archive:
         for piece in self._batch_rows(topic, partition, from_offset, until_offset):
             yield from _made(piece, reader)
 
+    def extents(
+        self, topic: str, partition: int, from_offset: int = 0, until_offset: int | None = None
+    ) -> Iterator[BatchExtent]:
+        """How far each of these batches reaches, and nothing of what is in it. Raises DamagedArchive."""
+        columns = ("base_offset", "last_offset_delta", "max_timestamp", "size")
+        for rows in self._described(topic, partition, from_offset, until_offset, columns):
+            for base, delta, time, size in zip(*(rows.column(name).to_pylist() for name in columns), strict=True):
+                yield BatchExtent(base, base + delta, time, size)
+
     def _batch_rows(
         self, topic: str, partition: int, from_offset: int, until_offset: int | None
     ) -> Iterator[list[BatchRow]]:
         """Rows of batches, some MB of the log at a time."""
         piece: list[BatchRow] = []
         size = 0
+        for rows in self._described(topic, partition, from_offset, until_offset, BATCH_SCHEMA.names):
+            for entry in rows.to_pylist():
+                row = batch_from(entry)
+                piece.append(row)
+                size += row.size
+                if size >= _PIECE_BYTES or len(piece) == _MOST_PIECE_BATCHES:
+                    yield piece
+                    piece, size = [], 0
+        if piece:
+            yield piece
+
+    def _described(
+        self, topic: str, partition: int, from_offset: int, until_offset: int | None, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """These columns of what is kept of batches, in order, each batch once."""
         last = -1
-        chosen = sorted(_chosen(self.manifest.batches, topic, partition), key=lambda file: file.from_offset)
-        for file in chosen:
+        for file in sorted(_chosen(self.manifest.batches, topic, partition), key=lambda file: file.from_offset):
             if file.until_offset <= from_offset or (until_offset is not None and file.from_offset >= until_offset):
                 continue
             with _opened(self.path(file)) as parquet:
-                for rows in parquet.iter_batches(1 << 12):
-                    for entry in rows.to_pylist():
-                        row = batch_from(entry)
-                        # Where a range was cut inside of a batch, both sides have it.
-                        if row.last_offset < from_offset or row.base_offset <= last:
-                            continue
-                        if until_offset is not None and row.base_offset >= until_offset:
-                            break
-                        last = row.base_offset
-                        piece.append(row)
-                        size += row.size
-                        if size >= _PIECE_BYTES or len(piece) == _MOST_PIECE_BATCHES:
-                            yield piece
-                            piece, size = [], 0
-        if piece:
-            yield piece
+                for rows in parquet.iter_batches(1 << 12, columns=list(columns)):
+                    bases = rows.column("base_offset").to_numpy()
+                    # Where a range was cut inside of a batch, both sides have it.
+                    highest = np.maximum.accumulate(np.concatenate(([last], bases)))
+                    wanted = (bases > highest[:-1]) & (
+                        bases + rows.column("last_offset_delta").to_numpy() >= from_offset
+                    )
+                    if until_offset is not None:
+                        wanted &= bases < until_offset
+                    last = int(highest[-1])
+                    yield rows.filter(pa.array(wanted))
 
 
 def _chosen(files: tuple[Any, ...], topic: str | None, partition: int | None) -> list[Any]:

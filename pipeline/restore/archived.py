@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.archive.archive import Archive
+from pipeline.archive.archive import Archive, BatchExtent
 from pipeline.archive.manifest import Manifest
 from pipeline.archive.run import READ_COMMITTED
 from pipeline.batches import DamagedArchive
@@ -45,6 +45,10 @@ class Archived:
         """The batches that have offsets between these, in order."""
         for batch in self._archive.batches(topic, partition, from_offset, until_offset):
             yield batch.data
+
+    def extents(self, topic: str, partition: int, from_offset: int, until_offset: int) -> Iterator[BatchExtent]:
+        """How far each of them reaches."""
+        return self._archive.extents(topic, partition, from_offset, until_offset)
 
     def rows(self, topic: str, partition: int, from_offset: int, until_offset: int) -> Iterator[pa.RecordBatch]:
         """The records between two offsets, without those of aborted transactions, in the order of their offsets."""

@@ -12,6 +12,7 @@ from config.log_config import LogConfig, validate_topic_overrides
 from pipeline.archive.archive import Archive
 from pipeline.archive.run import At, nothing
 from pipeline.broker import Broker
+from pipeline.command_line import add_spark_options
 from pipeline.errors import DONE, PipelineError
 from pipeline.reading.segment_files import told_as_pipeline_errors
 from pipeline.restore.archived import Archived
@@ -20,6 +21,7 @@ from pipeline.restore.offset_map import JSON, PARQUET
 from pipeline.restore.plan import Place, Plan, Wishes, make_plan, name_pair
 from pipeline.restore.producing import Produced, restore_by_producing
 from pipeline.restore.segments import restore_segments
+from pipeline.session import check_workers, workers
 
 SEGMENTS: Final = "segments"
 PRODUCE: Final = "produce"
@@ -32,6 +34,9 @@ their order and partition, under new offsets, which --offset-map tells.
 
 A restore that was interrupted goes on when it is asked for once more in the same words. Records older than a topic's
 retention are deleted again by the next broker: --config retention.ms=-1 keeps them.
+
+Without --master one process does it all, and needs no Java. With it, Spark's workers make the segments, some of a
+partition each, or produce, a partition each; they must see the archive and DIR under the same paths.
 
 exit code: 0 done; 1 the archive is damaged or lacks records; 2 it could not be done."""
 
@@ -70,6 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     groups = group.add_mutually_exclusive_group()
     groups.add_argument("--groups", type=_names, metavar="NAME[,NAME...]", help="whose offsets (default: all groups)")
     groups.add_argument("--no-groups", action="store_true", help="no group offsets")
+    add_spark_options(parser, is_needed=False)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -103,18 +109,23 @@ def restore(options: argparse.Namespace, at: At = nothing) -> int:
 
         if options.mode == SEGMENTS:
             directory = str(Path(options.target_dir).absolute())
-            journal = restore_segments(archive, directory, wishes=_asked(options), make_plan=plan, at=at)
+            journal = restore_segments(
+                archive, directory, wishes=_asked(options), make_plan=plan,
+                workers=lambda: workers(options, "restore"), at=at,
+            )  # fmt: skip
             _say_segments(options, journal)
         else:
             broker = Broker(options.bootstrap)
             produced = restore_by_producing(
-                archive, broker, options.offset_map, wishes=_asked(options), make_plan=plan, at=at
-            )
+                archive, broker, options.offset_map, wishes=_asked(options), make_plan=plan,
+                workers=lambda: workers(options, "restore"), at=at,
+            )  # fmt: skip
             _say_produced(options, produced)
     return DONE
 
 
 def _check(options: argparse.Namespace) -> None:
+    check_workers(options)
     of_modes = {SEGMENTS: ["target_dir"], PRODUCE: ["bootstrap", "offset_map"]}
     needed = of_modes.pop(options.mode)
     (others,) = of_modes.values()

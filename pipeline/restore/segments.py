@@ -1,7 +1,8 @@
 """`restore --mode segments`: a data directory gets archived topics as if it had always had them.
 
     staging      each partition's log is made in a directory of its own, aside, under a name that brokers leave alone;
-                 this is the long part, and until it is over nothing of it is to be seen
+                 this is the long part (`pipeline.restore.staging`), and Spark's where there is one; until it is over
+                 nothing of it is to be seen
     creating     a broker of ours on the directory creates the topics, empty
     placing      that broker is stopped; each log takes the place of the empty one; checkpoints say where logs begin and
                  end; leader epochs go on where the records end
@@ -13,24 +14,32 @@ A step that was interrupted is begun again, what it had done is kept: see `pipel
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final
 from uuid import uuid4
 
 from config.log_config import LogConfig
 from pipeline.archive.manifest import CommittedOffset
 from pipeline.archive.run import At, nothing
 from pipeline.errors import PipelineError
-from pipeline.progress import Progress
+from pipeline.progress import Progress, followed
 from pipeline.restore.child_broker import broker_on
 from pipeline.restore.groups import commit_as_archived
 from pipeline.restore.journal import Journal, Step, read_journal
 from pipeline.restore.metadata_log import raise_leader_epochs
 from pipeline.restore.plan import Plan
-from pipeline.restore.selection import batches_within
-from pipeline.restore.staging import StagedLog, stage_log
-from storage.batch.record_batch import Buffer
+from pipeline.restore.staging import (
+    PART_BYTES,
+    Batches,
+    Part,
+    StagedLog,
+    WantedLog,
+    parts_of,
+    put_together,
+    write_part,
+)
+from pipeline.work import GetWorkers, Workers, in_this_process
 from storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -43,12 +52,15 @@ from storage.checkpoints import (
 )
 from storage.errors import DirectoryLocked, DiskFull, WrongDirectory
 from storage.files import FileSystem
+from storage.loading import LoadReport
 from storage.log_dir import METADATA_DIR_NAME, NOT_LOGS, LogDir
 from storage.segment import LOG_SUFFIX
 from storage.topic_partition import TopicPartition, parse_dir_name
 
 _ASIDE: Final = "stray"
 """What a broker calls a log that it does not know and does not touch."""
+_LOG: Final = "log"
+_PARTS: Final = "parts"
 _LOCK_TIMEOUT_S: Final = 120.0
 """How long the broker of a restore that was killed may need to stop."""
 _SAVE_AFTER_S: Final = 1.0
@@ -57,22 +69,14 @@ _SPARE_BYTES: Final = 64 << 20
 """For indexes, the metadata log, the groups' topic."""
 
 
-class Batches(Protocol):
-    """Where batches come from: an archive."""
-
-    def batches(self, topic: str, partition: int, from_offset: int, until_offset: int) -> Iterator[Buffer]:
-        """Those that have offsets between these, in order, each as it stood in the log."""
-
-    def log_bytes(self, topic: str, partition: int) -> int:
-        """How many bytes they have."""
-
-
 def restore_segments(
     archive: Batches,
     directory: str,
     *,
     wishes: str,
     make_plan: Callable[[], Plan],
+    workers: GetWorkers = in_this_process,
+    part_bytes: int = PART_BYTES,
     files: FileSystem | None = None,
     at: At = nothing,
 ) -> Journal:
@@ -81,14 +85,18 @@ def restore_segments(
     Args:
         wishes: What was asked for, as text: a restore that was interrupted is only gone on with if it is the same.
         make_plan: Only called where none was interrupted.
+        workers: Who makes the segments; asked for when it is certain that some are to be made.
+        part_bytes: About how many bytes one of them makes at least before another takes over.
         at: Told the name of each step that has been done, for tests that end the process there.
 
     Raises PipelineError; StorageError where the directory cannot be read or written.
     """
     target = _Target(files or FileSystem(), directory, at)
-    journal = target.begin(wishes, make_plan, archive)
+    journal = target.planned(wishes, make_plan, archive)
     if journal.step is Step.STAGING:
-        target.stage(journal, archive)
+        with workers() as do:
+            target.begin(journal)
+            target.stage(journal, archive, do, part_bytes)
     if journal.step is Step.CREATING:
         target.create_topics(journal)
     if journal.step is Step.PLACING:
@@ -107,8 +115,8 @@ class _Target:
 
     # Beginning, or going on -------------------------------------------------------------------------------------------
 
-    def begin(self, wishes: str, make_plan: Callable[[], Plan], archive: Batches) -> Journal:
-        """Look whether it can be done, and write down that it has begun."""
+    def planned(self, wishes: str, make_plan: Callable[[], Plan], archive: Batches) -> Journal:
+        """Look whether it can be done, and how far it has come if it had begun. Nothing is changed."""
         journal = read_journal(self._files, self._directory)
         if journal is not None:
             if journal.wishes != wishes:
@@ -122,13 +130,15 @@ class _Target:
         self._check_directory()
         self._check_names(plan)
         self._check_room(plan, archive)
+        is_new = not self._files.exists(self._directory) or not self._files.list_directory(self._directory)
+        return Journal(restore_id=uuid4().hex, wishes=wishes, plan=plan, is_new=is_new)
+
+    def begin(self, journal: Journal) -> None:
+        """Write down that it has begun. Raises DirectoryLocked."""
         self._files.make_directory(self._directory)
-        is_new = not self._files.list_directory(self._directory)
-        journal = Journal(restore_id=uuid4().hex, wishes=wishes, plan=plan, is_new=is_new)
         with self._locked():
             journal.save(self._files, self._directory)
         self._at("begun")
-        return journal
 
     def _check_directory(self) -> None:
         """Whose it is. A broker that works in it is found by the lock."""
@@ -209,12 +219,12 @@ class _Target:
 
     # Staging ----------------------------------------------------------------------------------------------------------
 
-    def stage(self, journal: Journal, archive: Batches) -> None:
+    def stage(self, journal: Journal, archive: Batches, do: Workers, part_bytes: int) -> None:
         """Make all logs, set aside."""
         try:
             if not journal.staged:
                 self._ask_broker(journal.plan)
-            self._stage_all(journal, archive)
+            self._stage_all(journal, archive, do, part_bytes)
         except (DiskFull, PipelineError):
             # Nothing of it has been seen by anybody: it may as well not have begun.
             self._forget(journal)
@@ -228,41 +238,60 @@ class _Target:
             for topic in plan.topics:
                 broker.check_topic(topic.name, partitions=len(topic.partitions), configs=topic.configs)
 
-    def _stage_all(self, journal: Journal, archive: Batches) -> None:
-        todo = [
-            (topic, partition, TopicPartition(topic.name, partition.number))
-            for topic in journal.plan.topics
-            for partition in topic.partitions
+    def _stage_all(self, journal: Journal, archive: Batches, do: Workers, part_bytes: int) -> None:
+        with self._locked():
+            missing = [log for log in self._logs(journal) if log.place not in journal.staged]
+            parts = dict(zip(missing, do(parts_of, missing, archive, part_bytes), strict=True))
+            self._write_parts(parts, archive, do)
+            self._put_together(journal, parts)
+            journal.step = Step.CREATING
+            journal.save(self._files, self._directory)
+
+    def _logs(self, journal: Journal) -> Iterator[WantedLog]:
+        """All that the plan wants."""
+        for topic in journal.plan.topics:
+            config = LogConfig().with_overrides(topic.configs)
+            for partition in topic.partitions:
+                place = TopicPartition(topic.name, partition.number)
+                yield WantedLog(topic.source, place, partition.offsets, config, self._aside(journal, place, _PARTS))
+
+    def _write_parts(self, parts: Mapping[WantedLog, Sequence[Part]], archive: Batches, do: Workers) -> None:
+        """Write those that are not there yet."""
+        todo = []
+        for log, of_log in parts.items():
+            self._files.make_directory(log.parts_directory)
+            there = {entry.name for entry in self._files.list_directory(log.parts_directory)}
+            for unfinished in there - {part.name for part in of_log}:
+                self._files.remove_tree(f"{log.parts_directory}/{unfinished}")
+            todo += [part for part in of_log if part.name not in there]
+        total = sum(part.bytes for of_log in parts.values() for part in of_log)
+        with followed(Progress("restoring", total), lambda: self._written(parts)):
+            for _ in do(write_part, todo, archive, self._files, self._at):
+                pass
+
+    def _written(self, logs: Iterable[WantedLog]) -> int:
+        """How many bytes of their segments are there."""
+        directories = [
+            f"{log.parts_directory}/{part.name}"
+            for log in logs
+            for part in self._files.list_directory(log.parts_directory)
         ]
-        sizes = {place: archive.log_bytes(topic.source, place.partition) for topic, _, place in todo}
-        progress = Progress("restoring", sum(sizes.values()))
+        return sum(entry.size for directory in directories for entry in self._files.list_directory(directory))
+
+    def _put_together(self, journal: Journal, parts: Mapping[WantedLog, Sequence[Part]]) -> None:
+        """Make each log of its parts."""
+        report = LoadReport()
+        total = sum(part.bytes for of_log in parts.values() for part in of_log)
         saved = time.monotonic()
-        try:
-            with self._locked():
-                for topic, partition, place in todo:
-                    if place in journal.staged:
-                        progress.advance(sizes[place])
-                        continue
-                    batches = archive.batches(topic.source, partition.number, *partition.offsets)
-                    journal.staged[place] = stage_log(
-                        self._files,
-                        self._aside(journal, place),
-                        batches_within(batches, partition.offsets),
-                        topic_partition=place,
-                        config=LogConfig().with_overrides(topic.configs),
-                        start_offset=partition.from_offset,
-                        until_offset=partition.until_offset,
-                        now_ms=_now_ms(),
-                        advance=progress.advance,
-                    )
-                    self._at("staged a log")
-                    if time.monotonic() - saved >= _SAVE_AFTER_S:
-                        journal.save(self._files, self._directory)
-                        saved = time.monotonic()
-                journal.step = Step.CREATING
-                journal.save(self._files, self._directory)
-        finally:
-            progress.close()
+        with followed(Progress("checking", total), lambda: report.bytes_recovered):
+            for log, of_log in parts.items():
+                journal.staged[log.place] = put_together(
+                    self._files, self._aside(journal, log.place, _LOG), log, of_log, report=report, now_ms=_now_ms()
+                )
+                self._at("staged a log")
+                if time.monotonic() - saved >= _SAVE_AFTER_S:
+                    journal.save(self._files, self._directory)
+                    saved = time.monotonic()
 
     def _forget(self, journal: Journal) -> None:
         """Leave the directory as it was found."""
@@ -271,15 +300,15 @@ class _Target:
                 path = f"{self._directory}/{entry.name}"
                 (self._files.remove_tree if entry.is_directory else self._files.remove)(path)
             return
-        for topic in journal.plan.topics:
-            for partition in topic.partitions:
-                self._files.remove_tree(self._aside(journal, TopicPartition(topic.name, partition.number)))
+        for log in self._logs(journal):
+            self._files.remove_tree(log.parts_directory)
+            self._files.remove_tree(self._aside(journal, log.place, _LOG))
         journal.remove(self._files, self._directory)
 
-    def _aside(self, journal: Journal, place: TopicPartition) -> str:
-        """Where a log is set aside."""
+    def _aside(self, journal: Journal, place: TopicPartition, what: str) -> str:
+        """Where a log, or what it is made of, is set aside."""
         # Long names are cut, so the partition is in the id, too.
-        unique = hashlib.sha256(f"{journal.restore_id} {place}".encode()).hexdigest()[:32]
+        unique = hashlib.sha256(f"{journal.restore_id} {place} {what}".encode()).hexdigest()[:32]
         return f"{self._directory}/{place.suffixed_dir_name(unique, _ASIDE)}"
 
     # Creating topics --------------------------------------------------------------------------------------------------
@@ -327,7 +356,7 @@ class _Target:
 
     def _place_log(self, journal: Journal, place: TopicPartition) -> bytes:
         """Let a staged log take its place; the topic's id. Does nothing where it has it."""
-        path, aside = f"{self._directory}/{place.dir_name}", self._aside(journal, place)
+        path, aside = f"{self._directory}/{place.dir_name}", self._aside(journal, place, _LOG)
         if self._files.exists(aside):
             if self._files.exists(path):
                 topic_id = read_topic_id(self._files, f"{path}/{PARTITION_METADATA}")

@@ -14,6 +14,9 @@ from pipeline import requirements
 from pipeline.requirements import Missing
 from tests.support.server import REPOSITORY
 
+JAVAS_OWN = "WARNING: Using incubator modules: jdk.incubator.vector"
+"""What a JVM says of a module that Spark asks it for, before anything of Spark runs."""
+
 
 def ottla(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ottla", "pipeline", *words]
@@ -118,3 +121,24 @@ def test_a_master_that_is_none() -> None:
     done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("Spark did not start with master lokal: "), done.stderr
     assert done.stdout.count("\n") == 1
+
+
+def test_spark_says_nothing_but_that_it_waits_for_a_cluster() -> None:
+    pytest.importorskip("pyspark")
+    try:
+        requirements.require_java()
+    except Missing as reason:
+        pytest.skip(str(reason))
+    script = (
+        "import argparse\n"
+        "from pipeline.session import spark_session\n"
+        "with spark_session(argparse.Namespace(master='local[1]', spark_conf=[]), 'test') as spark:\n"
+        "    print(spark.range(3).count())\n"
+        "    logger = spark._jvm.org.apache.logging.log4j.LogManager.getLogger\n"
+        "    logger('org.apache.spark.SparkContext').error('of no use')\n"
+        "    logger('org.apache.spark.scheduler.TaskSchedulerImpl').warn('it waits for workers')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.stdout == "3\n"
+    said = [line for line in done.stderr.splitlines() if line != JAVAS_OWN]
+    assert said == ["Spark: it waits for workers"]

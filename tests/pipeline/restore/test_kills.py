@@ -16,6 +16,7 @@ from tests.support.server import BrokerProcess
 TOPICS = ("killed-a", "killed-b")
 STEPS_OF_SEGMENTS = {
     "begun": 1,
+    "wrote a part": 3,
     "staged a log": 3,
     "staged": 1,
     "created a topic": 1,

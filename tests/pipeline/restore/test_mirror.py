@@ -59,7 +59,10 @@ def test_no_record_is_missing_in_apache_kafka_when_a_mirror_is_killed(
     client.create_topic("t", partitions=2, configs={"retention.ms": "-1"})
     count = 150_000
     for partition in (0, 1):
-        client.produce("t", [Record(value=b"%d" % number, partition=partition) for number in range(count)])
+        # More than one stretch of a partition.
+        client.produce(
+            "t", [Record(value=b"%d" % number, key=b"k" * 200, partition=partition) for number in range(count)]
+        )
     line = words(own_broker, kafka, tmp_path / "checkpoint")
     there = connect("confluent-kafka", kafka.bootstrap)
 
@@ -75,18 +78,18 @@ def test_no_record_is_missing_in_apache_kafka_when_a_mirror_is_killed(
 
 
 def kill_once_something_arrives(line: list[str], there: Client) -> None:
-    before = arrived(there)
+    before = arrived(there, "t")
     process = subprocess.Popen([sys.executable, "-m", "pipeline", *line], cwd=REPOSITORY, stderr=subprocess.DEVNULL)
-    until(lambda: arrived(there) > before or process.poll() is not None, "something more has arrived")
+    until(lambda: arrived(there, "t") > before or process.poll() is not None, "something more has arrived")
     process.send_signal(signal.SIGKILL)
     process.wait()
 
 
-def arrived(client: Client) -> int:
-    if "t" not in client.topics():
+def arrived(client: Client, topic: str) -> int:
+    if topic not in client.topics():
         return 0
     try:
-        return sum(end for _, end in client.offsets("t").values())
+        return sum(end for _, end in client.offsets(topic).values())
     except RequestFailed:
         return 0  # it has just been made
 

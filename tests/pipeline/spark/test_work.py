@@ -8,6 +8,8 @@ import pytest
 
 from pipeline.kafka_log.options import OptionError, read_options
 from pipeline.work import on_workers
+from storage.errors import WrongDirectory
+from storage.topic_partition import parse_dir_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,3 +28,8 @@ def test_results_come_in_the_order_of_the_items_and_progress_is_told(spark: Spar
 def test_an_error_of_the_pipeline_comes_as_itself(spark: SparkSession) -> None:
     with pytest.raises(OptionError, match=r"^subscribe names no topic: ','$"):
         on_workers(spark, read_options, [*GIVEN, {"path": "/data", "subscribe": ","}])
+
+
+def test_so_does_one_of_storage(spark: SparkSession) -> None:
+    with pytest.raises(WrongDirectory, match="found directory 'orders' among the logs"):
+        on_workers(spark, parse_dir_name, ["orders-0", "orders"])
