@@ -118,5 +118,34 @@ TOPICS: Final = Board(
                 ),
             ],
         ),
+        Row(
+            "Archived before deleted (topics with ottla.archive.group)",
+            [
+                lines(
+                    "Not archived yet",
+                    "Records that the group has not committed. It may jump; where it grows for long, the archive is "
+                    "down or too slow.",
+                    Unit.COUNT,
+                    _sum("ottla_archive_lag_records"),
+                ),
+                lines(
+                    "Kept until it is archived",
+                    "Segments that retention would have removed. The disk pays for it, up to "
+                    "ottla.archive.max.bytes of each partition.",
+                    Unit.BYTES,
+                    _sum("ottla_archive_held_bytes"),
+                ),
+                lines(
+                    "Deleted without being archived",
+                    "Records a second that retention gave up to keep to ottla.archive.max.bytes: nobody has them "
+                    "any more. 0 is well.",
+                    Unit.COUNT,
+                    Query(
+                        highest(total(per_second("ottla_archive_given_up_records_total", EACH_TOPIC), "topic")),
+                        "{{topic}}",
+                    ),
+                ),
+            ],
+        ),
     ],
 )

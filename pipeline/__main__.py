@@ -2,11 +2,12 @@
 
 import argparse
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final, NamedTuple
 
-from pipeline.errors import PipelineError
+from pipeline.errors import NOT_DONE, PipelineError
 from pipeline.requirements import require_libraries
 
 _INTERRUPTED: Final = 130
@@ -45,6 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return _INTERRUPTED
+    except MemoryError:
+        sys.stderr.write(f"ottla pipeline {name}: this machine has too little memory for it\n")
+        return NOT_DONE
+    except Exception:  # noqa: BLE001
+        # A fault of ours. Uncaught it would end with 1, as if data were damaged.
+        traceback.print_exc()
+        return NOT_DONE
     return code
 
 

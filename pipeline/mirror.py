@@ -27,6 +27,7 @@ from pipeline.interruption import ended_by_sigterm
 from pipeline.progress import Progress
 from pipeline.reading.ranges import OffsetRange, Wanted
 from pipeline.reading.reader import read_range
+from pipeline.reports.files import check_places
 from pipeline.restore.plan import name_pair
 from pipeline.restore.producing import OURS, TIMESTAMP_TYPE
 from pipeline.schema import COLUMNS
@@ -106,7 +107,9 @@ class Checkpoint:
     """Up to where each partition has arrived, in a file."""
 
     def __init__(self, path: Path, from_cluster: str, to_cluster: str) -> None:
-        """Raises PipelineError for a file of something else."""
+        """Raises PipelineError for a file of something else, or one that cannot be written."""
+        # Before anything is sent: what has arrived could not be written down.
+        check_places([str(path)], ())
         self._path = path
         self._clusters = {"from": from_cluster, "to": to_cluster}
         self._topics: dict[str, dict[str, Any]] = {}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import site
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +38,12 @@ _LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+_OF_NO_MEMORY: Final = ("java.lang.OutOfMemoryError", "Python worker exited unexpectedly", "\nMemoryError")
+"""What Spark's errors say where memory was too little: the JVM's, or that of a worker."""
+
+
+class NoMemory(PipelineError):
+    """Spark has ended, or given up, because its memory was too little."""
 
 
 @contextmanager
@@ -60,9 +68,43 @@ def spark_session(options: argparse.Namespace, name: str) -> Iterator[SparkSessi
         # Spark raises anything here: its own, py4j's, a RuntimeError where the JVM ended.
         first = str(error).strip().partition("\n")[0]
         raise PipelineError(f"Spark did not start with master {options.master}: {first}") from error
+    # What py4j has to say of a JVM that has gone.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
-        yield session
+        with _told_where_memory_is_too_little():
+            yield session
     finally:
+        _stop(session)
+
+
+@contextmanager
+def _told_where_memory_is_too_little() -> Iterator[None]:
+    """A JVM whose memory is full ends, and the connection to it breaks. Raises NoMemory."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PipelineError, PySparkException, Py4JError, ConnectionError, EOFError) as error:
+        is_gone = isinstance(error, Py4JNetworkError | ConnectionError | EOFError)
+        try:
+            said = str(error)
+        except (Py4JError, OSError):
+            is_gone = True  # it was to be asked of the JVM
+        if is_gone or any(text in said for text in _OF_NO_MEMORY):
+            raise NoMemory(
+                "Spark has ended in the middle, as it does where its memory is too little: "
+                "--spark-conf spark.driver.memory=4g gives it more, --master 'local[1]' lets it do one thing at a time"
+            ) from error
+        raise
+
+
+def _stop(session: SparkSession) -> None:
+    from py4j.protocol import Py4JError
+
+    # Of a JVM that has gone on its own, the reason has been told.
+    with warnings.catch_warnings(), suppress(Py4JError, OSError):
+        warnings.simplefilter("ignore", RuntimeWarning)
         session.stop()
 
 

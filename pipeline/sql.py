@@ -98,10 +98,10 @@ def run(options: argparse.Namespace) -> int:
         if sys.stderr.isatty():
             # Spark's own bar: what a query does only Spark knows.
             options.spark_conf.insert(0, ("spark.ui.showConsoleProgress", "true"))
-        with TemporaryDirectory() as warehouse, _told_in_a_sentence():
+        with TemporaryDirectory() as warehouse:
             # Else Spark leaves a directory where the command was called.
             options.spark_conf.insert(0, ("spark.sql.warehouse.dir", warehouse))
-            with spark_session(options, "sql") as spark:
+            with spark_session(options, "sql") as spark, _told_in_a_sentence():
                 _create_views(spark, topics, options)
                 _write(spark.sql(options.query), form, options)
     return DONE
@@ -325,6 +325,8 @@ def _write_parquet(answer: DataFrame, path: str) -> None:
     try:
         answer.write.parquet(f"file://{os.path.abspath(temporary)}")
         os.rename(temporary, path)
+    except ConnectionError:
+        raise  # it is Spark that is gone
     except OSError as error:
         raise PipelineError(f"{path} cannot be written: {error.strerror}") from error
     finally:

@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonsTopicPartition
 
+ONE_MB: Final = {"retention.bytes": "1048576", "segment.bytes": "1048576"}
 TOPICS: Final = {
-    "orders": NewTopic("orders", 6, 1, config={"retention.bytes": "1048576", "segment.bytes": "1048576"}),
+    "orders": NewTopic("orders", 6, 1, config={**ONE_MB, "ottla.archive.group": "archive.orders"}),
     "payments": NewTopic("payments", 3, 1),
     "audit": NewTopic("audit", 1, 1, config={"flush.messages": "1", "max.message.bytes": "20000"}),
 }
@@ -46,6 +47,7 @@ class Load:
             self._bill_now_and_then,
             self._ship,
             self._report,
+            self._archive,
             self._tail,
             self._import,
             self._err,
@@ -114,6 +116,17 @@ class Load:
             is_slow = elapsed_s < 0.6 * self._duration_s
             consumer.consume(round(SLOW_PER_S * 0.1) if is_slow else 1000, timeout=0.05)
         consumer.close()
+
+    def _archive(self) -> None:
+        """An archiver as the broker sees it: seldom enough that retention has to wait for it."""
+        archiver = Consumer({**self._address, "group.id": "archive.orders", "enable.auto.commit": False})
+        places = [TopicPartition("orders", partition) for partition in range(6)]
+        for _ in self._ticks(0.4 * self._duration_s):
+            with contextlib.suppress(KafkaException):
+                ends = [archiver.get_watermark_offsets(place, timeout=5)[1] for place in places]
+                archived = [TopicPartition("orders", number, end) for number, end in enumerate(ends)]
+                archiver.commit(offsets=archived, asynchronous=False)
+        archiver.close()
 
     def _consume(self, group: str, topics: list[str], ticks: Iterator[float]) -> None:
         consumer = self._member(group, topics)

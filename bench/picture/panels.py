@@ -19,6 +19,7 @@ ZERO_IS_WELL: Final = {
     "Failed directories",
     "Partitions offline",
     "Failed",
+    "Deleted without being archived",
     # Nobody waits, each time that Prometheus looks.
     "Queues",
     # Recovery of some megabytes is over between two scrapes.

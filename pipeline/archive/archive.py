@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pipeline.archive.compaction import located, read_compaction
 from pipeline.archive.manifest import BatchesFile, Manifest, NoArchive, RowsFile, read_manifest
 from pipeline.archive.record_encoding import encode_records
+from pipeline.archive.rows_format import bounded_batches
 from pipeline.batches import BATCH_SCHEMA, BatchRow, DamagedArchive, Kept, batch_from
 from pipeline.recompression import recompress
 from pipeline.schema import COLUMNS, arrow_schema
@@ -20,6 +21,7 @@ from storage.batch.record_batch import HEADER_SIZE, Buffer, Codec, computed_crc,
 _PIECE_BYTES: Final = 16 << 20
 """About how many bytes of batches are made at once."""
 _MOST_PIECE_BATCHES: Final = 1 << 16
+_BEHIND_EVERYTHING: Final = 2**63 - 1
 
 
 class ArchivedBatch(NamedTuple):
@@ -81,7 +83,8 @@ class Archive:
         The first may begin before `from_offset`, the last end behind `until_offset`. Raises DamagedArchive.
         """
         reader = _RowsReader(self, topic, partition)
-        for piece in self._batch_rows(topic, partition, from_offset, until_offset):
+        ends = (end for _, end in reader.steps(from_offset, until_offset))
+        for piece in self._batch_rows(topic, partition, from_offset, until_offset, ends):
             yield from _made(piece, reader)
 
     def extents(
@@ -94,14 +97,21 @@ class Archive:
                 yield BatchExtent(base, base + delta, time, size)
 
     def _batch_rows(
-        self, topic: str, partition: int, from_offset: int, until_offset: int | None
+        self, topic: str, partition: int, from_offset: int, until_offset: int | None, ends: Iterator[int]
     ) -> Iterator[list[BatchRow]]:
-        """Rows of batches, some MB of the log at a time."""
+        """Rows of batches, some MB of the log at a time. No two together begin on both sides of one of `ends`, where
+        row groups of their records end: some MB of a log may open to as many GB."""
         piece: list[BatchRow] = []
         size = 0
+        end = -1
         for rows in self._described(topic, partition, from_offset, until_offset, BATCH_SCHEMA.names):
             for entry in rows.to_pylist():
                 row = batch_from(entry)
+                if row.base_offset >= end:
+                    if piece:
+                        yield piece
+                        piece, size = [], 0
+                    end = next((end for end in ends if end > row.base_offset), _BEHIND_EVERYTHING)
                 piece.append(row)
                 size += row.size
                 if size >= _PIECE_BYTES or len(piece) == _MOST_PIECE_BATCHES:
@@ -119,7 +129,7 @@ class Archive:
             if file.until_offset <= from_offset or (until_offset is not None and file.from_offset >= until_offset):
                 continue
             with _opened(self.path(file)) as parquet:
-                for rows in parquet.iter_batches(1 << 12, columns=list(columns)):
+                for rows in bounded_batches(parquet, 1 << 12, columns):
                     bases = rows.column("base_offset").to_numpy()
                     # Where a range was cut inside of a batch, both sides have it.
                     highest = np.maximum.accumulate(np.concatenate(([last], bases)))

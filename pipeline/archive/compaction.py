@@ -26,12 +26,12 @@ from pipeline.archive.durable import make_directory, put, remove, sha256_of, syn
 from pipeline.archive.exchange import exchange, require_exchange
 from pipeline.archive.manifest import BatchesFile, Manifest, RowsFile, publish
 from pipeline.archive.places import BATCHES, BOOKS, COMPACTION, PLAN, Stretch, batches_path, rows_path
-from pipeline.archive.rows_format import batches_writer, rows_writer
+from pipeline.archive.rows_format import batches_writer, bounded_batches, rows_writer
 from pipeline.batches import DamagedArchive
 from pipeline.errors import PipelineError
 
 _MERGED_ROWS: Final = 1 << 16
-"""Rows that are held while files are merged."""
+"""Rows that are held while files are merged, at most."""
 
 File = TypeVar("File", RowsFile, BatchesFile)
 
@@ -275,7 +275,7 @@ def _merge(
     with writer(target) as merged:
         for file in group:
             with pq.ParquetFile(dest / file.path) as part:
-                for rows in part.iter_batches(_MERGED_ROWS):
+                for rows in bounded_batches(part, _MERGED_ROWS):
                     merged.write_batch(rows)
                     count += len(rows)
             on_bytes(file.bytes)

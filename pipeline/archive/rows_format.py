@@ -1,8 +1,10 @@
-"""How the archive writes its Parquet files."""
+"""How the archive writes its Parquet files, and reads them without holding much."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.batches import BATCH_SCHEMA
@@ -11,12 +13,39 @@ from pipeline.schema import COLUMNS, arrow_schema
 _DICTIONARIES: Final = ["topic", "partition", "timestampType"]
 """On all columns they cost up to half of the speed, and keys and values seldom repeat."""
 
+_STATISTICS: Final = ["topic", "partition", "offset", "timestamp", "timestampType"]
+"""Least and greatest value of a row group. Of keys and values they help nobody, and Arrow holds six copies of a value
+for them."""
+_OF_BATCHES: Final = [name for name in BATCH_SCHEMA.names if name not in ("head", "payload")]
+
+_TOGETHER_BYTES: Final = 32 << 20
+"""Row groups are read together up to this size."""
+
 
 def rows_writer(path: Path) -> Any:
     """A Parquet writer for rows."""
-    return pq.ParquetWriter(str(path), arrow_schema(COLUMNS), compression="zstd", use_dictionary=_DICTIONARIES)
+    return pq.ParquetWriter(
+        str(path), arrow_schema(COLUMNS), compression="zstd", use_dictionary=_DICTIONARIES, write_statistics=_STATISTICS
+    )  # fmt: skip
 
 
 def batches_writer(path: Path) -> Any:
     """A Parquet writer for rows of batches."""
-    return pq.ParquetWriter(str(path), BATCH_SCHEMA, compression="zstd")
+    return pq.ParquetWriter(str(path), BATCH_SCHEMA, compression="zstd", write_statistics=_OF_BATCHES)
+
+
+def bounded_batches(parquet: Any, most_rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """All rows of a file, so many at once at most, and no more than some MB or what is in one row group: all columns,
+    or these."""
+    chosen = None if columns is None else list(columns)
+    together: list[int] = []
+    size = 0
+    for number in range(parquet.num_row_groups):
+        group_bytes = parquet.metadata.row_group(number).total_byte_size
+        if together and size + group_bytes > _TOGETHER_BYTES:
+            yield from parquet.iter_batches(most_rows, row_groups=together, columns=chosen)
+            together, size = [], 0
+        together.append(number)
+        size += group_bytes
+    if together:
+        yield from parquet.iter_batches(most_rows, row_groups=together, columns=chosen)

@@ -22,6 +22,10 @@ from pipeline.decoding.sections import Sections
 from storage.batch.records import SMALLEST_RECORD
 from storage.batch.varints import VARINT_BYTES, VARLONG_BYTES, decode_signed
 
+MOST_HEADERS: Final = 1 << 21
+"""The most headers that the records of a batch may have together: one takes two bytes there, and thirty times that
+here."""
+
 
 class Fields(NamedTuple):
     """The fields of records, an element for each; positions are in the buffer that they were read from."""
@@ -76,7 +80,9 @@ def read_fields(sections: Sections) -> tuple[Fields, list[int]]:
     # A header has two bytes at least, so there are never more than could be read.
     wrong |= (header_count < 0) | (at + 2 * header_count > ends)
     header_count = np.where(wrong, 0, header_count)
-    headers, at = _read_headers(data, at, header_count, wrong)
+    wrong |= (np.bincount(batch, header_count, len(counts)) > MOST_HEADERS)[batch]
+    header_count = np.where(wrong, 0, header_count)
+    headers, at = _read_headers(sections.data, data, at, header_count, wrong)
     wrong |= at != ends
     # Between the sections there is something else: a record may end well, and before its batch or behind it.
     last = np.flatnonzero(np.diff(batch, append=-1))
@@ -177,12 +183,18 @@ def _varints(data: Numbers, at: Numbers, most_bytes: int) -> tuple[Numbers, Numb
 
 
 _NONE: Final[Numbers] = np.zeros(0, dtype=np.int64)
+_FEW_RECORDS: Final = 16
+"""A round costs as much as so many headers that are read one by one."""
 
 
-def _read_headers(data: Numbers, at: Numbers, counts: Numbers, wrong: Numbers) -> tuple[HeaderFields, Numbers]:
-    """The headers that begin at these positions, so many of each record, and the positions behind them.
+def _read_headers(
+    content: bytes, data: Numbers, at: Numbers, counts: Numbers, wrong: Numbers
+) -> tuple[HeaderFields, Numbers]:
+    """The headers that begin at these positions, so many of each record, and the positions behind them. `data` are the
+    bytes of `content`.
 
-    Read in rounds: the first header of all records that have one, then the second.
+    Read in rounds: the first header of all records that have one, then the second. Where few records have more, the
+    rest of each is read header by header.
     """
     total = int(counts.sum())
     if not total:
@@ -193,7 +205,7 @@ def _read_headers(data: Numbers, at: Numbers, counts: Numbers, wrong: Numbers) -
     records = np.flatnonzero(counts)
     place = at[records]
     number = 0
-    while len(records):
+    while len(records) > _FEW_RECORDS:
         key_size, key_at, is_wrong = _varints(data, place, VARINT_BYTES)
         is_wrong |= key_size < 0
         value_size, value_at, too_long = _varints(data, key_at + np.maximum(key_size, 0), VARINT_BYTES)
@@ -207,4 +219,24 @@ def _read_headers(data: Numbers, at: Numbers, counts: Numbers, wrong: Numbers) -
         at[records] = place
         goes_on = counts[records] > number
         records, place = records[goes_on], place[goes_on]
+    for record, position in zip(records.tolist(), place.tolist(), strict=True):
+        slots = range(int(first[record]) + number, int(first[record] + counts[record]))
+        try:
+            at[record] = _read_one_by_one(content, position, fields, slots)
+        except (IndexError, OverflowError):
+            wrong[record] = True
     return fields, at
+
+
+def _read_one_by_one(content: bytes, position: int, fields: HeaderFields, slots: range) -> int:
+    """The headers that begin at a position, into these slots; the position behind them. Raises IndexError,
+    OverflowError."""
+    for slot in slots:
+        size, position = decode_signed(content, position, VARINT_BYTES)
+        if size < 0:
+            raise IndexError("a header without a key")
+        fields.key_size[slot], fields.key_at[slot] = size, position
+        size, position = decode_signed(content, position + size, VARINT_BYTES)
+        fields.value_size[slot], fields.value_at[slot] = size, position
+        position += max(size, 0)
+    return position

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.decoding.columns import Columns
-from pipeline.decoding.fields import read_fields
+from pipeline.decoding.fields import MOST_HEADERS, read_fields
 from pipeline.decoding.headers import Headers, Numbers, joined, read_headers
 from pipeline.decoding.sections import Sections
 from pipeline.errors import Damage, DamagedLog
@@ -213,7 +213,7 @@ def _why_unreadable(sections: Sections, number: int) -> str:
     """What the log's own reader says of a batch."""
     section = sections.data[sections.begins[number] : sections.ends[number]]
     try:
-        for _ in walk(section, int(sections.headers.record_count[number]), len(section)):
+        for _ in walk(section, int(sections.headers.record_count[number]), MOST_HEADERS):
             pass
     except UndecodableRecords as error:
         return str(error)

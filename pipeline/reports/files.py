@@ -25,6 +25,9 @@ def check_places(paths: Iterable[str], suffixes: Iterable[str] = (HTML, JSON)) -
         place = Path(path)
         if place.is_dir():
             raise PipelineError(f"nothing can be written to {path}: it is a directory")
+        if place.exists() and not place.is_file():
+            # It would be replaced: for root there were no /dev/null any more.
+            raise PipelineError(f"nothing can be written to {path}: it is no regular file")
         # The new file is made beside the old one: it is the directory that has to take it.
         try:
             descriptor, temporary = _beside(place)
@@ -65,6 +68,8 @@ def written_atomically(path: str) -> Iterator[IO[bytes]]:
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, place)
         temporary = None
+    except ConnectionError:
+        raise  # where what is written comes from
     except OSError as error:
         raise PipelineError(f"{path} cannot be written: {error.strerror}") from error
     finally:

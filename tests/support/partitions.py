@@ -10,11 +10,21 @@ from typing import Any
 from pipeline.reading.ranges import OffsetRange
 from storage.batch.record_batch import TimestampType, read_header, stamp
 from storage.batch.records import Record, encode_batch, iterate_records
+from storage.checkpoints import (
+    CLEAN_SHUTDOWN,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    MetaProperties,
+    write_meta_properties,
+    write_topic_id,
+)
+from storage.files import FileSystem
 from storage.index.offset_index import ENTRY as INDEX_ENTRY
 from storage.index.transaction_index import ENTRY as TRANSACTION_ENTRY
 from tests.support.batches import records
 
 TOPIC = "orders"
+CLUSTER = "Lq2xlGBqTcCbPwVhzU0q5A"
 
 
 @dataclass
@@ -90,6 +100,17 @@ class PartitionOnDisk:
     def range(self, from_offset: int = 0, until_offset: int | None = None, **how: Any) -> OffsetRange:
         until = self.next_offset if until_offset is None else until_offset
         return OffsetRange(TOPIC, 0, str(self.directory), from_offset, until, **how)
+
+
+def leave_in_order(data: Path, *, cluster_id: str = CLUSTER) -> Path:
+    """Make a directory with partitions a data directory that its broker has left in order."""
+    data.mkdir(exist_ok=True)
+    files = FileSystem()
+    write_meta_properties(files, str(data / META_PROPERTIES), MetaProperties(cluster_id, 1, None), "")
+    for number, directory in enumerate(sorted(data.glob("*-*/")), start=1):
+        write_topic_id(files, str(directory / PARTITION_METADATA), number.to_bytes(16, "big"))
+    (data / CLEAN_SHUTDOWN).touch()
+    return data
 
 
 def plain_rows(batches: Iterable[bytes]) -> list[dict[str, Any]]:

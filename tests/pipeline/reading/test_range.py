@@ -328,6 +328,21 @@ def test_a_batch_of_more_records_than_are_held_is_told_of(
     assert offsets(partition.range(), OFFSETS._replace(skip_damaged=True)) == [*range(10), 21]
 
 
+@pytest.mark.parametrize("count", [1, 50])
+def test_a_batch_of_more_headers_than_are_held_is_told_of(
+    partition: PartitionOnDisk, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    for module in ("decoding.fields", "reading.reader"):
+        monkeypatch.setattr(f"pipeline.{module}.MOST_HEADERS", 100)
+    each = [("h", None)] * (100 // count)
+    partition.append([record(headers=each) for _ in range(count)])
+    partition.append([*(record(headers=each) for _ in range(count - 1)), record(headers=[*each, ("h", b"")])])
+    partition.append(1)
+    with pytest.raises(DamagedLog, match=rf"record {count - 1} has {len(each) + 1} headers, more than are walked over"):
+        offsets(partition.range())
+    assert offsets(partition.range(), OFFSETS._replace(skip_damaged=True)) == [*range(count), 2 * count]
+
+
 # Splitting
 
 

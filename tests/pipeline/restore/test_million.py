@@ -1,16 +1,19 @@
-"""A million lines of real text, from a producer to a consumer by way of an archive: every one where it was."""
+"""A million lines of real text, from a producer to a consumer by way of an archive that Spark makes: every one where it
+was."""
 
 from __future__ import annotations
 
 import hashlib
+import sysconfig
 from collections.abc import Iterator
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.pipeline.restore.archiving import archive, restored
+from tests.pipeline.archive.test_command import archive
+from tests.pipeline.restore.archiving import restored
 from tests.support.clients import CODECS, connect
 from tests.support.server import BrokerProcess
 from tests.support.stdlib_text import lines, source_files
@@ -19,6 +22,7 @@ LINES = 1_000_000
 PARTITIONS = 2
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.timeout(600)  # as long as it takes on a machine that does something else, too
 def test_a_million_lines_come_back_with_their_places(
     own_broker: BrokerProcess, second: BrokerProcess, tmp_path: Path
@@ -30,9 +34,7 @@ def test_a_million_lines_come_back_with_their_places(
     before = {place: digest(own_broker.bootstrap, *place) for place in places()}
     assert sum(count for count, _ in before.values()) == LINES
 
-    archive(
-        own_broker.data_directory, tmp_path / "archive", bootstrap=own_broker.bootstrap, range_bytes=16 << 20
-    )  # fmt: skip
+    archive(own_broker, tmp_path / "archive", "--target-file-mb", "16")
     restored(tmp_path / "archive", second.data_directory)
 
     second.start()
@@ -44,8 +46,9 @@ def places() -> Iterator[tuple[str, int]]:
 
 
 def text() -> Iterator[tuple[str, int, bytes]]:
-    """Lines of the standard library, each with its file and its number there, over and over."""
-    for path in cycle(source_files()):
+    """Lines of the standard library and of the packages beside it, each with its file and its number there."""
+    installed = sorted(Path(sysconfig.get_path("purelib")).rglob("*.py"))
+    for path in (*source_files(), *installed):
         yield from ((path.name, number, line) for number, line in enumerate(lines(path.read_bytes() + b"\n")))
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PAGE = (REPOSITORY / "docs/spark.md").read_text()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+JOBS = [text for language, text in BLOCK.findall(PAGE) if language == "python"]
 
 
 @pytest.mark.usefixtures("connector")
@@ -27,10 +28,9 @@ def test_every_job_of_the_page_runs(spark: SparkSession, own_broker: BrokerProce
     client.create_topic("answers")
     client.produce("orders", [Record(key=b"%d" % n, value=b"order %d" % n, partition=n % 2) for n in range(200)])
 
-    blocks = [text for language, text in BLOCK.findall(PAGE) if language == "python"]
-    assert len(blocks) == 6
     names = {"spark": spark}
-    for text in blocks:
+
+    def run(text: str) -> None:
         for theirs, ours in (
             ("localhost:9092", own_broker.bootstrap),
             ("/var/lib/ottla", str(own_broker.data_directory)),
@@ -39,9 +39,29 @@ def test_every_job_of_the_page_runs(spark: SparkSession, own_broker: BrokerProce
             text = text.replace(theirs, ours)
         exec(compile(text, "docs/spark.md", "exec"), names)
 
+    assert len(JOBS) == 6
+    for job in JOBS:
+        run(job)
+    client.produce("orders", [Record(value=b"order %d" % n) for n in range(200, 250)])
+    for job in JOBS:
+        if "checkpointLocation" in job:
+            run(job)
+
     for place in ("orders", "copies"):
-        assert spark.read.parquet(str(tmp_path / place)).select("offset", "partition").distinct().count() == 200
+        rows = spark.read.parquet(str(tmp_path / place)).select("value").collect()
+        assert sorted(bytes(row.value) for row in rows) == sorted(b"order %d" % n for n in range(250))
     assert {record.value for record in client.consume_all("answers")} == {b"ORDER %d" % n for n in range(200)}
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "read", "readStream", "write", "checkpointLocation", "availableNow=True", "startingOffsets", "endingOffsets",
+        "startingTimestamp", "subscribePattern", "minPartitions", "includeHeaders", "read_committed",
+    ],
+)  # fmt: skip
+def test_a_job_with_the_connector_shows(word: str) -> None:
+    assert any(re.search(rf"\b{re.escape(word)}\b", job) for job in JOBS if 'format("kafka")' in job)
 
 
 def test_what_is_no_python_is_how_to_install_it() -> None:

@@ -1,0 +1,132 @@
+"""Batches of hundreds of megabytes, and such as open to them: memory is bounded, or a sentence ends the command."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.archive.archive import Archive
+from storage.batch.record_batch import Codec
+from tests.pipeline.archive.archives import archive, compacted, source_of
+from tests.support.batches import record
+from tests.support.partitions import TOPIC, PartitionOnDisk, leave_in_order
+from tests.support.server import REPOSITORY
+
+MB = 1 << 20
+SPARK = ["--master", "local[2]", "--spark-conf", "spark.driver.memory=512m"]
+"""About as little as Spark starts with."""
+
+KINDS: dict[str, tuple[Any, Codec]] = {
+    "one record": (lambda: [record(bytes(300 * MB))], Codec.NONE),
+    "many records": (lambda: [record(bytes(MB))] * 300, Codec.NONE),
+    "a bomb": (lambda: [record(bytes(300 * MB))], Codec.ZSTD),
+}
+
+
+def ottla(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipeline", *map(str, words)]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_beyond_the_limit_is_told_with_file_position_and_size(tmp_path: Path, kind: str) -> None:
+    log = PartitionOnDisk(tmp_path / "data/orders-0")
+    log.append(1)
+    position = log.segments[0].size
+    content, codec = KINDS[kind]
+    log.append(content(), codec=codec)
+    log.append(1)
+    data = leave_in_order(tmp_path / "data")
+    path = log.segments[0].path(".log")
+    said = rf"{re.escape(str(path))} at {position} \(offset 1\): found .*\b\d+ bytes\b.* 268435456 bytes"
+
+    for words in (
+        ("stats", "--report", tmp_path / "new.json"),
+        ("sql", "--output", tmp_path / "new.csv", "select * from orders"),
+        ("archive", "--dest", tmp_path / "new"),
+    ):
+        done = ottla(words[0], "--data-dir", data, *words[1:], *SPARK)
+        assert re.search(said, done.stderr), done.stderr
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert [path.name for path in tmp_path.glob("new*")] == ["new"]
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+    passed_over = ottla("archive", "--data-dir", data, "--dest", tmp_path / "new", "--on-damage", "skip-batch", *SPARK)
+    assert passed_over.returncode == 0, passed_over.stderr
+    assert passed_over.stdout.startswith("archived 2 records in ")
+    audit = ottla("audit", "--data-dir", data, *SPARK)
+    assert (audit.returncode, audit.stdout.split(":")[0]) == (0, "whole"), audit.stdout
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.timeout(300)
+def test_rows_that_do_not_fit_into_sparks_memory_are_a_sentence(tmp_path: Path) -> None:
+    log = PartitionOnDisk(tmp_path / "data/orders-0")
+    for _ in range(4):
+        log.append([record(bytes(200 * MB))], codec=Codec.ZSTD)
+    data = leave_in_order(tmp_path / "data")
+
+    done = ottla(
+        "sql", "--data-dir", data, *SPARK, "--output", tmp_path / "new.csv", "select * from orders order by value"
+    )
+
+    assert done.stderr.startswith(
+        "ottla pipeline sql: Spark has ended in the middle, as it does where its memory is too"
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "at org." not in done.stderr
+    assert list(tmp_path.glob("*new*")) == []
+
+
+def made_again(dest: Path, expected: bytes) -> None:
+    assert b"".join(batch.data for batch in Archive.open(dest).batches(TOPIC, 0)) == expected
+
+
+def peak_bytes(work: Any) -> int:
+    """What Arrow has held at most meanwhile."""
+    before = pa.default_memory_pool()
+    watched = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(watched)
+    try:
+        work()
+        peak: int = watched.max_memory()
+    finally:
+        pa.set_memory_pool(before)
+    return peak
+
+
+def test_many_batches_that_open_to_much_are_read_and_made_again_a_few_at_a_time(tmp_path: Path) -> None:
+    """Together they open to 640 MB, and are some KB in the log."""
+    log = PartitionOnDisk(tmp_path / "orders-0")
+    for _ in range(40):
+        log.append([record(bytes(MB))] * 16, codec=Codec.ZSTD)
+    dest = tmp_path / "archive"
+
+    assert peak_bytes(lambda: archive(dest, source_of(log))) < 300 * MB
+    for _ in range(2):
+        assert peak_bytes(lambda: made_again(dest, log.segments[0].path(".log").read_bytes())) < 300 * MB
+        assert peak_bytes(lambda: compacted(dest)) < 300 * MB
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_the_largest_batch_is_archived_within_what_the_page_says(tmp_path: Path, codec: Codec) -> None:
+    log = PartitionOnDisk(tmp_path / "orders-0")
+    log.append([record(bytes(250 * MB))], codec=codec)
+    command = [
+        *(sys.executable, "-m", "tests.pipeline.archive.killed"),
+        *("archive", str(tmp_path / "archive"), str(log.directory), "1", "10000"),
+    ]
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+    _, code, used = os.wait4(process.pid, 0)
+    assert code == 0
+    assert used.ru_maxrss < 1_700_000, "KB: docs/pipeline.md"
