@@ -28,7 +28,7 @@ GREY: Final = "#666666"
 
 
 def draw(standings: Sequence[Standing], titles: tuple[str, str], path: Path) -> None:
-    """One panel a table. The line goes from the lowest pair to the highest, the dot is the median, `|` what is asked."""
+    """One panel a table. A line reaches from lowest to highest pair; a dot: the median; `|`: what is asked."""
     tables = list(dict.fromkeys(one.table.key for one in standings))
     if not tables:
         return
