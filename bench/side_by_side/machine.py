@@ -22,7 +22,8 @@ def about(directory: Path, command: str) -> dict[str, str]:
         "processor": f"{_processor()}, {os.cpu_count()} of them for both brokers and the clients",
         "memory": f"{_memory_gb():.0f} GB",
         "system": f"{platform.system()} {platform.release()}, data on {_file_system(directory)}",
-        "Ottla": f"commit {name_of_this()}, Python {platform.python_version()}",
+        # Who built it counts: one without profile-guided optimisation is a good deal slower.
+        "Ottla": f"commit {name_of_this()}, Python {platform.python_version()} ({platform.python_compiler()})",
         "clients": ", ".join(
             [f"librdkafka {librdkafka.version()}", *(f"{name} {version(name)}" for name in ("kafka-python",))]
         ),

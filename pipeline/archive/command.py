@@ -22,7 +22,7 @@ from pipeline.archive.online import commit_archived, hold, known_of
 from pipeline.archive.places import PARTITIONINGS, PLAN
 from pipeline.archive.planning import read_plan
 from pipeline.archive.range_archiving import Receipt, Task, archive_range
-from pipeline.archive.run import At, Known, Run, Settings, nothing, open_for_archiving
+from pipeline.archive.run import At, Known, Run, Settings, check_destination, nothing, open_for_archiving
 from pipeline.archive.verification import bytes_to_check, findings
 from pipeline.broker import Broker, BrokerError
 from pipeline.command_line import SKIP_BATCH, add_reading_options, add_source_options, add_spark_options
@@ -101,8 +101,7 @@ def archive(options: argparse.Namespace, at: At = nothing, spark: SparkSession |
     if options.hold and options.bootstrap is None:
         raise PipelineError("--hold sets a config of the topics, and needs the broker: --bootstrap")
     dest = options.dest.resolve()
-    if dest.exists() and not dest.is_dir():
-        raise PipelineError(f"{dest} is no directory")
+    check_destination(dest)
     # Whatever can be known to be missing is, before anything is made.
     require_spark()
     with Source.open(options.data_dirs, options.bootstrap) as source:

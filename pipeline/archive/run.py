@@ -92,17 +92,26 @@ class Known:
     groups: tuple[CommittedOffset, ...] | None = None
 
 
+def check_destination(dest: Path) -> None:
+    """Raises PipelineError where something is that is no archive."""
+    if not dest.exists():
+        return
+    if not dest.is_dir():
+        raise PipelineError(f"{dest} is no directory")
+    others = sorted(entry.name for entry in dest.iterdir() if entry.name != BOOKS)
+    if others and read_manifest(dest) is None:
+        raise PipelineError(f"{dest} is no archive, and not empty: there is {others[0]}; choose another --dest")
+
+
 def open_for_archiving(settings: Settings, at: At = nothing) -> Manifest:
     """The manifest of the destination, a first one if it is new. Raises PipelineError if it is another's, Unwritable.
 
     To be called, like everything here, by who holds the lock of `locking.changing`.
     """
     dest = settings.dest
+    check_destination(dest)
     manifest = read_manifest(dest)
     if manifest is None:
-        others = sorted(entry.name for entry in dest.iterdir() if entry.name != BOOKS)
-        if others:
-            raise PipelineError(f"{dest} is no archive, and not empty: there is {others[0]}; choose another --dest")
         manifest = Manifest(
             name=settings.name,
             cluster_id=settings.cluster_id,

@@ -117,6 +117,8 @@ class _Target:
 
     def planned(self, wishes: str, make_plan: Callable[[], Plan], archive: Batches) -> Journal:
         """Look whether it can be done, and how far it has come if it had begun. Nothing is changed."""
+        if self._files.exists(self._directory) and not self._files.is_directory(self._directory):
+            raise PipelineError(f"{self._directory} is no directory")
         journal = read_journal(self._files, self._directory)
         if journal is not None:
             if journal.wishes != wishes:
@@ -144,8 +146,6 @@ class _Target:
         """Whose it is. A broker that works in it is found by the lock."""
         if not self._files.exists(self._directory):
             return
-        if not self._files.is_directory(self._directory):
-            raise PipelineError(f"{self._directory} is no directory")
         properties = read_meta_properties(self._files, f"{self._directory}/{META_PROPERTIES}")
         has_metadata = self._files.exists(f"{self._directory}/{METADATA_DIR_NAME}")
         if properties is None and any(entry.is_directory for entry in self._files.list_directory(self._directory)):

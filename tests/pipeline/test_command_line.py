@@ -12,10 +12,8 @@ import pytest
 
 from pipeline import requirements
 from pipeline.requirements import Missing
+from tests.support.pipeline_commands import JAVAS_OWN
 from tests.support.server import REPOSITORY
-
-JAVAS_OWN = "WARNING: Using incubator modules: jdk.incubator.vector"
-"""What a JVM says of a module that Spark asks it for, before anything of Spark runs."""
 
 
 def ottla(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -25,6 +25,9 @@ class Answer(NamedTuple):
     err: str
 
 
+JAVAS_OWN = "WARNING: Using incubator modules: jdk.incubator.vector"
+"""What a JVM says on stderr of a module that Spark asks it for, before anything of Spark runs."""
+
 Run = Callable[..., Answer]
 Reported = Callable[..., tuple[int, dict[str, Any]]]
 

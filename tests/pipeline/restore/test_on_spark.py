@@ -34,9 +34,8 @@ from tests.pipeline.restore.archiving import archive, names_in, stored
 from tests.pipeline.restore.test_kills import values_by_partition
 from tests.pipeline.restore.test_mirror import arrived, read_from
 from tests.pipeline.restore.test_segments import records
-from tests.pipeline.test_command_line import JAVAS_OWN
 from tests.support.clients import Committed, Place, Record, connect
-from tests.support.pipeline_commands import Answer, commands_on
+from tests.support.pipeline_commands import JAVAS_OWN, Answer, commands_on
 from tests.support.server import REPOSITORY, BrokerProcess
 from tests.support.spark_home import linked_home
 from tests.support.waiting import until
