@@ -105,7 +105,7 @@ fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000
 boards-picture: $(VENV)/.picture  ## Ten minutes of clients and Prometheus: has every panel data? Draws docs/pictures (ARGS="--minutes 3")
 	@$(BIN)/python -m bench.picture $(ARGS)
 
-pipeline-setup: $(VENV)/.pipeline  ## Bring what the pipeline needs: Spark, Java where it may, Spark's Kafka connector
+pipeline-setup: $(VENV)/.pipeline  ## Bring what the pipeline needs: Spark, Java where it may, the jars of Spark's Kafka connector and of Delta Lake
 	@$(BIN)/python -m tests.support.pipeline_setup
 
 test-pipeline: $(VENV)/.pipeline  ## Set up and test the pipeline on a real Spark (needs Java; TESTS=path to run some of them)
@@ -122,7 +122,7 @@ lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock t
 	@$(BIN)/python -m pip install --quiet uv
 	@for name in runtime test fuzz picture profile pipeline dev; do \
 	  case $$name in runtime) groups= ;; dev) groups="--group test --group check" ;; \
-	    pipeline) groups="--extra spark --group test --group pipeline" ;; *) groups="--group $$name" ;; esac; \
+	    pipeline) groups="--extra spark --extra delta --group test --group pipeline" ;; *) groups="--group $$name" ;; esac; \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade --no-header \
 	    pyproject.toml $$groups --output-file requirements/$$name.txt; done
 

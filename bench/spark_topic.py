@@ -18,6 +18,7 @@ from pipeline.requirements import Missing, require_libraries, require_spark
 from storage.batch.record_batch import stamp
 from storage.batch.records import Record, encode_batch
 from tests.support import spark_connector
+from tests.support.maven import NoJars
 
 TOPIC: Final = "read"
 PARTITIONS: Final = 4
@@ -42,7 +43,7 @@ def connector_jars(otherwise: str) -> list[Path]:
     """The jars of Spark's Kafka connector; none if they cannot be had, and what is done ``otherwise`` is said."""
     try:
         return spark_connector.jars()
-    except spark_connector.NoConnector as reason:
+    except NoJars as reason:
         sys.stderr.write(f"{otherwise}: {reason}\n")
         return []
 

@@ -31,6 +31,14 @@ def require_libraries() -> None:
         raise Missing(f"it needs {', '.join(missing)}, not installed here: pip install 'ottla[spark]'")
 
 
+def require_delta() -> None:
+    """Raise Missing unless there is the library that the extra `delta` brings."""
+    try:
+        from deltalake.transaction import RemoveAction  # noqa: F401
+    except ImportError:
+        raise Missing("a Delta table needs deltalake 1.6.6 or newer: pip install 'ottla[spark,delta]'") from None
+
+
 def require_spark() -> None:
     """Raise Missing unless there is the Spark that this pipeline is made for, and a Java that runs it."""
     from pyspark import __version__ as found

@@ -17,7 +17,7 @@ from pipeline.archive.archive import Archive
 from pipeline.archive.compaction import bytes_to_merge, compact, settle
 from pipeline.archive.durable import make_directory
 from pipeline.archive.locking import as_archiver, changing
-from pipeline.archive.manifest import Manifest
+from pipeline.archive.manifest import DELTA, TABLE_FORMATS, Manifest
 from pipeline.archive.online import commit_archived, hold, known_of
 from pipeline.archive.places import PARTITIONINGS, PLAN
 from pipeline.archive.planning import read_plan
@@ -29,7 +29,7 @@ from pipeline.command_line import SKIP_BATCH, add_reading_options, add_source_op
 from pipeline.errors import DAMAGED, DONE, PipelineError
 from pipeline.interruption import ended_by_sigterm
 from pipeline.progress import Progress
-from pipeline.requirements import require_spark
+from pipeline.requirements import require_delta, require_spark
 from pipeline.session import spark_session
 from pipeline.source import Source, split
 from pipeline.work import on_workers
@@ -52,6 +52,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--partition-by", type=_partitioning, default=PARTITIONINGS[0], metavar="COLUMNS",
         help="by what rows go into directories: topic,date (the default) or topic",
+    )  # fmt: skip
+    group.add_argument(
+        "--format", choices=TABLE_FORMATS,
+        help="delta: a Delta Lake table, too, in _delta below --dest (default: what the archive is, parquet if new)",
     )  # fmt: skip
     group.add_argument(
         "--target-file-mb", type=_positive, default=128, metavar="MB",
@@ -104,6 +108,8 @@ def archive(options: argparse.Namespace, at: At = nothing, spark: SparkSession |
     check_destination(dest)
     # Whatever can be known to be missing is, before anything is made.
     require_spark()
+    if options.format == DELTA:
+        require_delta()
     with Source.open(options.data_dirs, options.bootstrap) as source:
         source.topics(options.topics, options.topic_pattern)
     make_directory(dest)
@@ -146,6 +152,7 @@ class _Archiver:
                 cluster_id=source.cluster_id,
                 isolation=options.isolation,
                 partition_by=options.partition_by,
+                table_format=options.format,
                 skip_damaged=options.on_damage == SKIP_BATCH,
                 accepts_gaps=options.accept_gap,
             )

@@ -8,7 +8,8 @@ to the files that stay and of new files; then the two change places. What was re
     2  compaction.json      which they are
     3  manifest.json        names the new files; who looks for them finds them where they were built (`located`)
     4  the directories change places, one after the other  a next run goes on with it
-    5  the next run removes .DEST.replaced/, compaction.json and the old files of batches
+    5  _delta               where the archive is a Delta table, too: its next version
+    6  the next run removes .DEST.replaced/, compaction.json and the old files of batches
 """
 
 import json
@@ -22,6 +23,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow.parquet as pq
 
+from pipeline.archive.delta_table import follow
 from pipeline.archive.durable import make_directory, put, remove, sha256_of, sync, sync_directory, writing
 from pipeline.archive.exchange import exchange, require_exchange
 from pipeline.archive.manifest import BatchesFile, Manifest, RowsFile, publish
@@ -97,7 +99,10 @@ def located(dest: Path, path: str, compaction: Compaction | None) -> Path:
 
 
 def settle(dest: Path, manifest: Manifest, at: Callable[[str], None]) -> Manifest:
-    """End a compaction that died, or undo it; remove what the last one has replaced. Raises Unwritable."""
+    """End a compaction that died, or undo it; remove what the last one has replaced; let the Delta table catch up.
+
+    Raises Unwritable, and what `follow` does.
+    """
     compaction = read_compaction(dest)
     if compaction is not None:
         is_published = manifest.version >= compaction.version
@@ -114,6 +119,7 @@ def settle(dest: Path, manifest: Manifest, at: Callable[[str], None]) -> Manifes
         at("compaction forgotten")
     if not (dest / PLAN).exists():
         _remove_strange_batches(dest, manifest)
+    follow(dest, manifest, at)
     return manifest
 
 
@@ -172,6 +178,7 @@ def compact(
     )
     published = publish(changed, dest, aside=dest / BOOKS / "aside", at=at)
     _exchange(dest, compaction, at)
+    follow(dest, published, at)
     return published, _summary(manifest, published)
 
 

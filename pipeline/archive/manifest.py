@@ -12,6 +12,11 @@ from pipeline.errors import PipelineError
 
 FORMAT: Final = 1
 
+PARQUET: Final = "parquet"
+DELTA: Final = "delta"
+TABLE_FORMATS: Final = (PARQUET, DELTA)
+"""As what an archive can be read beside its directories of Parquet files: as nothing else, or as a Delta table."""
+
 
 class NoArchive(PipelineError):
     """There is no archive, or none that this version can read."""
@@ -105,6 +110,7 @@ class Manifest:
     cluster_id: str
     isolation: str
     partition_by: tuple[str, ...]
+    table_format: str = PARQUET
     version: int = 0
     plan: int = 0
     """The number of the last plan that counts."""
@@ -173,6 +179,7 @@ def _to_json(manifest: Manifest) -> dict[str, Any]:
         "clusterId": manifest.cluster_id,
         "isolation": manifest.isolation,
         "partitionBy": list(manifest.partition_by),
+        "tableFormat": manifest.table_format,
         "plan": manifest.plan,
         "topics": {name: _topic_to_json(topic) for name, topic in sorted(manifest.topics.items())},
         "files": _sorted(manifest.files),
@@ -205,6 +212,8 @@ def _from_json(entry: Mapping[str, Any]) -> Manifest:
         cluster_id=entry["clusterId"],
         isolation=entry["isolation"],
         partition_by=tuple(entry["partitionBy"]),
+        # Archives made before there was a choice do not say.
+        table_format=entry.get("tableFormat", PARQUET),
         version=entry["version"],
         plan=entry["plan"],
         topics={name: _topic_from_json(topic) for name, topic in entry["topics"].items()},

@@ -13,6 +13,9 @@ COMPACTION: Final = f"{BOOKS}/compaction.json"
 LOCK: Final = f"{BOOKS}/lock"
 ARCHIVER: Final = f"{BOOKS}/archiver"
 BATCHES: Final = f"{BOOKS}/batches"
+DELTA_TABLE: Final = "_delta"
+"""The archive as a Delta table, where it is kept as one."""
+DELTA_LOG: Final = f"{DELTA_TABLE}/_delta_log"
 
 TOPIC: Final = "topic"
 DATE: Final = "date"
@@ -76,4 +79,5 @@ def runs(dest: Path) -> list[tuple[int, int]]:
 def files_with_rows(dest: Path) -> Iterator[str]:
     """Every file that a reader of the directory would take for one with rows, relative to it, sorted."""
     for path in sorted(dest.rglob("*.parquet")):
-        yield path.relative_to(dest).as_posix()
+        if path.parent != dest / DELTA_LOG:
+            yield path.relative_to(dest).as_posix()

@@ -3,8 +3,9 @@
     1  plan.json      the ranges                         a run that dies from here on is done again, with these ranges
     2  run-N.A        the tasks work in it and put their files in place; what has a receipt is not done again
     3  manifest.json  all of the run counts from here on
-    4  run-N.A, plan.json go
-    5  the group's offsets are committed: the broker may delete what is archived
+    4  _delta         where the archive is a Delta table, too: its next version
+    5  run-N.A, plan.json go
+    6  the group's offsets are committed: the broker may delete what is archived
 
 A reader that knows nothing of manifests sees the files of 2 as they come: rows that are in the log, once. Whoever does
 the run again puts the same rows into files of the same names.
@@ -17,8 +18,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from pipeline.archive.compaction import settle
+from pipeline.archive.delta_table import follow, require_possible
 from pipeline.archive.durable import make_directory, remove, sync_directory, writing
 from pipeline.archive.manifest import (
+    DELTA,
+    PARQUET,
     ArchivedPartition,
     ArchivedTopic,
     CommittedOffset,
@@ -75,6 +79,8 @@ class Settings:
     cluster_id: str
     isolation: str = READ_COMMITTED
     partition_by: tuple[str, ...] = ("topic", "date")
+    table_format: str | None = None
+    """None: what it is already."""
     skip_damaged: bool = False
     accepts_gaps: bool = False
 
@@ -118,7 +124,7 @@ def open_for_archiving(settings: Settings, at: At = nothing) -> Manifest:
             isolation=settings.isolation,
             partition_by=settings.partition_by,
         )
-        return publish(manifest, dest, aside=_aside(dest), at=at)
+        return _published_as(settings.table_format or PARQUET, manifest, dest, at)
     for what, mine, found in (
         ("cluster", settings.cluster_id, manifest.cluster_id),
         ("--name", settings.name, manifest.name),
@@ -127,7 +133,23 @@ def open_for_archiving(settings: Settings, at: At = nothing) -> Manifest:
     ):
         if mine != found:
             raise PipelineError(f"{dest} is an archive of {what} {found}, not {mine}; choose another --dest")
-    return settle(dest, manifest, at)
+    manifest = settle(dest, manifest, at)
+    if settings.table_format in (None, manifest.table_format):
+        return manifest
+    if settings.table_format == PARQUET:
+        raise PipelineError(
+            f"{dest} is a Delta table, too, and is kept as one: leave --format out, or choose another --dest"
+        )
+    return _published_as(settings.table_format, manifest, dest, at)
+
+
+def _published_as(table_format: str, manifest: Manifest, dest: Path, at: At) -> Manifest:
+    """The manifest of an archive that is kept in this format from now on."""
+    if table_format == DELTA:
+        require_possible(dest)
+    published = publish(replace(manifest, table_format=table_format), dest, aside=_aside(dest), at=at)
+    follow(dest, published, at)
+    return published
 
 
 class Run:
@@ -211,6 +233,7 @@ class Run:
             aside=run / "manifest",
             at=self._at,
         )
+        follow(self._dest, published, self._at)
         return published
 
     def _begin_attempt(self, plan: Plan) -> str:

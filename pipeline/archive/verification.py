@@ -1,7 +1,7 @@
 """Whether an archive is what its manifest says, file by file and offset by offset. Nothing in it is changed."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 
 from pipeline.archive.archive import Archive
 from pipeline.archive.compaction import located, read_compaction
+from pipeline.archive.delta_table import StrangeTable, TableFile, published_files, read_table, table_file
 from pipeline.archive.durable import sha256_of
-from pipeline.archive.manifest import ArchivedPartition, BatchesFile, RowsFile
-from pipeline.archive.places import files_with_rows, stretch_of
+from pipeline.archive.manifest import DELTA, ArchivedPartition, BatchesFile, RowsFile
+from pipeline.archive.places import DELTA_TABLE, files_with_rows, stretch_of
 from pipeline.archive.planning import read_plan
 from pipeline.batches import Kept
 
@@ -26,8 +27,8 @@ class Finding(NamedTuple):
 
     is_damage: bool
     what: str
-    """`gap`, `overlap`, `missing`, `bytes`, `rows`, `offsets`, `batches`, `stray`; where it is no damage `gap`, `run`,
-    `compaction`."""
+    """`gap`, `overlap`, `missing`, `bytes`, `rows`, `offsets`, `batches`, `stray`, `delta`; where it is no damage
+    `gap`, `run`, `compaction`, `delta`."""
     path: str
     """The file, or topic and partition."""
     text: str
@@ -57,6 +58,8 @@ class _Verification:
         if self._is_plan_open:
             yield Finding(False, "run", str(self._dest), "a run has not ended; the next one ends it")
         yield from self._strays()
+        if self._manifest.table_format == DELTA:
+            yield from self._delta_table()
         for (topic, partition), rows in _by_partition(self._manifest.files):
             yield from _overlaps(topic, partition, rows)
             for file in rows:
@@ -100,6 +103,44 @@ class _Verification:
         if compaction is None or compaction.version > self._manifest.version:
             return []
         return [one for one in compaction.successors if not (self._dest / one.directory / one.new).exists()]
+
+    def _delta_table(self) -> Iterator[Finding]:
+        """Whether the Delta table names what the manifest names."""
+        try:
+            table = read_table(self._dest, self._manifest)
+        except StrangeTable as error:
+            yield Finding(True, "delta", DELTA_TABLE, str(error))
+            return
+        if table is not None and table.follows > self._manifest.version:
+            return  # the archive has gone on meanwhile
+        named: Mapping[str, TableFile] = table.files if table is not None else {}
+        published = published_files(self._manifest)
+        is_behind = table is None or table.follows < self._manifest.version
+        if is_behind and named.keys() != published.keys():
+            yield Finding(False, "delta", DELTA_TABLE, "it is behind the manifest; the next run ends it")
+        for path in sorted(named.keys() | published.keys()):
+            wrong = self._of_table(path, published.get(path), named.get(path), is_behind=is_behind)
+            if wrong is not None:
+                yield Finding(True, "delta", f"{DELTA_TABLE}/{path}", wrong)
+
+    def _of_table(self, path: str, file: RowsFile | None, named: TableFile | None, *, is_behind: bool) -> str | None:
+        """What is wrong with a file that the manifest names, the Delta table, or both."""
+        if not is_behind and (file is None or named is None):
+            return f"the {'manifest' if file is None else 'table'} does not name it"
+        if named is None:
+            return None
+        place = self._dest / DELTA_TABLE / path
+        if not place.is_file():
+            return "it is not there"
+        if file is None:
+            return None
+        if named != (expected := table_file(self._manifest, file)):
+            return f"the table says {named}, the manifest {expected}"
+        published = located(self._dest, file.path, self._compaction)
+        # Two names of one file, unless the archive has been copied.
+        if published.exists() and not place.samefile(published) and sha256_of(place) != file.sha256:
+            return f"it is another file than {file.path}"
+        return None
 
     def _rows_file(self, file: RowsFile) -> Iterator[Finding]:
         path = located(self._dest, file.path, self._compaction)

@@ -1,7 +1,7 @@
 """`ottla pipeline archive` killed with Spark and all: at every named write step, then at random moments.
 
-After each kill three readers who know of no manifest look at the directory, and the broker gets new records. What the
-next command finds is what the kill has left.
+After each kill three readers who know of no manifest look at the directory, a fourth one at the Delta table, and the
+broker gets new records. What the next command finds is what the kill has left.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pipeline.broker import Broker
 from pipeline.errors import NOT_DONE
 from pipeline.requirements import Missing, require_java, require_libraries
 from tests.crash.promises import Promise, require
-from tests.pipeline.archive.archives import Seen, seen_by_duckdb, seen_by_pyarrow
+from tests.pipeline.archive.archives import Seen, seen_by_delta, seen_by_duckdb, seen_by_pyarrow
 from tests.support.clients import Record, connect
 from tests.support.server import REPOSITORY, BrokerProcess
 
@@ -39,12 +39,14 @@ RECORDS: Final = 700
 VALUE_BYTES: Final = 2_000
 DAY_MS: Final = 86_400_000
 
+DELTA_STEPS: Final = ("delta files linked", "delta committed", "delta files removed")
 RUN_STEPS: Final = (
     "plan written", "attempt begun", "rows written", "rows placed", "batches placed", "receipt left",
-    "manifest written", "manifest published", "run removed", "plan removed", "offsets committed",
+    "manifest written", "manifest published", *DELTA_STEPS, "run removed", "plan removed", "offsets committed",
 )  # fmt: skip
 COMPACTION_STEPS: Final = (
     "directory built", "compaction planned", "manifest written", "manifest published", "directory exchanged",
+    *DELTA_STEPS,
 )  # fmt: skip
 SETTLING_STEPS: Final = ("replaced removed", "compaction forgotten")
 """The next one's first steps."""
@@ -82,6 +84,8 @@ class ArchiveKills:
         self._chance = random.Random(seed)
         self._report = report
         self._produced = 0
+        self._in_table: Seen = []
+        """What the Delta table has had."""
         self._broker = BrokerProcess(directory)
         self._spark: SparkSession | None = None
 
@@ -115,7 +119,9 @@ class ArchiveKills:
         self._run(self._archive())
         self._run(self._compact())
         rows = self._look("the end")
-        require(rows == self._all(), Promise.ARCHIVE, f"{len(rows)} rows for {len(self._all())} records")
+        for where, seen in ("directory", rows), ("Delta table", self._in_table):
+            text = f"{len(seen)} rows in the {where} for {len(self._all())} records"
+            require(seen == self._all(), Promise.ARCHIVE, text)
         committed = Broker(self._broker.bootstrap).committed("archive.archive")
         require(set(committed.values()) == {self._produced}, Promise.ARCHIVE, f"committed: {committed}")
         summary.rows = len(rows)
@@ -126,7 +132,7 @@ class ArchiveKills:
         # What a killed Spark leaves behind goes with the directory.
         settings = ("spark.driver.memory=1g", f"spark.local.dir={self._directory}")
         spark = ["--master", "local[2]", *(word for one in settings for word in ("--spark-conf", one))]
-        return ["--dest", str(self._dest), *online, *spark, "--target-file-mb", "1"]
+        return ["--dest", str(self._dest), "--format", "delta", *online, *spark, "--target-file-mb", "1"]
 
     def _compact(self) -> list[str]:
         return ["compact", "--dest", str(self._dest)]
@@ -208,6 +214,13 @@ class ArchiveKills:
             }
             require(published <= set(found), Promise.ARCHIVE, f"archived rows are not to be seen after {after}")
             require(counted == len(published), Promise.ARCHIVE, f"the manifest counts {counted} rows after {after}")
+            table = seen_by_delta(self._dest)
+            require(len(table) == len(set(table)), Promise.ARCHIVE, f"the Delta table has rows twice after {after}")
+            require(
+                set(self._in_table) <= set(table) <= published, Promise.ARCHIVE,
+                f"the Delta table has {len(table)} rows, had {len(self._in_table)} of {len(published)} after {after}",
+            )  # fmt: skip
+            self._in_table = table
             damages = [one for one in findings(Archive.open(self._dest), lambda size: None) if one.is_damage]
             require(not damages, Promise.ARCHIVE, f"after {after}: {damages}")
         self._report(f"archive: {after}: {len(found):,} rows of {len(self._all()):,}, once for three readers")

@@ -16,6 +16,7 @@ from pipeline.requirements import Missing, require_java, require_libraries
 from tests.support import spark_connector
 from tests.support.archives import unpack
 from tests.support.clients import Client, connect
+from tests.support.maven import NoJars
 from tests.support.server import REPOSITORY, BrokerProcess
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder: Any = SparkSession.builder
     for key, value in SPARK_SETTINGS.items():
         builder = builder.config(key, value)
-    with contextlib.suppress(spark_connector.NoConnector):  # then `connector` skips the tests that need it
+    with contextlib.suppress(NoJars):  # then `connector` skips the tests that need it
         builder = builder.config("spark.jars", ",".join(map(str, spark_connector.jars())))
     scratch = tmp_path_factory.mktemp("spark")
     builder = builder.config("spark.local.dir", str(scratch)).config("spark.sql.warehouse.dir", str(scratch))
@@ -93,7 +94,7 @@ def connector() -> list[Path]:
     """The jars of Spark's stock Kafka connector; asked for before `spark`, or together with it."""
     try:
         return spark_connector.jars()
-    except spark_connector.NoConnector as reason:
+    except NoJars as reason:
         pytest.skip(f"no Kafka connector of Spark: {reason}")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.maven import NoJars, fetch
 from tests.support.server import REPOSITORY
 
 KAFKA_VERSION = "4.3.1"
@@ -26,22 +26,11 @@ def libraries() -> Path:
     if named := os.environ.get("OTTLA_TEST_KAFKA_LIBS"):
         return Path(named)
     if not DIRECTORY.exists():
-        _fetch()
+        try:
+            fetch(PROJECT, DIRECTORY, f"-Dkafka.version={KAFKA_VERSION}", instead="OTTLA_TEST_KAFKA_LIBS")
+        except NoJars as reason:
+            raise NoKafka(str(reason)) from None
     return DIRECTORY
-
-
-def _fetch() -> None:
-    if shutil.which("mvn") is None:
-        raise NoKafka("there is no 'mvn' on the path: install Maven, or name the jars with OTTLA_TEST_KAFKA_LIBS")
-    half = DIRECTORY.with_suffix(".part")
-    shutil.rmtree(half, ignore_errors=True)
-    command = ["mvn", "-B", "-q", "--strict-checksums", "-f", str(PROJECT), f"-Dkafka.version={KAFKA_VERSION}"]
-    command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={half}"]
-    sys.stderr.write(f"Fetching Apache Kafka {KAFKA_VERSION} into {DIRECTORY} ...\n")
-    done = subprocess.run(command, check=False, stdout=sys.stderr)
-    if done.returncode:
-        raise NoKafka(f"Maven ended with exit code {done.returncode}; what it said stands above")
-    half.rename(DIRECTORY)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import subprocess
 import sys
 
 from pipeline.requirements import Missing, require_java, require_spark
-from tests.support import spark_connector
+from tests.support import spark_connector, spark_delta
+from tests.support.maven import NoJars
 
 JAVA_PACKAGE = "openjdk-17-jre-headless"
 ANY_JAVA_PACKAGE = "default-jre-headless"
@@ -32,13 +33,14 @@ def main() -> int:
     except Missing as missing:
         _say(f"Not here: {missing}.")
         code = 1
-    try:
-        spark_connector.jars()
-        _say(f"Spark's Kafka connector is in {spark_connector.DIRECTORY.parent}.")
-    except spark_connector.NoConnector as reason:
-        _say(
-            f"Spark's Kafka connector is not here, and its tests will be skipped: {reason}. kafka_log needs none of it."
-        )
+    for what, jars in (
+        ("Spark's Kafka connector (kafka_log needs none of it)", spark_connector.jars),
+        ("Delta Lake for Spark (the archive needs none of it)", spark_delta.jars),
+    ):
+        try:
+            _say(f"{what} is in {jars()[0].parent}.")
+        except NoJars as reason:
+            _say(f"{what} is not here, and its tests will be skipped: {reason}.")
     return code
 
 

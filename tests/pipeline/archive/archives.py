@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.dataset
+from deltalake import DeltaTable
 
 from pipeline.archive.compaction import Summary, compact, settle
 from pipeline.archive.locking import changing
 from pipeline.archive.manifest import Manifest, read_manifest
+from pipeline.archive.places import DELTA_LOG, DELTA_TABLE
 from pipeline.archive.range_archiving import Receipt, Task, archive_range
 from pipeline.archive.run import At, Known, Run, Settings, nothing, open_for_archiving
 from pipeline.reading.ranges import Bounds
@@ -69,10 +72,7 @@ def compacted(dest: Path, *, at: At = nothing, target_bytes: int = 1 << 30) -> t
 def seen_by_pyarrow(dest: Path) -> Seen:
     """What pyarrow finds in the directory, sorted."""
     found = pyarrow.dataset.dataset(dest, format="parquet", partitioning="hive")
-    if not found.files:
-        return []
-    table = found.to_table(columns=["topic", "partition", "offset"])
-    return sorted(zip(*(table.column(name).to_pylist() for name in table.column_names), strict=True))
+    return _places(found.to_table(columns=["topic", "partition", "offset"])) if found.files else []
 
 
 def seen_by_duckdb(dest: Path) -> Seen:
@@ -82,3 +82,19 @@ def seen_by_duckdb(dest: Path) -> Seen:
         return []
     columns = 'topic, partition, "offset"'
     return sorted(duckdb.sql(f"select {columns} from read_parquet('{files}', hive_partitioning=true)").fetchall())
+
+
+def open_delta_table(dest: Path) -> DeltaTable:
+    """The archive as delta-rs finds it."""
+    return DeltaTable(dest / DELTA_TABLE)
+
+
+def seen_by_delta(dest: Path) -> Seen:
+    """What delta-rs finds, sorted; nothing before the table has its first version."""
+    if not any((dest / DELTA_LOG).glob("*.json")):
+        return []
+    return _places(open_delta_table(dest).to_pyarrow_table(columns=["topic", "partition", "offset"]))
+
+
+def _places(table: pa.Table) -> Seen:
+    return sorted(zip(*(table.column(name).to_pylist() for name in table.column_names), strict=True))

@@ -1,7 +1,7 @@
 """A process that archives or compacts and is killed at a step: `python -m tests.pipeline.archive.killed`.
 
-Arguments: what (`archive` or `compact`), the archive, the partition's directory, up to which offset it is read, and the
-number of the step. Steps are counted from 0; their names go to stdout as they come.
+Arguments: what (`archive` or `compact`), the archive, the partition's directory, up to which offset it is read, the
+number of the step, and perhaps a format. Steps are counted from 0; their names go to stdout as they come.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RANGE_BYTES = 800
 
 
 def main() -> None:
-    what, dest, directory, until, number = sys.argv[1:]
+    what, dest, directory, until, number, *table_format = sys.argv[1:]
     left = int(number)
 
     def at(step: str) -> None:
@@ -35,7 +35,8 @@ def main() -> None:
         compacted(Path(dest), at=at)
         return
     bounds = Bounds(0, int(until), int(until))
-    archive(Path(dest), PartitionSource(TOPIC, 0, directory, TOPIC_ID, bounds, False), at=at, range_bytes=RANGE_BYTES)
+    source = PartitionSource(TOPIC, 0, directory, TOPIC_ID, bounds, False)
+    archive(Path(dest), source, at=at, range_bytes=RANGE_BYTES, table_format=next(iter(table_format), None))
 
 
 if __name__ == "__main__":

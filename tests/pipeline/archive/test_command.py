@@ -20,7 +20,7 @@ from pipeline.reading.scan import Scan
 from pipeline.source import Source
 from storage.batch.record_batch import read_header
 from storage.topic_partition import TopicPartition
-from tests.pipeline.archive.archives import CLUSTER, TOPIC_ID, Seen, seen_by_duckdb, seen_by_pyarrow
+from tests.pipeline.archive.archives import CLUSTER, TOPIC_ID, Seen, seen_by_delta, seen_by_duckdb, seen_by_pyarrow
 from tests.pipeline.conftest import FIXTURES
 from tests.support.clients import Record, connect
 from tests.support.server import REPOSITORY, BrokerProcess
@@ -131,6 +131,21 @@ def test_without_a_broker_nothing_is_committed_and_the_next_run_with_one_does_it
     manifest = Archive.open(dest).manifest
     assert manifest.topics["orders"].configs == {}
     assert manifest.topics["orders"].partition_count == PARTITIONS
+
+
+def test_a_delta_table_is_kept_from_the_run_that_names_it_on(own_broker: BrokerProcess, tmp_path: Path) -> None:
+    dest = tmp_path / "archive"
+    for number, words in enumerate(((), ("--format", "delta"), ()), 1):
+        produce(own_broker, "orders", BATCH)
+        archive(own_broker, dest, *words)
+        assert seen_by_delta(dest) == (all_of("orders", number * BATCH) if number > 1 else [])
+
+    assert run("archive", "compact", "--dest", dest).stdout.startswith(f"{3 * PARTITIONS} files became {PARTITIONS}")
+
+    assert seen_by_delta(dest) == seen_by_pyarrow(dest) == all_of("orders", 3 * BATCH)
+    assert "no damage" in run("archive", "verify", "--dest", dest).stdout
+    refused = archive(own_broker, dest, "--format", "parquet", expected=2).stderr
+    assert "is a Delta table, too, and is kept as one" in refused
 
 
 def test_what_apache_kafka_wrote_comes_back_batch_for_batch(

@@ -12,8 +12,17 @@ from pathlib import Path
 import pytest
 
 from pipeline.archive.archive import Archive
+from pipeline.archive.manifest import DELTA, PARQUET, TABLE_FORMATS
 from pipeline.archive.verification import findings
-from tests.pipeline.archive.archives import Seen, archive, compacted, seen_by_duckdb, seen_by_pyarrow, source_of
+from tests.pipeline.archive.archives import (
+    Seen,
+    archive,
+    compacted,
+    seen_by_delta,
+    seen_by_duckdb,
+    seen_by_pyarrow,
+    source_of,
+)
 from tests.pipeline.archive.killed import RANGE_BYTES
 from tests.support.batches import T, records
 from tests.support.partitions import TOPIC, PartitionOnDisk
@@ -31,6 +40,9 @@ COMPACTION_STEPS = {
     "directory built", "compaction planned", "manifest written", "manifest published", "directory exchanged",
 }  # fmt: skip
 SETTLING_STEPS = {"replaced removed", "compaction forgotten"}
+DELTA_STEPS = {"delta files linked", "delta committed", "delta files removed"}
+
+in_every_format = pytest.mark.parametrize("table_format", TABLE_FORMATS)
 
 
 @pytest.fixture
@@ -46,12 +58,12 @@ def rows_up_to(offset: int) -> Seen:
     return [(TOPIC, 0, number) for number in range(offset)]
 
 
-def run_and_kill(what: str, dest: Path, log: PartitionOnDisk, step: int, *, until: int = RECORDS) -> list[str]:
+def run_and_kill(what: str, dest: Path, log: PartitionOnDisk, step: int, *table_format: str) -> list[str]:
     """Let a process archive or compact until a step; the steps that it came to."""
     command = [sys.executable, "-m", "tests.pipeline.archive.killed", what, str(dest), str(log.directory)]
     done = subprocess.run(
-        [*command, str(until), str(step)], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
+        [*command, str(RECORDS), str(step), *table_format], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )  # fmt: skip
     assert done.returncode in (0, -9), done.stderr
     steps = done.stdout.splitlines()
     assert (done.returncode == -9) == (len(steps) == step + 1), done.stderr
@@ -62,12 +74,23 @@ def damages(dest: Path) -> list[str]:
     return [str(found) for found in findings(Archive.open(dest), lambda size: None) if found.is_damage]
 
 
-def test_a_run_killed_at_any_step_leaves_and_gives_every_row_once(tmp_path: Path, log: PartitionOnDisk) -> None:
-    steps = run_and_kill("archive", tmp_path / "whole", log, EVERY_STEP)
-    assert set(steps) == {*RUN_STEPS, "manifest written"}
+def seen_at_rest(dest: Path, table_format: str) -> Seen:
+    """What all readers see, who agree."""
+    seen = seen_by_pyarrow(dest)
+    assert seen == seen_by_duckdb(dest)
+    assert table_format == PARQUET or seen == seen_by_delta(dest)
+    return seen
+
+
+@in_every_format
+def test_a_run_killed_at_any_step_leaves_and_gives_every_row_once(
+    tmp_path: Path, log: PartitionOnDisk, table_format: str
+) -> None:
+    steps = run_and_kill("archive", tmp_path / "whole", log, EVERY_STEP, table_format)
+    assert set(steps) == RUN_STEPS | (DELTA_STEPS if table_format == DELTA else set())
     for step in range(len(steps)):
         dest = tmp_path / f"killed-at-{step}"
-        archive(dest, source_of(log, until=10), range_bytes=RANGE_BYTES)
+        archive(dest, source_of(log, until=10), range_bytes=RANGE_BYTES, table_format=table_format)
 
         ran = run_and_kill("archive", dest, log, step)
 
@@ -77,33 +100,60 @@ def test_a_run_killed_at_any_step_leaves_and_gives_every_row_once(tmp_path: Path
         assert seen == seen_by_duckdb(dest)
         assert len(set(seen)) == len(seen), f"doubled after {ran[-1]} ({step})"
         assert set(rows_up_to(10)) <= set(seen) <= set(rows_up_to(RECORDS)), f"after {ran[-1]} ({step})"
+        if table_format == DELTA:
+            is_done = "delta committed" in ran
+            assert seen_by_delta(dest) == rows_up_to(RECORDS if is_done else 10), f"after {ran[-1]} ({step})"
         assert damages(dest) == [], f"after {ran[-1]} ({step})"
         archive(dest, source_of(log), range_bytes=RANGE_BYTES)
-        assert seen_by_pyarrow(dest) == seen_by_duckdb(dest) == rows_up_to(RECORDS), f"after {ran[-1]} ({step})"
+        assert seen_at_rest(dest, table_format) == rows_up_to(RECORDS), f"after {ran[-1]} ({step})"
         assert damages(dest) == [], f"after {ran[-1]} ({step})"
 
 
-def test_a_compaction_killed_at_any_step_hides_no_row_and_doubles_none(tmp_path: Path, log: PartitionOnDisk) -> None:
-    steps: list[str] = []
+def test_an_archive_killed_at_any_step_of_becoming_a_delta_table_is_one_or_none(
+    tmp_path: Path, log: PartitionOnDisk
+) -> None:
     for step in range(EVERY_STEP):
         dest = tmp_path / f"killed-at-{step}"
         archive(dest, source_of(log), range_bytes=RANGE_BYTES)
+
+        ran = run_and_kill("archive", dest, log, step, DELTA)
+
+        if len(ran) <= step:
+            assert set(ran) == {"manifest written", "manifest published", *DELTA_STEPS, "run removed", "plan removed"}
+            break
+        is_done = "delta committed" in ran
+        assert seen_by_delta(dest) == (rows_up_to(RECORDS) if is_done else []), f"after {ran[-1]} ({step})"
+        assert seen_at_rest(dest, PARQUET) == rows_up_to(RECORDS)
+        assert damages(dest) == [], f"after {ran[-1]} ({step})"
+        archive(dest, source_of(log), table_format=DELTA)
+        assert seen_at_rest(dest, DELTA) == rows_up_to(RECORDS), f"after {ran[-1]} ({step})"
+        assert damages(dest) == [], f"after {ran[-1]} ({step})"
+
+
+@in_every_format
+def test_a_compaction_killed_at_any_step_hides_no_row_and_doubles_none(
+    tmp_path: Path, log: PartitionOnDisk, table_format: str
+) -> None:
+    steps: list[str] = []
+    for step in range(EVERY_STEP):
+        dest = tmp_path / f"killed-at-{step}"
+        archive(dest, source_of(log), range_bytes=RANGE_BYTES, table_format=table_format)
 
         ran = run_and_kill("compact", dest, log, step)
 
         if len(ran) <= step:
             steps = ran
             break
-        assert seen_by_pyarrow(dest) == seen_by_duckdb(dest) == rows_up_to(RECORDS), f"after {ran[-1]} ({step})"
+        assert seen_at_rest(dest, table_format) == rows_up_to(RECORDS), f"after {ran[-1]} ({step})"
         assert damages(dest) == [], f"after {ran[-1]} ({step})"
         found = Archive.open(dest)
         assert sum(len(rows) for rows in found.rows(TOPIC, 0)) == RECORDS
         assert sum(batch.row.record_count for batch in found.batches(TOPIC, 0)) == RECORDS
         compacted(dest)
-        assert seen_by_pyarrow(dest) == seen_by_duckdb(dest) == rows_up_to(RECORDS), f"after {ran[-1]} ({step})"
+        assert seen_at_rest(dest, table_format) == rows_up_to(RECORDS), f"after {ran[-1]} ({step})"
         assert damages(dest) == [], f"after {ran[-1]} ({step})"
         assert len(Archive.open(dest).files()) == len({file.date for file in found.files()})
-    assert set(steps) == COMPACTION_STEPS
+    assert set(steps) == COMPACTION_STEPS | (DELTA_STEPS if table_format == DELTA else set())
 
 
 def test_what_a_compaction_has_replaced_is_removed_by_the_next_run_killed_or_not(

@@ -1,0 +1,40 @@
+"""Jars that Maven fetches once, as a project file names them."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class NoJars(Exception):
+    """They cannot be had here; the sentence says why, and what would bring them."""
+
+
+def fetch(project: Path, directory: Path, *properties: str, instead: str) -> None:
+    """Fill a directory with the jars that a project asks for. Raises `NoJars`, which tells what else would help."""
+    if shutil.which("mvn") is None:
+        raise NoJars(f"there is no 'mvn' on the path: install Maven, or name a directory with the jars by {instead}")
+    half = directory.with_suffix(".part")
+    shutil.rmtree(half, ignore_errors=True)
+    command = ["mvn", "-B", "-q", "--strict-checksums", "-f", str(project), *properties]
+    command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={half}"]
+    sys.stderr.write(f"Fetching what {project.name} names into {directory} ...\n")
+    done = subprocess.run(command, check=False, stdout=sys.stderr)
+    if done.returncode:
+        raise NoJars(f"Maven ended with exit code {done.returncode}; what it said stands above")
+    half.rename(directory)
+
+
+def checked(directory: Path, sha256: Mapping[str, str]) -> list[Path]:
+    """The jars of these names, compared with their checksums. Raises `NoJars`."""
+    for name, expected in sha256.items():
+        path = directory / name
+        if not path.exists():
+            raise NoJars(f"there is no {path}")
+        if (found := hashlib.sha256(path.read_bytes()).hexdigest()) != expected:
+            raise NoJars(f"{path} has the SHA-256 {found}, expected {expected}: remove it")
+    return [directory / name for name in sha256]
