@@ -71,32 +71,38 @@ def spark_session(options: argparse.Namespace, name: str) -> Iterator[SparkSessi
     # What py4j has to say of a JVM that has gone.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        with _told_where_memory_is_too_little():
+        with _told_where_memory_is_too_little(session):
             yield session
     finally:
         _stop(session)
 
 
 @contextmanager
-def _told_where_memory_is_too_little() -> Iterator[None]:
+def _told_where_memory_is_too_little(session: SparkSession) -> Iterator[None]:
     """A JVM whose memory is full ends, and the connection to it breaks. Raises NoMemory."""
-    from py4j.protocol import Py4JError, Py4JNetworkError
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PipelineError, PySparkException, Py4JError, ConnectionError, EOFError) as error:
-        is_gone = isinstance(error, Py4JNetworkError | ConnectionError | EOFError)
-        try:
-            said = str(error)
-        except (Py4JError, OSError):
-            is_gone = True  # it was to be asked of the JVM
-        if is_gone or any(text in said for text in _OF_NO_MEMORY):
+        if _has_ended(session) or any(text in str(error) for text in _OF_NO_MEMORY):
             raise NoMemory(
                 "Spark has ended in the middle, as it does where its memory is too little: "
                 "--spark-conf spark.driver.memory=4g gives it more, --master 'local[1]' lets it do one thing at a time"
             ) from error
         raise
+
+
+def _has_ended(session: Any) -> bool:
+    """Whether its JVM has gone, or is about to."""
+    from py4j.protocol import Py4JError
+
+    try:
+        stopped: bool = session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError):
+        return True
+    return stopped
 
 
 def _stop(session: SparkSession) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.archive.archive import Archive
@@ -31,16 +32,25 @@ KINDS: dict[str, tuple[Any, Codec]] = {
 }
 
 
-def ottla(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def ottla(home: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pipeline", *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_beyond_the_limit_is_told_with_file_position_and_size(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("many records", ["stats", "--report", "new.json"]),
+        ("a bomb", ["sql", "--output", "new.csv", "select * from orders"]),
+        ("one record", ["archive", "--dest", "new"]),
+    ],
+)
+def test_a_batch_beyond_the_limit_is_told_with_file_position_and_size(
+    tmp_path: Path, kind: str, words: list[str]
+) -> None:
     log = PartitionOnDisk(tmp_path / "data/orders-0")
     log.append(1)
     position = log.segments[0].size
@@ -49,25 +59,23 @@ def test_a_batch_beyond_the_limit_is_told_with_file_position_and_size(tmp_path: 
     log.append(1)
     data = leave_in_order(tmp_path / "data")
     path = log.segments[0].path(".log")
+
+    done = ottla(tmp_path, words[0], "--data-dir", data, *words[1:], *SPARK)
+
     said = rf"{re.escape(str(path))} at {position} \(offset 1\): found .*\b\d+ bytes\b.* 268435456 bytes"
+    assert re.search(said, done.stderr), done.stderr
+    said_by_us = [line for line in done.stderr.splitlines() if line != JAVAS_OWN]
+    assert (done.returncode, done.stdout, len(said_by_us)) == (1, "", 1), done.stderr
+    assert list(tmp_path.glob("new.*")) == []
 
-    for words in (
-        ("stats", "--report", tmp_path / "new.json"),
-        ("sql", "--output", tmp_path / "new.csv", "select * from orders"),
-        ("archive", "--dest", tmp_path / "new"),
-    ):
-        done = ottla(words[0], "--data-dir", data, *words[1:], *SPARK)
-        assert re.search(said, done.stderr), done.stderr
-        said_by_us = [line for line in done.stderr.splitlines() if line != JAVAS_OWN]
-        assert (done.returncode, done.stdout, len(said_by_us)) == (1, "", 1), done.stderr
-    assert [path.name for path in tmp_path.glob("new*")] == ["new"]
-    assert list(tmp_path.rglob("*.parquet")) == []
-
-    passed_over = ottla("archive", "--data-dir", data, "--dest", tmp_path / "new", "--on-damage", "skip-batch", *SPARK)
-    assert passed_over.returncode == 0, passed_over.stderr
-    assert passed_over.stdout.startswith("archived 2 records in ")
-    audit = ottla("audit", "--data-dir", data, *SPARK)
-    assert (audit.returncode, audit.stdout.split(":")[0]) == (0, "whole"), audit.stdout
+    if words[0] == "archive":
+        rows = [row for file in tmp_path.rglob("*.parquet") for row in pq.read_table(file).column("offset").to_pylist()]
+        assert 1 not in rows, "what stands before and behind may be there already"
+        passed_over = ottla(tmp_path, *words, "--data-dir", data, "--on-damage", "skip-batch", *SPARK)
+        assert passed_over.returncode == 0, passed_over
+        assert passed_over.stdout.startswith("archived 2 records in ")
+        audit = ottla(tmp_path, "audit", "--data-dir", data, *SPARK)
+        assert (audit.returncode, audit.stdout.split(":")[0]) == (0, "whole"), audit.stdout
 
 
 @pytest.mark.usefixtures("spark")
@@ -79,12 +87,12 @@ def test_rows_that_do_not_fit_into_sparks_memory_are_a_sentence(tmp_path: Path) 
     data = leave_in_order(tmp_path / "data")
 
     done = ottla(
-        "sql", "--data-dir", data, *SPARK, "--output", tmp_path / "new.csv", "select * from orders order by value"
+        tmp_path, "sql", "--data-dir", data, *SPARK, "--output", "new.csv", "select * from orders order by value"
     )
 
-    assert done.stderr.startswith(
-        "ottla pipeline sql: Spark has ended in the middle, as it does where its memory is too"
-    )
+    # Before it, a worker of Spark's may have to say that the JVM has gone.
+    sentence = done.stderr.splitlines()[-1]
+    assert sentence.startswith("ottla pipeline sql: Spark has ended in the middle, as it does where its memory is too")
     assert (done.returncode, done.stdout) == (2, "")
     assert "at org." not in done.stderr
     assert list(tmp_path.glob("*new*")) == []
