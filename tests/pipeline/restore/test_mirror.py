@@ -17,8 +17,10 @@ from tests.interop.directories import Visitor
 from tests.pipeline.conftest import FIXTURES
 from tests.pipeline.restore.test_segments import placed, records
 from tests.pipeline.test_source import comparable, text
+from tests.support.batches import AS_BY_JAVA, NO_UTF8, named
 from tests.support.clients import Client, Received, Record, RequestFailed, connect
 from tests.support.damage import break_batch
+from tests.support.partitions import TOPIC, PartitionOnDisk, leave_in_order
 from tests.support.server import REPOSITORY, BrokerProcess
 from tests.support.waiting import until
 
@@ -178,6 +180,17 @@ def test_all_that_apache_kafka_wrote_arrives(
     for topic, about in expected.items():
         for partition in about["records"]:
             assert mirrored(keeping, topic, partition) == written_by_kafka(topic, partition), f"{topic}-{partition}"
+
+
+def test_header_names_that_are_no_text_arrive_as_java_reads_them(keeping: BrokerProcess, tmp_path: Path) -> None:
+    PartitionOnDisk(tmp_path / "data/orders-0").append([named([b"ok", *NO_UTF8])])
+    data = leave_in_order(tmp_path / "data")
+
+    line = ["mirror", "--data-dir", str(data), "--to", keeping.bootstrap, "--checkpoint", str(tmp_path / "checkpoint")]
+    assert main(line) == 0
+
+    (arrived_there,) = read_from(keeping, TOPIC)
+    assert [name for name, _ in arrived_there.headers] == ["ok", *AS_BY_JAVA]
 
 
 def test_damage_ends_a_mirror_or_is_passed_over(
