@@ -53,9 +53,10 @@ def many_records(directory: Path, scale: float) -> dict[str, float]:
 
 
 def _audit(directory: Path, *, records: int, log_bytes: int) -> dict[str, float]:
-    """MB/s of one process with and without records, of all processors by Spark, and of reading and CRC alone."""
+    """MB and rows a second of one process with and without records, of all processors by Spark, and of reading and CRC
+    alone."""
     data = directory / "data"
-    size = _make_whole(data, records=records, log_bytes=log_bytes)
+    size, rows = _make_whole(data, records=records, log_bytes=log_bytes)
     files = FileSystem()
     parts = plan(files, survey_all(files, [str(data)]), None, part_bytes=SEGMENT_BYTES).parts
 
@@ -64,15 +65,18 @@ def _audit(directory: Path, *, records: int, log_bytes: int) -> dict[str, float]
             "the directory is whole"
         )
 
-    figures = {
-        "mb": size / MEGABYTE,
-        "crc_mb_s": size / MEGABYTE / _seconds(lambda: _read_all(data)),
-        "process_mb_s": size / MEGABYTE / _seconds(lambda: check(False)),
-        "deep_mb_s": size / MEGABYTE / _seconds(lambda: check(True)),
+    seconds = {
+        "crc": _seconds(lambda: _read_all(data)),
+        "process": _seconds(lambda: check(False)),
+        "deep": _seconds(lambda: check(True)),
     }
     # What needs Spark is measured where there is one.
     with contextlib.suppress(Missing):
-        figures["spark_mb_s"] = size / MEGABYTE / _seconds_of_spark(tasks_of(parts))
+        seconds["spark"] = _seconds_of_spark(tasks_of(parts))
+    figures = {"mb": size / MEGABYTE, "rows": float(rows)}
+    for way, taken in seconds.items():
+        figures[f"{way}_mb_s"] = size / MEGABYTE / taken
+        figures[f"{way}_rows_s"] = rows / taken
     shutil.rmtree(directory)
     return figures
 
@@ -103,8 +107,9 @@ def _read_all(data: Path) -> None:
                 crc32c(chunk)
 
 
-def _make_whole(data: Path, *, records: int, log_bytes: int) -> int:
-    """A data directory that its broker left in order, with an idempotent producer's batches; the bytes of its logs."""
+def _make_whole(data: Path, *, records: int, log_bytes: int) -> tuple[int, int]:
+    """A data directory that its broker left in order, with an idempotent producer's batches; bytes and rows of its
+    logs."""
     files, now_ms = FileSystem(), int(time.time() * 1000)
     files.make_directory(str(data))
     content = [Record(timestamp=now_ms, key=b"key %d" % n, value=os.urandom(VALUE_BYTES)) for n in range(records)]
@@ -128,4 +133,4 @@ def _make_whole(data: Path, *, records: int, log_bytes: int) -> int:
     properties = MetaProperties(cluster_id="benchbenchbenchbenchbe", node_id=1, directory_id=os.urandom(16))
     write_meta_properties(files, str(data / META_PROPERTIES), properties, "today")
     write_clean_shutdown(files, str(data / CLEAN_SHUTDOWN), -1)
-    return sum(path.stat().st_size for path in data.glob("*/*.log"))
+    return sum(path.stat().st_size for path in data.glob("*/*.log")), sum(ends.values())

@@ -64,5 +64,15 @@ def end_marker(
     )
 
 
+NO_UTF8 = (b"\xff\xfe", b"a\xed\xa0\x80b", b"\xed\xa0A", b"\xe2\x82", b"\xf4\x90\x80\x80", b"\xe0\x80\x80")
+"""What only bytes can be, and `new String(bytes, UTF_8)` of Java 17 makes `AS_BY_JAVA` of."""
+AS_BY_JAVA = ("\ufffd\ufffd", "a\ufffdb", "\ufffdA", "\ufffd", "\ufffd\ufffd\ufffd\ufffd", "\ufffd\ufffd\ufffd")
+
+
+def named(names: Sequence[bytes]) -> Record:
+    """A record with headers of these names, which may be no text."""
+    return record(headers=[(name.decode("utf-8", "surrogateescape"), b"") for name in names])
+
+
 EVERY_CODEC = tuple(Codec)
 COMPRESSING = tuple(codec for codec in Codec if codec is not Codec.NONE)

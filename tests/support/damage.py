@@ -139,6 +139,17 @@ def damage(path: Path, how: Damage) -> None:
         path.write_bytes(content)
 
 
+def break_batch(path: Path, number: int) -> tuple[int, int]:
+    """Change the last byte of a batch in a segment's file; the position and the base offset of that batch."""
+    content, position = bytearray(path.read_bytes()), 0
+    for _ in range(number):
+        position += read_header(content, position).size
+    header = read_header(content, position)
+    content[position + header.size - 1] ^= 1
+    path.write_bytes(content)
+    return position, header.base_offset
+
+
 def segment_at(log: Log, base_offset: int) -> Segment:
     """The segment that begins there."""
     return next(segment for segment in log.segments if segment.base_offset == base_offset)

@@ -19,7 +19,7 @@ from pipeline.schema import COLUMNS, arrow_schema
 from storage.batch.record_batch import HEADER_SIZE, LOG_OVERHEAD, Codec, TimestampType, read_header, seal
 from storage.batch.records import Record, encode_fields, encode_record
 from tests.pipeline.archive.archives import archive, compacted, source_of
-from tests.support.batches import EVERY_CODEC, T, changed, end_marker, produced, record, records
+from tests.support.batches import EVERY_CODEC, NO_UTF8, T, changed, end_marker, named, produced, record, records
 from tests.support.partitions import TOPIC, PartitionOnDisk
 
 SOME = st.none() | st.binary(max_size=200)
@@ -207,3 +207,20 @@ def test_the_header_says_what_the_log_said(tmp_path: Path) -> None:
 
     assert batch.row.header == read_header(log_bytes(log))
     assert struct.unpack_from(">q", batch.data)[0] == 0
+
+
+@pytest.mark.parametrize("codec", EVERY_CODEC)
+def test_header_names_that_are_no_text_come_back_from_the_batch_itself(tmp_path: Path, codec: Codec) -> None:
+    """Rows have what Java would have read; the bytes cannot be made of that again."""
+    log = PartitionOnDisk(tmp_path / "orders-0")
+    log.append(3)
+    log.append([record(), named(NO_UTF8)], codec=codec)
+    log.append(3)
+    dest = tmp_path / "archive"
+
+    archive(dest, source_of(log))
+
+    assert restored(dest) == log_bytes(log)
+    assert kept(dest) == [Kept.ROWS, Kept.PAYLOAD, Kept.ROWS]
+    compacted(dest)
+    assert restored(dest) == log_bytes(log)

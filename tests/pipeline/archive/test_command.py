@@ -23,6 +23,7 @@ from storage.topic_partition import TopicPartition
 from tests.pipeline.archive.archives import CLUSTER, TOPIC_ID, Seen, seen_by_delta, seen_by_duckdb, seen_by_pyarrow
 from tests.pipeline.conftest import FIXTURES
 from tests.support.clients import Record, connect
+from tests.support.damage import break_batch
 from tests.support.server import REPOSITORY, BrokerProcess
 
 if TYPE_CHECKING:
@@ -173,6 +174,41 @@ def test_what_apache_kafka_wrote_comes_back_batch_for_batch(
         for partition, visible in told["records"].items()
         for offset in visible["read_committed"]
     )
+    assert "no damage" in run("archive", "verify", "--dest", dest).stdout
+
+
+def test_damage_in_what_apache_kafka_wrote_ends_it_or_is_passed_over(
+    spark: SparkSession, kafka_directory: Callable[[str], Path], tmp_path: Path
+) -> None:
+    data, dest = kafka_directory("kafka-dir"), tmp_path / "archive"
+    path = data / "plain-0" / f"{0:020d}.log"
+    position, offset = break_batch(path, 2)
+    expected = json.loads((FIXTURES / "expected.json").read_text())["topics"]
+    rest = sorted(
+        (topic, int(partition), each)
+        for topic, told in expected.items()
+        for partition, visible in told["records"].items()
+        for each in visible["read_committed"]
+        if (topic, each) != ("plain", offset)
+    )
+
+    refused = run("archive", "--data-dir", data, "--dest", dest, *SPARK, expected=1)
+
+    assert refused.stdout == ""
+    assert f"{path} at {position} (offset {offset}): found the CRC" in refused.stderr
+    assert Archive.open(dest).files() == []
+    found = seen(spark, dest)
+    assert len(set(found)) == len(found)
+    assert set(found) <= set(rest)
+    assert "plain" not in {topic for topic, _, _ in found}
+    assert "0 files with 0 rows: no damage" in run("archive", "verify", "--dest", dest).stdout
+
+    run("archive", "--data-dir", data, "--dest", dest, "--on-damage", "skip-batch", *SPARK)
+
+    assert seen(spark, dest) == rest
+    (gap,) = Archive.open(dest).manifest.topics["plain"].partitions[0].gaps
+    assert (gap.from_offset, gap.until_offset) == (offset, offset + 1)
+    assert "found the CRC" in gap.reason
     assert "no damage" in run("archive", "verify", "--dest", dest).stdout
 
 

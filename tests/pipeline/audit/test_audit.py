@@ -16,6 +16,7 @@ from pipeline.audit import plan
 from storage.batch.record_batch import read_header, seal, stamp
 from tests.pipeline.audit.conftest import Audited
 from tests.support.clients import Client, Record, connect
+from tests.support.damage import break_batch
 from tests.support.pages import Page
 from tests.support.pipeline_commands import Run
 from tests.support.server import BrokerProcess
@@ -234,8 +235,7 @@ def test_damage_that_apache_kafka_left_is_found_as_well(
 ) -> None:
     directory = kafka_directory("kafka-dir")
     logs = sorted((directory / "rolled-0").glob("*.log"))
-    position, size, offset = batch_at(logs[1], 2)
-    change(logs[1], lambda content: content.__setitem__(position + size - 1, content[position + size - 1] ^ 1))
+    position, offset = break_batch(logs[1], 2)
 
     code, report = audited("--data-dir", directory)
 

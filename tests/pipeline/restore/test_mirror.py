@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.__main__ import main
 from tests.interop.directories import Visitor
+from tests.pipeline.conftest import FIXTURES
 from tests.pipeline.restore.test_segments import placed, records
+from tests.pipeline.test_source import comparable, text
+from tests.support.batches import AS_BY_JAVA, NO_UTF8, named
 from tests.support.clients import Client, Received, Record, RequestFailed, connect
+from tests.support.damage import break_batch
+from tests.support.partitions import TOPIC, PartitionOnDisk, leave_in_order
 from tests.support.server import REPOSITORY, BrokerProcess
 from tests.support.waiting import until
 
@@ -134,3 +142,80 @@ def test_what_a_mirror_refuses(
     checkpoint.write_text("[]")
     assert main(words(own_broker, second, checkpoint)) == 2
     assert "is not the checkpoint of a mirror" in capsys.readouterr().err
+
+
+def written_by_kafka(topic: str, partition: str) -> list[list[Any]]:
+    """What Apache Kafka's own consumer has read of a partition, transactions that were aborted left out."""
+    about = json.loads((FIXTURES / "expected.json").read_text())["topics"][topic]["records"][partition]
+    visible = set(about["read_committed"])
+    return [comparable(row)[1:] for row in about["read_uncommitted"] if row[0] in visible]
+
+
+def mirrored(broker: BrokerProcess, topic: str, partition: str) -> list[list[Any]]:
+    """The same as it has arrived."""
+    return [
+        [one.timestamp_ms, text(one.key), text(one.value), [[name, text(value)] for name, value in one.headers]]
+        for one in read_from(broker, topic)
+        if one.partition == int(partition)
+    ]
+
+
+@pytest.fixture
+def keeping(second: BrokerProcess) -> BrokerProcess:
+    """A broker that deletes nothing, however old."""
+    second.settings["log.retention.ms"] = "-1"
+    return second.start()
+
+
+def test_all_that_apache_kafka_wrote_arrives(
+    kafka_directory: Callable[[str], Path], keeping: BrokerProcess, tmp_path: Path
+) -> None:
+    data = kafka_directory("kafka-dir")
+    expected = json.loads((FIXTURES / "expected.json").read_text())["topics"]
+
+    line = ["mirror", "--data-dir", str(data), "--to", keeping.bootstrap, "--checkpoint", str(tmp_path / "checkpoint")]
+    assert main(line) == 0
+
+    assert connect("confluent-kafka", keeping.bootstrap).topics() == set(expected)
+    for topic, about in expected.items():
+        for partition in about["records"]:
+            assert mirrored(keeping, topic, partition) == written_by_kafka(topic, partition), f"{topic}-{partition}"
+
+
+def test_header_names_that_are_no_text_arrive_as_java_reads_them(keeping: BrokerProcess, tmp_path: Path) -> None:
+    PartitionOnDisk(tmp_path / "data/orders-0").append([named([b"ok", *NO_UTF8])])
+    data = leave_in_order(tmp_path / "data")
+
+    line = ["mirror", "--data-dir", str(data), "--to", keeping.bootstrap, "--checkpoint", str(tmp_path / "checkpoint")]
+    assert main(line) == 0
+
+    (arrived_there,) = read_from(keeping, TOPIC)
+    assert [name for name, _ in arrived_there.headers] == ["ok", *AS_BY_JAVA]
+
+
+def test_damage_ends_a_mirror_or_is_passed_over(
+    kafka_directory: Callable[[str], Path], keeping: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the checkpoint names has arrived; the rest comes when somebody says what is to be done."""
+    data, checkpoint = kafka_directory("kafka-dir"), tmp_path / "checkpoint"
+    path = data / "plain-0" / f"{0:020d}.log"
+    position, offset = break_batch(path, 2)
+    line = ["mirror", "--data-dir", str(data), "--to", keeping.bootstrap, "--checkpoint", str(checkpoint)]
+
+    assert main(line) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"{path} at {position} (offset {offset}): found the CRC" in said.err
+    assert said.err.count("\n") == 1
+    arrived_by_then = json.loads(checkpoint.read_bytes())["topics"]
+    assert {"keyed", "codecs"} <= arrived_by_then.keys() <= set(connect("kafka-python", keeping.bootstrap).topics())
+    assert "plain" not in arrived_by_then
+
+    assert main([*line, "--on-damage", "skip-batch"]) == 0
+    assert f"{path} at {position} (offset {offset}): found the CRC" in capsys.readouterr().err
+    for topic, partition in (("keyed", "0"), ("codecs", "0"), ("rolled", "0"), ("txn", "0")):
+        assert mirrored(keeping, topic, partition) == written_by_kafka(topic, partition), f"{topic}-{partition}"
+    # What was on its way when the first one ended may have come twice.
+    once = {timestamp: [timestamp, *rest] for timestamp, *rest in mirrored(keeping, "plain", "0")}
+    whole = written_by_kafka("plain", "0")
+    assert list(once.values()) == whole[:offset] + whole[offset + 1 :]

@@ -15,7 +15,9 @@ from storage.checkpoints import LOG_START_OFFSETS, read_offset_checkpoint
 from storage.files import FileSystem
 from tests.interop.directories import SharedDirectory, TopicSeen, Visitor, complaints_of_dump_log
 from tests.pipeline.restore.archiving import archive, names_in, partitions, restore, restored, stored
+from tests.support.batches import NO_UTF8, named, record
 from tests.support.clients import CODECS, Committed, Place, Received, Record, connect
+from tests.support.partitions import TOPIC, PartitionOnDisk, leave_in_order
 from tests.support.server import BrokerProcess
 
 NOW_MS = 1_790_000_000_000
@@ -284,3 +286,14 @@ def test_a_gap_at_the_end_leaves_its_offsets_taken(
     assert [one.offset for one in again.consume_all("t")] == [*range(10), 20]
     second.stop()
     assert verify.main([str(second.data_directory)]) == verify.WHOLE
+
+
+def test_header_names_that_are_no_text_are_the_same_bytes(tmp_path: Path) -> None:
+    log = PartitionOnDisk(tmp_path / "data/orders-0")
+    log.append([record(), named(NO_UTF8)])
+    archive(leave_in_order(tmp_path / "data"), tmp_path / "archive")
+
+    target = restored(tmp_path / "archive", tmp_path / "target", *KEEP)
+
+    assert stored(target, TOPIC) == stored(tmp_path / "data", TOPIC)
+    assert NO_UTF8[0] in stored(target, TOPIC)[0]

@@ -21,7 +21,10 @@ from tests.pipeline.spark.rows import (
 )
 from tests.support import kafka_jars
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.batches import AS_BY_JAVA, NO_UTF8, named, produced
 from tests.support.clients import CODECS, Client, Record, connect
+from tests.support.raw_client import RawClient
+from tests.support.requests import produce_request
 from tests.support.server import BrokerProcess
 from tests.support.waiting import until
 
@@ -70,6 +73,19 @@ def test_append_time_and_an_empty_topic(spark: SparkSession, broker: BrokerProce
     client.produce(topic, RECORDS[:4])
     found = same_rows(spark, broker.data_directory, broker.bootstrap, [topic, f"{topic}-empty"])
     assert {row.timestamp_type for row in found[READ_COMMITTED]} == {1}
+
+
+def test_header_names_that_are_no_text(spark: SparkSession, broker: BrokerProcess, client: Client, topic: str) -> None:
+    """kafka-python cannot read these."""
+    client.create_topic(topic, configs={"retention.ms": "-1"})
+    with RawClient(broker.bootstrap) as producer:
+        producer.ask(produce_request(topic, produced([named([b"ok", *NO_UTF8])])), 9)
+
+    (ours,) = rows_of(from_kafka_log(spark, broker.data_directory, broker.bootstrap, subscribe=topic))
+    (theirs,) = rows_of(from_connector(spark, broker.bootstrap, subscribe=topic))
+
+    assert ours == theirs
+    assert [name for name, _ in ours.headers] == ["ok", *AS_BY_JAVA]
 
 
 @pytest.fixture
