@@ -93,8 +93,8 @@ def _columns(name: str, figure: str, ours: str, theirs: str, ratio_words: str, r
 
 
 def markdown_tables(standings: Sequence[Standing], titles: tuple[str, str]) -> str:
-    """A table for each congestion control and set of settings."""
-    lines: list[str] = []
+    """A picture of all rows; a table for each congestion control and set of settings."""
+    lines = ["", "![Every workload: how many times better](pictures/performance.png)"]
     table: Table | None = None
     last_group = ""
     for one in standings:
@@ -130,8 +130,18 @@ def markdown_behind(standings: Sequence[Standing], known: Mapping[str, str]) -> 
 
 
 def markdown_headlines(standings: Sequence[Standing], titles: tuple[str, str]) -> str:
-    """The rows that have something to reach."""
-    lines = [f"| | {titles[0]} | {titles[1]} | ratio (lowest pair) |", "|---|---|---|---|"]
+    """A section of the README: the rows that have something to reach."""
+    lines = [
+        "## Beside Apache Kafka",
+        "",
+        "`make bench-kafka` puts the same loads on Apache Kafka and on this broker, in turns, on one machine, with",
+        "the defaults of both. A ratio above 1 means that ours is faster, or takes less. All loads, the machine, how",
+        "it was measured, and where we are behind: [docs/performance.md](docs/performance.md).",
+        "",
+        f"![How many times better {titles[0]} is than {titles[1]}](docs/pictures/headlines.png)",
+        "",
+    ]
+    lines += [f"| | {titles[0]} | {titles[1]} | ratio (lowest pair) |", "|---|---|---|---|"]
     for one in standings:
         if one.target is not None:
             words = f"{group(one)}: {one.workload.words}, {one.row.words}"
