@@ -128,7 +128,7 @@ def test_a_config_that_can_not_be_is_refused(java: JavaTools, client: Client, to
     client.create_topic(topic)
     refused = java.run("kafka-configs", "--alter", "--topic", topic, "--add-config", change).refused()
     assert "InvalidConfigurationException" in refused.said
-    assert client.topic_configs(topic)["retention.ms"] == "-1"
+    assert client.topic_configs(topic)["retention.ms"] == "604800000"
 
 
 def test_configs_of_a_missing_topic_can_not_be_set(java: JavaTools, topic: str) -> None:
@@ -143,7 +143,7 @@ def test_a_default_for_all_brokers_is_set_and_removed(java: JavaTools, client: C
     assert any(line.startswith("  log.retention.ms=7200000 ") for line in described)
     assert client.topic_configs(topic)["retention.ms"] == "7200000"
     java.run("kafka-configs", "--alter", "--broker-defaults", "--delete-config", "log.retention.ms").done()
-    assert client.topic_configs(topic)["retention.ms"] == "-1"
+    assert client.topic_configs(topic)["retention.ms"] == "604800000"
 
 
 def test_what_one_broker_was_started_with_is_described(java: JavaTools, node_id: str) -> None:
