@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import pipeline_setup, spark_connector
+from tests.support import pipeline_setup, spark_connector, spark_delta
 from tests.support.server import REPOSITORY
 
 
 def test_without_java_and_the_connector(tmp_path: Path) -> None:
     """Nor anything else on the path that could bring them."""
-    environment = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": "", "OTTLA_TEST_SPARK_JARS": str(tmp_path)}
+    nowhere = str(tmp_path)
+    environment = {
+        **os.environ,
+        **{"PATH": nowhere, "JAVA_HOME": "", "OTTLA_TEST_SPARK_JARS": nowhere, "OTTLA_TEST_DELTA_JARS": nowhere},
+    }
 
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.pipeline_setup"], cwd=REPOSITORY, stdin=subprocess.DEVNULL,
@@ -23,19 +27,24 @@ def test_without_java_and_the_connector(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert (done.returncode, done.stdout) == (1, "")
-    java, connector = done.stderr.splitlines()
+    java, connector, delta = done.stderr.splitlines()
     assert java.startswith("Not here: Spark needs Java 17 or newer, and there is none: install one (on Debian and Ubu")
     assert connector == (
-        "Spark's Kafka connector is not here, and its tests will be skipped: there is no "
-        f"{tmp_path}/commons-pool2-2.13.1.jar. kafka_log needs none of it."
+        "Spark's Kafka connector (kafka_log needs none of it) is not here, and its tests will be skipped: there is no "
+        f"{tmp_path}/commons-pool2-2.13.1.jar."
+    )
+    assert delta == (
+        "Delta Lake for Spark (the archive needs none of it) is not here, and its tests will be skipped: there is no "
+        f"{tmp_path}/delta-spark_4.2_2.13-4.4.0.jar."
     )
 
 
 def test_without_maven_the_rest_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("OTTLA_TEST_SPARK_JARS", raising=False)
-    monkeypatch.setattr(spark_connector, "DIRECTORY", tmp_path / "jars")
+    for jars, variable in ((spark_connector, "OTTLA_TEST_SPARK_JARS"), (spark_delta, "OTTLA_TEST_DELTA_JARS")):
+        monkeypatch.delenv(variable, raising=False)
+        monkeypatch.setattr(jars, "DIRECTORY", tmp_path / "jars")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(pipeline_setup, "require_java", lambda: None)
     monkeypatch.setattr(pipeline_setup, "require_spark", lambda: None)
@@ -44,6 +53,8 @@ def test_without_maven_the_rest_is_there(
 
     assert capsys.readouterr().err.splitlines() == [
         "Spark and Java are here.",
-        "Spark's Kafka connector is not here, and its tests will be skipped: there is no 'mvn' on the path: install "
-        "Maven, or name a directory with the jars by OTTLA_TEST_SPARK_JARS. kafka_log needs none of it.",
+        "Spark's Kafka connector (kafka_log needs none of it) is not here, and its tests will be skipped: there is no "
+        "'mvn' on the path: install Maven, or name a directory with the jars by OTTLA_TEST_SPARK_JARS.",
+        "Delta Lake for Spark (the archive needs none of it) is not here, and its tests will be skipped: there is no "
+        "'mvn' on the path: install Maven, or name a directory with the jars by OTTLA_TEST_DELTA_JARS.",
     ]
