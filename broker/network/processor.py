@@ -17,8 +17,9 @@ from broker.request.response import Peer
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES_ALONE: Final = 4 * MOST_BYTES_A_TURN
-"""What a connection sends in a turn that it has for itself, while no request waits either."""
+MOST_BYTES_ALONE: Final = 5 * MOST_BYTES_A_TURN
+"""What a connection sends in a turn that it has for itself, while no request waits either: an answer of the megabyte
+that consumers ask for, with what stands around it."""
 
 MOST_BYTES_WHILE_OTHERS_WAIT: Final = MOST_BYTES_A_TURN // 2
 """What it sends in a turn while requests wait, or answers that have not had theirs (bench: disturbers, greedy)."""

@@ -33,6 +33,8 @@ class Region(Protocol):
     def file(self) -> OpenFile: ...
     @property
     def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
     def __len__(self) -> int: ...
 
 
@@ -96,22 +98,36 @@ class SendBuffer:
         return SendOutcome.DONE, total
 
     def _send_region(self, to: socket.socket, region: Region, most: int) -> int:
-        left = len(region) - self._head_sent
-        if left:
-            sent = os.sendfile(to.fileno(), region.file.fileno(), region.position + self._head_sent, min(left, most))
-            if not sent:
-                raise RegionCutShort(
-                    f"{left} bytes at {region.position + self._head_sent} of {region.file} are announced, and the file "
-                    f"ends before them"
-                )
+        start = self._head_sent
+        left = region.size - start
+        if not left:
+            self._forget(0)
+            return 0
+        position = region.position + start
+        sent = os.sendfile(to.fileno(), region.file.fileno(), position, min(left, most))
+        if sent == left:
+            self._chunks.popleft()
+            self._head_sent = 0
+        elif sent:
+            self._head_sent = start + sent
         else:
-            sent = 0
-        self._forget(sent)
+            raise RegionCutShort(
+                f"{left} bytes at {position} of {region.file} are announced, and the file ends before them"
+            )
         return sent
 
     def _send_bytes(self, to: socket.socket) -> int:
         """Send the bytes that stand before the next region, as far as the socket takes them."""
         chunks = self._chunks
+        if not self._head_sent and len(chunks) > 1 and not isinstance(chunks[1], _IN_MEMORY):
+            # A fetch of many partitions is little else: one piece, its records, one piece.
+            piece = cast(bytes, chunks[0])
+            sent = to.send(piece, MSG_MORE)
+            if sent == len(piece):
+                chunks.popleft()
+            else:
+                self._head_sent = sent
+            return sent
         pieces: list[bytes | bytearray | memoryview] = []
         flags = 0
         for chunk in islice(chunks, MOST_PIECES):
