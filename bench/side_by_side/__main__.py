@@ -238,8 +238,12 @@ def _under(table: Table) -> Iterator[None]:
 
 
 def _about(given: argparse.Namespace, jars: Path | None) -> dict[str, str]:
-    words = f' ARGS="{shlex.join(sys.argv[1:])}"' if sys.argv[1:] else ""
-    found = machine.about(given.directory, f"make bench-kafka{words}")
+    # What make was told beside that, the Python above all, it hands on in this variable.
+    told = shlex.split(os.environ.get("MAKEFLAGS", "").partition("-- ")[2])
+    words = ["make bench-kafka", *(word for word in told if not word.startswith("ARGS="))]
+    if sys.argv[1:]:
+        words.append(f'ARGS="{shlex.join(sys.argv[1:])}"')
+    found = machine.about(given.directory, " ".join(words))
     if jars is not None:
         found["Apache Kafka"] = f"{KAFKA_VERSION}, Java {machine.java_version()}"
     found["rounds"] = f"{given.rounds}, after {order.warm_up_s(given.scale):.0f} s of load on each broker"

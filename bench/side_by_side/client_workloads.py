@@ -87,7 +87,7 @@ def _rdkafka() -> list[Workload]:
                 name=name,
                 words=_words("produce", bytes_each, f"acks={given}", "16-KB batches" if batch else "", codec),
                 rows=(MB_S if size == "1kb" else RECORDS_S, CPU_S_GB),
-                seconds=2.2,
+                seconds=1.5,
                 written_mb=records * bytes_each / MEGABYTE,
                 measure=partial(
                     _rdkafka_produce,

@@ -139,7 +139,7 @@ def workloads() -> list[Workload]:
             name="first-seconds-librdkafka",
             words="first 10 s: librdkafka, 1,000 B",
             rows=(MB_S,),
-            seconds=FIRST_S + 4.0,
+            seconds=FIRST_S + 15.0,
             around_s=2.5,
             live=_rdkafka,
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,8 +37,9 @@ def explanations(path: Path = EXPLANATIONS) -> dict[str, str]:
 
 
 def explanation(standing: Standing, known: Mapping[str, str]) -> str | None:
-    """That of its table, or that of all tables."""
-    return known.get(f"{standing.table.key}/{standing.key}") or known.get(standing.key)
+    """The first that is for this row, of its table or of all tables."""
+    names = (f"{standing.table.key}/{standing.key}", standing.key)
+    return next((text for row, text in known.items() if any(fnmatchcase(name, row) for name in names)), None)
 
 
 def number(value: float) -> str:

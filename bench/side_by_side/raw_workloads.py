@@ -56,7 +56,7 @@ def _produce(name: str, batch_bytes: int, connections: int, in_flight: int, requ
         name=name,
         words=f"{size}, {connections} x {in_flight}",
         rows=(MB_S, CPU_S_GB),
-        seconds=2.4,
+        seconds=6.0,
         written_mb=requests * batch_bytes / MEGABYTE,
         measure=partial(
             raw_cases.produce,
@@ -81,7 +81,7 @@ def _fetch(name: str, words: str, *, partitions: int, partition_bytes: int, requ
         return figures
 
     return Workload(
-        name=name, words=words, rows=(MB_S, CPU_S_GB), seconds=2.2, measure=measure, is_of_sockets=True, warms=True
+        name=name, words=words, rows=(MB_S, CPU_S_GB), seconds=6.0, measure=measure, is_of_sockets=True, warms=True
     )
 
 
@@ -90,7 +90,7 @@ def _cold(name: str, words: str, *, partitions: int, partition_bytes: int, log_m
         name=name,
         words=words,
         rows=(MB_S, CPU_S_GB),
-        seconds=3.5,
+        seconds=13.0,
         written_mb=log_mb,
         measure=partial(_read_cold, partitions=partitions, partition_bytes=partition_bytes, log_mb=log_mb),
     )
@@ -270,7 +270,7 @@ def _one_record(name: str, words: str, *, connections: int, in_flight: int, requ
         name=name,
         words=f"{words}, {connections} x {in_flight}",
         rows=(REQUESTS_S, CPU_US),
-        seconds=2.0,
+        seconds=5.0,
         written_mb=requests * 200 / MEGABYTE,
         measure=partial(
             raw_cases.produce,
