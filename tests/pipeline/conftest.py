@@ -100,8 +100,10 @@ def connector() -> list[Path]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with its defaults that tests share; each keeps to topics of its own."""
-    process = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    """A broker that tests share; each keeps to topics of its own."""
+    # Retention would take what a test dates back to 2023, 30 s after the start; its first look comes after all tests.
+    settings = {"log.initial.task.delay.ms": "86400000"}
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), settings=settings)
     process.start()
     try:
         yield process
