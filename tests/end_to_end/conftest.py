@@ -13,7 +13,7 @@ import pytest
 from tests.support.clients import CLIENTS, Client, Place, connect
 from tests.support.clients.member_process import MemberProcess
 from tests.support.clients.members import Membership, Seen, SeenMember, wait_until_shared
-from tests.support.server import BrokerProcess, RunningBroker, broker_for_tests
+from tests.support.server import RETENTION_COMES_LATER, BrokerProcess, RunningBroker, broker_for_tests
 
 Shared = Callable[[frozenset[Place], list[Seen]], None]
 
@@ -39,12 +39,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with its defaults that tests share; each keeps to topics of its own."""
+    """A broker that tests share; each keeps to topics of its own."""
     directory = tmp_path_factory.mktemp("broker")
     if bootstrap := os.environ.get("OTTLA_TEST_BOOTSTRAP"):
         yield RunningBroker(bootstrap, directory)
         return
-    process = broker_for_tests(directory)
+    process = broker_for_tests(directory, settings=RETENTION_COMES_LATER)
     process.start()
     try:
         yield process

@@ -17,7 +17,7 @@ from tests.interop.java_tools import JavaTools
 from tests.interop.summary import SUMMARY, Summary
 from tests.support import kafka_jars
 from tests.support.clients import Client, connect
-from tests.support.server import BrokerProcess, broker_for_tests
+from tests.support.server import RETENTION_COMES_LATER, BrokerProcess, broker_for_tests
 
 # What is still to come, by its subject: an entry of what does not apply yet names one of these.
 SUBJECTS = {"transactions", "ACLs", "quotas", "SASL", "TLS", "moves between log directories"}
@@ -72,8 +72,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that all programs share; each test keeps to topics of its own."""
-    # Retention would take what a test dates back to 2023, 30 s after the start; its first look comes after all tests.
-    process = broker_for_tests(tmp_path_factory.mktemp("broker"), settings={"log.initial.task.delay.ms": "86400000"})
+    process = broker_for_tests(tmp_path_factory.mktemp("broker"), settings=RETENTION_COMES_LATER)
     process.start()
     if against_apache_kafka():  # whose coordinator refuses what comes before its topic is there
         with GroupVisitor(process.bootstrap) as visitor:

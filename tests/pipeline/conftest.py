@@ -17,7 +17,7 @@ from tests.support import spark_connector
 from tests.support.archives import unpack
 from tests.support.clients import Client, connect
 from tests.support.maven import NoJars
-from tests.support.server import REPOSITORY, BrokerProcess
+from tests.support.server import REPOSITORY, RETENTION_COMES_LATER, BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,9 +101,7 @@ def connector() -> list[Path]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that tests share; each keeps to topics of its own."""
-    # Retention would take what a test dates back to 2023, 30 s after the start; its first look comes after all tests.
-    settings = {"log.initial.task.delay.ms": "86400000"}
-    process = BrokerProcess(tmp_path_factory.mktemp("broker"), settings=settings)
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), settings=RETENTION_COMES_LATER)
     process.start()
     try:
         yield process

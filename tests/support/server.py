@@ -187,6 +187,10 @@ def port_below_client_ports(*, above: int = 0) -> int:
     raise RuntimeError("every port from 20000 to 31999 is taken")
 
 
+RETENTION_COMES_LATER = {"log.initial.task.delay.ms": "86400000"}
+"""For brokers that tests share: else retention would take, 30 s after the start, what a test dates back to 2023."""
+
+
 def broker_for_tests(
     directory: Path, *, settings: Mapping[str, str] | None = None, port: int | None = None
 ) -> BrokerProcess:
