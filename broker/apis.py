@@ -16,6 +16,7 @@ from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.log_dirs import LogDirsHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from broker.handlers.plain_fetch import PlainFetches
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.quorum import QuorumHandler
 from broker.handlers.reassignments import ReassignmentsHandler
@@ -127,7 +128,15 @@ def serve_all(
         keeps_frame=True,
     )
     fetch = FetchHandler(replicas, fetch_sessions, image, node, fetch_max_bytes=settings.fetch_max_bytes)
-    registry.serve(FetchRequest, FetchResponse, fetch.fetch, refuse=fetch.refuse, counted_as=FETCH_CONSUMER)
+    plain_fetches = PlainFetches(replicas, image, fetch_max_bytes=settings.fetch_max_bytes)
+    registry.serve(
+        FetchRequest,
+        FetchResponse,
+        fetch.fetch,
+        refuse=fetch.refuse,
+        shortcut=plain_fetches.fetch,
+        counted_as=FETCH_CONSUMER,
+    )
     list_offsets = ListOffsetsHandler(replicas)
     registry.serve(ListOffsetsRequest, ListOffsetsResponse, list_offsets.list_offsets, refuse=list_offsets.refuse)
     metadata = MetadataHandler(image, controller, node, auto_create_topics_enable=settings.auto_create_topics_enable)

@@ -97,7 +97,18 @@ def frame_response(correlation_id: int, answer: object, version: int) -> list[Ch
         return [out]
     if last:
         chunks.append(last)
-    _SIZE_AND_CORRELATION_ID.pack_into(out, 0, sum(map(len, chunks)) - 4, correlation_id)
+    return finish_response(chunks, correlation_id)
+
+
+def begin_response(cls: type[Any], version: int) -> bytearray:
+    """Return what stands before the body of an answer, for one that is written by hand; `finish_response` fills it."""
+    known = _response_frames.get((cls, version))
+    return bytearray((known or _response_frame(cls, version))[0])
+
+
+def finish_response(chunks: list[Chunk], correlation_id: int) -> list[Chunk]:
+    """Put size and correlation id into the first chunk, which is a bytearray from `begin_response`."""
+    _SIZE_AND_CORRELATION_ID.pack_into(chunks[0], 0, sum(map(len, chunks)) - 4, correlation_id)  # type: ignore[arg-type]
     return chunks
 
 

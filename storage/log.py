@@ -362,7 +362,9 @@ class Log:
 
     def aborted_transactions(self, fetch_offset: int, read: LogRead) -> list[AbortedTransaction]:
         """The aborted transactions that have records in what a read at ``fetch_offset`` gave, or a few more."""
-        if read.region is None:
+        if read.region is None or not any(
+            segment.transaction_index for segment in self.segments.from_offset(fetch_offset)
+        ):
             return []
         return aborted_in(self.segments, fetch_offset, read.region, self.log_end_offset, self._transactions_in)
 

@@ -52,6 +52,9 @@ class Dispatcher:
                 self._refuse_version(header, frame, position, slot)
                 return
             slot.kind = route.kind
+            context = RequestContext(header, slot.peer, slot, self._registry)
+            if route.shortcut is not None and route.shortcut(frame, position, context):
+                return
             request, _ = route.decode(frame, position)
         except Malformed as error:
             self.stats.malformed += 1
@@ -66,7 +69,6 @@ class Dispatcher:
         # Errors that an answer is made of remember this frame of ours. They must not keep the request's memory with it
         # until the garbage collector finds them.
         del frame
-        context = RequestContext(header, slot.peer, slot, self._registry)
         try:
             answer = route.handler(request, context)
             if answer is not None:

@@ -20,6 +20,11 @@ Refuse = Callable[[Request, ErrorCode, str], Response | None]
 """What a request is answered that failed as a whole; None where it can only be answered by closing (acks=0)."""
 
 
+Shortcut = Callable[[memoryview, int, RequestContext], bool]
+"""Answers a request straight from its bytes, whose body begins at the position. False: it does not, and nothing has
+been done."""
+
+
 Handlers = Mapping[type[Any], tuple[Handler[Any, Any], Refuse[Any, Any]]]
 """Of several APIs, by the classes of their requests."""
 
@@ -27,7 +32,7 @@ Handlers = Mapping[type[Any], tuple[Handler[Any, Any], Refuse[Any, Any]]]
 class Route(Generic[Request, Response]):
     """One API in one version: how its requests are read, who handles them and how they are refused."""
 
-    __slots__ = ("decode", "handler", "keeps_frame", "kind", "name", "refuse")
+    __slots__ = ("decode", "handler", "keeps_frame", "kind", "name", "refuse", "shortcut")
 
     def __init__(
         self,
@@ -36,6 +41,7 @@ class Route(Generic[Request, Response]):
         handler: Handler[Request, Response],
         refuse: Refuse[Request, Response],
         keeps_frame: bool,
+        shortcut: Shortcut | None,
         kind: RequestKind,
     ) -> None:
         self.name = name
@@ -44,6 +50,8 @@ class Route(Generic[Request, Response]):
         self.refuse = refuse
         self.keeps_frame = keeps_frame
         """Its requests are looked into until they are answered; those of others only until the handler returns."""
+        self.shortcut = shortcut
+        """What is asked before the request is decoded."""
         self.kind = kind
         """Where its requests are counted."""
 
@@ -67,16 +75,19 @@ class Registry:
         refuse: Refuse[Request, Response],
         advertised: tuple[int, int] | None = None,
         keeps_frame: bool = False,
+        shortcut: Shortcut | None = None,
         counted_as: str | None = None,
     ) -> None:
         """Serve an API in every version that its messages declare.
 
         ``advertised`` names another range to the clients (Produce: from 0, though 0 to 2 close the connection).
-        ``keeps_frame``: the handler's work looks into the frame after it has returned None. ``counted_as``: another
-        name than the API's for what its requests take. Raises `ValueError` where request and response do not belong
-        together, or the API is served already.
+        ``keeps_frame``: the handler's work looks into the frame after it has returned None. ``shortcut`` is asked
+        before the request is decoded. ``counted_as``: another name than the API's for what its requests take. Raises
+        `ValueError` where request and response do not belong together, or the API is served already.
         """
-        self._announce(request_class, response_class, lambda: (handler, refuse), advertised, keeps_frame, counted_as)
+        self._announce(
+            request_class, response_class, lambda: (handler, refuse), advertised, keeps_frame, shortcut, counted_as
+        )
 
     def serve_late(self, responses: Mapping[type[Any], type[Any]], make: Callable[[], Handlers]) -> None:
         """Serve APIs, given by their requests and responses, whose handlers are made with the first request to one of
@@ -96,6 +107,7 @@ class Registry:
         handlers: Callable[[], tuple[Handler[Request, Response], Refuse[Request, Response]]],
         advertised: tuple[int, int] | None = None,
         keeps_frame: bool = False,
+        shortcut: Shortcut | None = None,
         counted_as: str | None = None,
     ) -> None:
         info, answer = describe(request_class), describe(response_class)
@@ -111,7 +123,9 @@ class Registry:
             api = info.name.removesuffix("Request")
             handler, refuse = handlers()
             kind = self.stats.kind_of(api, version, counted_as=counted_as)
-            return Route(f"{api} v{version}", decoder(request_class, version), handler, refuse, keeps_frame, kind)
+            return Route(
+                f"{api} v{version}", decoder(request_class, version), handler, refuse, keeps_frame, shortcut, kind
+            )
 
         self._apis[info.key] = info.versions, route
         first, last = advertised or info.versions

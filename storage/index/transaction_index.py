@@ -84,6 +84,10 @@ class TransactionIndex:
             self.size += ENTRY.size
             del self._unwritten[0]
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self.size > 0 or bool(self._unwritten)
+
     def __iter__(self) -> Iterator[AbortedTransaction]:
         file = self.file()
         if file is not None:

@@ -1,0 +1,282 @@
+"""Fetch without an object for each partition: where things stand in a plain request, and in its answer.
+
+    request   [replica id] max wait, min bytes, max bytes, isolation [session id, epoch]
+              topics:  name or id | entries: index [leader epoch] offset [last epoch] [log start] max bytes [tags]
+              [forgotten topics] [rack] [tags]
+    answer    throttle time [error, session id]
+              topics:  name or id | entries: index, error, high watermark, last stable offset [log start],
+                       aborted transactions [preferred replica] records [tags]
+
+What stands in brackets depends on the version. Plain is a request of a consumer that has no fetch session, forgets
+nothing and sets no tagged field; and an answer without errors, aborted transactions and tagged fields. All else is the
+codec's, which reads and writes these too: `protocol.messages.fetch` is what holds, and tests compare the two.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+from protocol.codec import Chunk, SizedRegion
+from protocol.headers import begin_response, finish_response
+from protocol.messages.fetch import FetchResponse
+from protocol.primitives import encode_uvarint, read_uvarint
+
+LOG_START_SINCE: Final = 5
+SESSION_SINCE: Final = 7
+LEADER_EPOCH_SINCE: Final = 9
+RACK_SINCE: Final = 11
+PREFERRED_REPLICA_SINCE: Final = 11
+FLEXIBLE_SINCE: Final = 12
+TOPIC_ID_SINCE: Final = 13
+REPLICA_ID_UNTIL: Final = 14
+
+MOST_ENTRIES: Final = 10_000
+"""Topics, and partitions of one topic. More are the codec's, which knows how to refuse what is too much."""
+
+_CONSUMER: Final = (-1,)
+_NO_SESSION: Final = (0, -1)
+_NO_REPLICA: Final = -1
+_NO_TAGS: Final = b"\0"
+_TOPIC_ID_SIZE: Final = 16
+
+_read_length = Struct(">h").unpack_from
+_read_count = Struct(">i").unpack_from
+_pack_count = Struct(">i").pack
+
+Entry = tuple[int, int, int, int, int, int]
+"""Of one partition: index, leader epoch, offset to fetch, last fetched epoch, most bytes, number of tagged fields."""
+
+
+class TopicEntries(NamedTuple):
+    """What is asked of one topic."""
+
+    encoded: bytes
+    """Its name with the length before it, or its id: as it stands in the request, and in the answer."""
+    name: str | None
+    topic_id: bytes | None
+    """Since version 13, instead of the name."""
+    entries: Sequence[Entry]
+
+
+class PlainFetch(NamedTuple):
+    """A request, as far as it counts."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    topics: Sequence[TopicEntries]
+
+
+class FetchLayout:
+    """Where things stand in one version."""
+
+    __slots__ = (
+        "_begins_plainly",
+        "_entry_size",
+        "_has_replica_id",
+        "_has_topic_ids",
+        "_head",
+        "_read_entries",
+        "_version",
+        "answer_head",
+        "is_flexible",
+        "pack_partition",
+    )
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self.is_flexible = version >= FLEXIBLE_SINCE
+        self._has_topic_ids = version >= TOPIC_ID_SINCE
+        self._has_replica_id = version <= REPLICA_ID_UNTIL
+        has_session = version >= SESSION_SINCE
+        self._head = Struct(">" + "i" * self._has_replica_id + "iiib" + "ii" * has_session)
+        self._begins_plainly = (_CONSUMER if self._has_replica_id else ()), (_NO_SESSION if has_session else ())
+        entry, self._read_entries = _entries_reader(version)
+        self._entry_size = entry.size
+        self.answer_head = bytes(10 if has_session else 4)
+        self.pack_partition = _partition_packer(version)
+
+    def read(self, frame: memoryview, position: int) -> PlainFetch | None:
+        """The request whose body begins at ``position``; None if it is not plain, or cannot be read at all."""
+        try:
+            return self._read(frame, position)
+        except (ValueError, IndexError, StructError):
+            return None
+
+    def _read(self, frame: memoryview, position: int) -> PlainFetch | None:
+        head = self._head.unpack_from(frame, position)
+        position += self._head.size
+        first = 1 if self._has_replica_id else 0
+        if (head[:first], head[first + 4 :]) != self._begins_plainly:
+            return None
+        count, position = self._count(frame, position)
+        if not 0 < count <= MOST_ENTRIES:
+            return None
+        topics = []
+        for _ in range(count):
+            begin = position
+            name = topic_id = None
+            if self._has_topic_ids:
+                position += _TOPIC_ID_SIZE
+                topic_id = bytes(frame[begin:position])
+            else:
+                length, position = self._length(frame, position)
+                if length < 0:
+                    return None
+                name = str(frame[position : position + length], "utf-8")
+                position += length
+            encoded = bytes(frame[begin:position])
+            entries, position = self._entries(frame, position)
+            if entries is None:
+                return None
+            topics.append(TopicEntries(encoded, name, topic_id, entries))
+        if count > 1 and len({topic.encoded for topic in topics}) < count:
+            return None
+        if not self._ends_plainly(frame, position):
+            return None
+        max_wait_ms, min_bytes, max_bytes, isolation_level = head[first : first + 4]
+        return PlainFetch(max_wait_ms, min_bytes, max_bytes, isolation_level, topics)
+
+    def _entries(self, frame: memoryview, position: int) -> tuple[Sequence[Entry] | None, int]:
+        """What is asked of a topic's partitions, and the position behind it."""
+        count, position = self._count(frame, position)
+        end = position + count * self._entry_size
+        if not 0 < count <= MOST_ENTRIES or end > len(frame):
+            return None, position
+        entries = self._read_entries(frame[position:end])
+        if count > 1 and len({entry[0] for entry in entries}) < count:
+            return None, position
+        if self.is_flexible:
+            if frame[end]:
+                return None, position
+            end += 1
+        return entries, end
+
+    def _ends_plainly(self, frame: memoryview, position: int) -> bool:
+        """Whether nothing of weight stands behind the topics."""
+        if self._version >= SESSION_SINCE:
+            forgotten, position = self._count(frame, position)
+            if forgotten:
+                return False
+        if self._version >= RACK_SINCE:
+            length, position = self._length(frame, position)
+            if length < 0:
+                return False
+            position += length
+        return not frame[position] if self.is_flexible else position <= len(frame)
+
+    def _count(self, frame: memoryview, position: int) -> tuple[int, int]:
+        """Of an array, and the position behind it."""
+        if self.is_flexible:
+            count, position = read_uvarint(frame, position)
+            return count - 1, position
+        return _read_count(frame, position)[0], position + 4
+
+    def _length(self, frame: memoryview, position: int) -> tuple[int, int]:
+        """Of a string, and the position behind it."""
+        if self.is_flexible:
+            return self._count(frame, position)
+        return _read_length(frame, position)[0], position + 2
+
+
+@cache
+def fetch_layout(version: int) -> FetchLayout:
+    """The layout of one version."""
+    return FetchLayout(version)
+
+
+class PlainAnswer:
+    """An answer under way: topics, and below each what its partitions give, in the order of the request."""
+
+    __slots__ = ("_aborted", "_chunks", "_is_flexible", "_out", "_pack_partition")
+
+    def __init__(self, version: int, topics: int, *, is_committed: bool) -> None:
+        layout = fetch_layout(version)
+        self._is_flexible = layout.is_flexible
+        self._pack_partition = layout.pack_partition
+        self._aborted = 0 if is_committed else -1
+        """How many aborted transactions are told: whoever reads uncommitted does not ask."""
+        self._chunks: list[Chunk] = []
+        out = begin_response(FetchResponse, version)
+        out += layout.answer_head
+        self._out = out
+        self._append_count(topics)
+
+    def begin_topic(self, topic: TopicEntries) -> None:
+        """Its partitions come next, all that were asked for."""
+        self._out += topic.encoded
+        self._append_count(len(topic.entries))
+
+    def end_topic(self) -> None:
+        """That was all of the topic."""
+        if self._is_flexible:
+            self._out += _NO_TAGS
+
+    def add(
+        self,
+        index: int,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int,
+        records: SizedRegion | None,
+    ) -> None:
+        """What one partition gives."""
+        size = 0 if records is None else len(records)
+        out = self._out
+        out += self._pack_partition(index, high_watermark, last_stable_offset, log_start_offset, self._aborted, size)
+        if records is not None:
+            self._chunks.append(out)
+            self._chunks.append(records)
+            out = self._out = bytearray()
+        if self._is_flexible:
+            out += _NO_TAGS
+
+    def finish(self, correlation_id: int) -> Sequence[Chunk]:
+        """The whole answer as chunks."""
+        if self._is_flexible:
+            self._out += _NO_TAGS
+        if self._out:
+            self._chunks.append(self._out)
+        return finish_response(self._chunks, correlation_id)
+
+    def _append_count(self, count: int) -> None:
+        self._out += encode_uvarint(count + 1) if self._is_flexible else _pack_count(count)
+
+
+def _entries_reader(version: int) -> tuple[Struct, Callable[[memoryview], Sequence[Entry]]]:
+    """The layout of one entry, and what reads a stretch of them."""
+    if version >= FLEXIBLE_SINCE:
+        entry = Struct(">iiqi8xiB")
+        return entry, lambda stretch: list(entry.iter_unpack(stretch))
+    if version >= LEADER_EPOCH_SINCE:
+        entry = Struct(">iiq8xi")
+        return entry, lambda stretch: [
+            (index, epoch, offset, -1, most_bytes, 0) for index, epoch, offset, most_bytes in entry.iter_unpack(stretch)
+        ]
+    entry = Struct(">iq8xi" if version >= LOG_START_SINCE else ">iqi")
+    return entry, lambda stretch: [
+        (index, -1, offset, -1, most_bytes, 0) for index, offset, most_bytes in entry.iter_unpack(stretch)
+    ]
+
+
+def _partition_packer(version: int) -> Callable[[int, int, int, int, int, int], bytes]:
+    """What writes a partition of an answer up to its records: index, high watermark, last stable offset, log start,
+    number of aborted transactions (-1: null), bytes of records."""
+    if version >= FLEXIBLE_SINCE:
+        pack = Struct(">ihqqqBi").pack
+        return lambda index, high, stable, start, aborted, size: (
+            pack(index, 0, high, stable, start, aborted + 1, _NO_REPLICA) + encode_uvarint(size + 1)
+        )
+    if version >= PREFERRED_REPLICA_SINCE:
+        pack = Struct(">ihqqqiii").pack
+        return lambda index, high, stable, start, aborted, size: pack(
+            index, 0, high, stable, start, aborted, _NO_REPLICA, size
+        )
+    if version >= LOG_START_SINCE:
+        pack = Struct(">ihqqqii").pack
+        return lambda index, high, stable, start, aborted, size: pack(index, 0, high, stable, start, aborted, size)
+    pack = Struct(">ihqqii").pack
+    return lambda index, high, stable, start, aborted, size: pack(index, 0, high, stable, aborted, size)
