@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.load import Sample, run_load
+from bench.load import Sample, run_load, run_paced
 from bench.processes import Peer
 
 MEGABYTE = 1_000_000
@@ -82,6 +82,12 @@ def plain_sendfile(
         numbers = ["--size", str(size), "--header", str(header), "--request", str(len(request))]
         with Peer("sendfile", "--file", file.name, *numbers, *options.arguments()) as peer:
             return run_load(peer.bootstrap, [request], in_flight=in_flight, requests=count)
+
+
+def echo_latencies(options: SocketOptions, *, frame: bytes, rate: float, count: int) -> list[float]:
+    """Seconds that a bare echo lets requests wait which come at fixed moments: what the machine itself costs them."""
+    with Peer("echo", *options.arguments()) as peer:
+        return run_paced(peer.bootstrap, [frame], rate=rate, requests=count)
 
 
 def echo_cpu_us(

@@ -19,6 +19,8 @@ from protocol.messages.fetch import FetchResponse
 from protocol.messages.produce import ProduceResponse
 
 VALUE_BYTES = 1_000
+LATENCIES = 5_000
+"""Requests of a sample at fixed moments."""
 RECORD_OVERHEAD = 10
 """What a record of 1,000 bytes costs more in its batch, at most: "1 MB" stays below max.message.bytes with it."""
 
@@ -278,7 +280,7 @@ def fetch_16_partitions(bench: Bench) -> dict[str, float]:
     return fetch(bench, partitions=16, partition_bytes=64 * 1024, in_flight=2, requests=5_000)
 
 
-def latency(bench: Bench, *, requests: int = 5_000) -> dict[str, float]:
+def latency(bench: Bench, *, requests: int = LATENCIES) -> dict[str, float]:
     """One-record requests at 1,000 a second, acks=all; microseconds from the moment each was due."""
     with bench.topic(1) as topic:
         frame = produce_frame(topic, 0, records=1, value_bytes=100)

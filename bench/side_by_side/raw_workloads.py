@@ -6,14 +6,13 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from bench import raw_cases
 from bench.conversation import Conversation, address_of, fetch_frame, produce_frame
 from bench.librdkafka import Consumer
-from bench.limits import MEGABYTE
+from bench.limits import MEGABYTE, echo_latencies
 from bench.load import RECEIVE_BYTES, STALLED_S, LoadFailed, run_paced
 from bench.raw_cases import values_in
 from bench.side_by_side.verified import VerifiedBench, check_batches
@@ -21,6 +20,7 @@ from bench.side_by_side.workload import (
     CPU_S_GB,
     CPU_US,
     CPU_US_RECORD,
+    ECHO_PERCENTILES,
     MB_S,
     PERCENTILES,
     REQUESTS_S,
@@ -265,6 +265,16 @@ def _many_partitions(bench: VerifiedBench) -> Figures:
     return {**raw_cases.percentiles(latencies), "cpu_us_record": cpu / count * 1e6}
 
 
+def _latency_beside_echo(bench: VerifiedBench) -> Figures:
+    """The same load on a bare echo behind it: what is as slow there is the machine, not the broker."""
+    figures = raw_cases.latency(bench)
+    frame = produce_frame("echo", 0, records=1, value_bytes=100)
+    echo = raw_cases.percentiles(
+        echo_latencies(bench.options, frame=frame, rate=RATE, count=bench.count(raw_cases.LATENCIES))
+    )
+    return {**figures, "echo_p50_us": echo["p50_us"], "echo_p99_us": echo["p99_us"]}
+
+
 def _one_record(name: str, words: str, *, connections: int, in_flight: int, requests: int) -> Workload:
     return Workload(
         name=name,
@@ -284,10 +294,6 @@ def _one_record(name: str, words: str, *, connections: int, in_flight: int, requ
     )
 
 
-def _latency(name: str, words: str, measure: Callable[[VerifiedBench], Figures]) -> Workload:
-    return Workload(name=name, words=words, rows=PERCENTILES, seconds=5.0, measure=measure)
-
-
 def workloads() -> list[Workload]:
     """In the order of the page."""
     return [
@@ -300,8 +306,20 @@ def workloads() -> list[Workload]:
         _cold("fetch-cold-64kb", "64 KB, cold", partitions=1, partition_bytes=64 * KB, log_mb=256),
         _cold("fetch-cold-1mb", "1 MB, cold", partitions=1, partition_bytes=1024 * KB, log_mb=512),
         _cold("fetch-cold-16x64kb", "16 x 64 KB, cold", partitions=16, partition_bytes=64 * KB, log_mb=512),
-        _latency("latency", "1,000 records/s: acknowledged", raw_cases.latency),
-        _latency("latency-end-to-end", "1,000 records/s: end to end", _end_to_end),
+        Workload(
+            name="latency",
+            words="1,000 records/s: acknowledged",
+            rows=(*PERCENTILES, *ECHO_PERCENTILES),
+            seconds=10.0,
+            measure=_latency_beside_echo,
+        ),
+        Workload(
+            name="latency-end-to-end",
+            words="1,000 records/s: end to end",
+            rows=PERCENTILES,
+            seconds=5.0,
+            measure=_end_to_end,
+        ),
         Workload(
             name="many-partitions",
             words="1,000 partitions, a record a second each: acknowledged",

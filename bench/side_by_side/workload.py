@@ -41,6 +41,10 @@ PERCENTILES: Final = (
     Row("p99_us", "p99 µs", False),
     Row("p999_us", "p99.9 µs", False),
 )
+ECHO_PERCENTILES: Final = (
+    Row("echo_p50_us", "p50 µs of a bare echo beside it", False),
+    Row("echo_p99_us", "p99 µs of a bare echo beside it", False),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

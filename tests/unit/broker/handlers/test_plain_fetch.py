@@ -12,6 +12,8 @@ from protocol.fetch_layout import FetchLayout, PlainAnswer, PlainFetch
 from protocol.headers import encode_request
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.topics import DeleteTopicsRequest
+from storage.index.transaction_index import AbortedTransaction
+from storage.log import Log
 from tests.support.broker import Client, ConnectionClosed, InProcessBroker
 from tests.support.requests import fetch_request
 from tests.support.serving import every_version
@@ -160,6 +162,27 @@ def test_nothing_to_get_is_waited_for_in_the_general_way(
     broker.produce("orders", b"late")
     assert b"late" in bytes(client.receive().responses[0].partitions[0].records)
     assert shortcut.taken == 0
+
+
+def test_nothing_to_get_and_no_time_to_wait_is_answered(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+) -> None:
+    frame = encode_request(7, "test", fetch_request(offset=5, max_wait_ms=0), 12)[4:]
+    from_bytes, decoded = both_ways(broker, shortcut, frame)
+    assert from_bytes == decoded
+    assert shortcut.taken == 1
+
+
+def test_aborted_transactions_are_told_in_the_general_way(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aborted = AbortedTransaction(producer_id=7, first_offset=1, last_offset=3, last_stable_offset=4)
+    monkeypatch.setattr(Log, "aborted_transactions", lambda *_: [aborted])
+    for isolation_level, told in ((1, [7]), (0, None)):
+        answer = broker.ask(fetch_request(isolation_level=isolation_level), 12).responses[0].partitions[0]
+        transactions = answer.aborted_transactions
+        assert (transactions and [one.producer_id for one in transactions]) == told
+    assert shortcut.taken == 1, "who reads uncommitted does not ask"
 
 
 def test_the_limit_of_the_whole_request_holds(
