@@ -14,7 +14,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from protocol.errors import ErrorCode
 from protocol.fetch_layout import PlainAnswer, PlainFetch, TopicEntries, fetch_layout
-from storage.errors import StorageError
+from storage.errors import LogDirFailed, StorageError
 
 
 class PlainFetches:
@@ -77,13 +77,18 @@ class PlainFetches:
                 log = partition.log
                 high_watermark = log.high_watermark
                 last_stable_offset = log.last_stable_offset
-                found = log.read(
-                    fetch_offset,
-                    max_bytes=min(partition_most_bytes, max(most_bytes - total, 0)),
-                    upper_bound_offset=last_stable_offset if is_committed else high_watermark,
-                    at_least_one_batch=not total,
-                )
-                if is_committed and log.aborted_transactions(fetch_offset, found):
+                try:
+                    found = log.read(
+                        fetch_offset,
+                        max_bytes=min(partition_most_bytes, max(most_bytes - total, 0)),
+                        upper_bound_offset=last_stable_offset if is_committed else high_watermark,
+                        at_least_one_batch=not total,
+                    )
+                    if is_committed and log.aborted_transactions(fetch_offset, found):
+                        return None
+                except LogDirFailed as error:
+                    # The disk may not say it twice.
+                    partition.disk_failed(error)
                     return None
                 answer.add(index, high_watermark, last_stable_offset, log.log_start_offset, found.region)
                 served.append((partition, found.size))
