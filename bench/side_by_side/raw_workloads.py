@@ -73,10 +73,12 @@ def _produce(name: str, batch_bytes: int, connections: int, in_flight: int, requ
     )
 
 
-def _fetch(name: str, words: str, *, partitions: int, partition_bytes: int, requests: int) -> Workload:
+def _fetch(
+    name: str, words: str, *, partitions: int, partition_bytes: int, requests: int, in_flight: int = 2
+) -> Workload:
     def measure(bench: VerifiedBench) -> Figures:
         figures, _, _ = raw_cases.fetched(
-            bench, partitions=partitions, partition_bytes=partition_bytes, in_flight=2, requests=requests
+            bench, partitions=partitions, partition_bytes=partition_bytes, in_flight=in_flight, requests=requests
         )
         return figures
 
@@ -301,6 +303,14 @@ def workloads() -> list[Workload]:
         _one_record("raw-one-record-1x1", "one record", connections=1, in_flight=1, requests=20_000),
         *itertools.starmap(_produce, PRODUCED),
         _fetch("fetch-64kb", "64 KB, 2 in flight", partitions=1, partition_bytes=64 * KB, requests=40_000),
+        _fetch(
+            "fetch-64kb-in-flight",
+            "64 KB, 16 in flight",
+            partitions=1,
+            partition_bytes=64 * KB,
+            requests=60_000,
+            in_flight=16,
+        ),
         _fetch("fetch-1mb", "1 MB, 2 in flight", partitions=1, partition_bytes=1024 * KB, requests=8_000),
         _fetch("fetch-16x64kb", "16 x 64 KB, 2 in flight", partitions=16, partition_bytes=64 * KB, requests=6_000),
         _cold("fetch-cold-64kb", "64 KB, cold", partitions=1, partition_bytes=64 * KB, log_mb=256),
