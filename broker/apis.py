@@ -3,24 +3,13 @@
 from broker.clock import Clock
 from broker.coordinators.group_coordinator import Groups
 from broker.dispatch.registry import Handlers, Registry
-from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.api_versions import ApiVersionsHandler
-from broker.handlers.cluster import ClusterHandler
-from broker.handlers.config_resources import ConfigResourcesHandler
-from broker.handlers.configs import ConfigsHandler
-from broker.handlers.delete_records import DeleteRecordsHandler
-from broker.handlers.elections import ElectionsHandler
 from broker.handlers.fetch import FETCH_CONSUMER, FetchHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
-from broker.handlers.log_dirs import LogDirsHandler
 from broker.handlers.metadata import MetadataHandler
-from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.handlers.plain_fetch import PlainFetches
 from broker.handlers.produce import ProduceHandler
-from broker.handlers.quorum import QuorumHandler
-from broker.handlers.reassignments import ReassignmentsHandler
-from broker.handlers.topic_partitions import TopicPartitionsHandler
 from broker.handlers.topics import TopicsHandler
 from broker.metadata.configs import ConfigView
 from broker.metadata.controller import Controller
@@ -149,10 +138,6 @@ def serve_all(
     registry.serve(
         CreatePartitionsRequest, CreatePartitionsResponse, topics.create_partitions, refuse=topics.refuse_growth
     )
-    delete_records = DeleteRecordsHandler(replicas)
-    registry.serve(
-        DeleteRecordsRequest, DeleteRecordsResponse, delete_records.delete_records, refuse=delete_records.refuse
-    )
     init_producer_id = InitProducerIdHandler(producer_ids)
     registry.serve(
         InitProducerIdRequest,
@@ -160,57 +145,67 @@ def serve_all(
         init_producer_id.init_producer_id,
         refuse=init_producer_id.refuse,
     )
-    epochs = OffsetForLeaderEpochHandler(replicas)
-    registry.serve(
-        OffsetForLeaderEpochRequest,
-        OffsetForLeaderEpochResponse,
-        epochs.offset_for_leader_epoch,
-        refuse=epochs.refuse,
-    )
-    described = ConfigsHandler(configs, image)
-    registry.serve(DescribeConfigsRequest, DescribeConfigsResponse, described.describe_configs, refuse=described.refuse)
-    altered = AlterConfigsHandler(controller, configs)
-    registry.serve(AlterConfigsRequest, AlterConfigsResponse, altered.alter_configs, refuse=altered.refuse)
-    registry.serve(
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsResponse,
-        altered.incremental_alter_configs,
-        refuse=altered.refuse_incremental,
-    )
-    cluster = ClusterHandler(node)
-    registry.serve(DescribeClusterRequest, DescribeClusterResponse, cluster.describe_cluster, refuse=cluster.refuse)
-    log_dirs = LogDirsHandler(logs)
-    registry.serve(DescribeLogDirsRequest, DescribeLogDirsResponse, log_dirs.describe_log_dirs, refuse=log_dirs.refuse)
-    elections = ElectionsHandler(image, node)
-    registry.serve(ElectLeadersRequest, ElectLeadersResponse, elections.elect_leaders, refuse=elections.refuse)
-    reassignments = ReassignmentsHandler(controller, image)
-    registry.serve(
-        AlterPartitionReassignmentsRequest,
-        AlterPartitionReassignmentsResponse,
-        reassignments.alter_partition_reassignments,
-        refuse=reassignments.refuse_alteration,
-    )
-    registry.serve(
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-        reassignments.list_partition_reassignments,
-        refuse=reassignments.refuse,
-    )
-    quorum = QuorumHandler(metadata_log, node, clock)
-    registry.serve(DescribeQuorumRequest, DescribeQuorumResponse, quorum.describe_quorum, refuse=quorum.refuse)
-    topic_partitions = TopicPartitionsHandler(image, most_partitions=settings.max_request_partition_size_limit)
-    registry.serve(
-        DescribeTopicPartitionsRequest,
-        DescribeTopicPartitionsResponse,
-        topic_partitions.describe_topic_partitions,
-        refuse=topic_partitions.refuse,
-    )
-    resources = ConfigResourcesHandler(image, node)
-    registry.serve(
-        ListConfigResourcesRequest,
-        ListConfigResourcesResponse,
-        resources.list_config_resources,
-        refuse=resources.refuse,
+
+    def administration() -> Handlers:
+        from broker.handlers.alter_configs import AlterConfigsHandler
+        from broker.handlers.cluster import ClusterHandler
+        from broker.handlers.config_resources import ConfigResourcesHandler
+        from broker.handlers.configs import ConfigsHandler
+        from broker.handlers.delete_records import DeleteRecordsHandler
+        from broker.handlers.elections import ElectionsHandler
+        from broker.handlers.log_dirs import LogDirsHandler
+        from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+        from broker.handlers.quorum import QuorumHandler
+        from broker.handlers.reassignments import ReassignmentsHandler
+        from broker.handlers.topic_partitions import TopicPartitionsHandler
+
+        altered = AlterConfigsHandler(controller, configs)
+        cluster = ClusterHandler(node)
+        deletion = DeleteRecordsHandler(replicas)
+        described = ConfigsHandler(configs, image)
+        elections = ElectionsHandler(image, node)
+        epochs = OffsetForLeaderEpochHandler(replicas)
+        log_dirs = LogDirsHandler(logs)
+        partitions = TopicPartitionsHandler(image, most_partitions=settings.max_request_partition_size_limit)
+        quorum = QuorumHandler(metadata_log, node, clock)
+        reassignments = ReassignmentsHandler(controller, image)
+        resources = ConfigResourcesHandler(image, node)
+        return {
+            DeleteRecordsRequest: (deletion.delete_records, deletion.refuse),
+            OffsetForLeaderEpochRequest: (epochs.offset_for_leader_epoch, epochs.refuse),
+            DescribeConfigsRequest: (described.describe_configs, described.refuse),
+            AlterConfigsRequest: (altered.alter_configs, altered.refuse),
+            IncrementalAlterConfigsRequest: (altered.incremental_alter_configs, altered.refuse_incremental),
+            DescribeClusterRequest: (cluster.describe_cluster, cluster.refuse),
+            DescribeLogDirsRequest: (log_dirs.describe_log_dirs, log_dirs.refuse),
+            ElectLeadersRequest: (elections.elect_leaders, elections.refuse),
+            AlterPartitionReassignmentsRequest: (
+                reassignments.alter_partition_reassignments,
+                reassignments.refuse_alteration,
+            ),
+            ListPartitionReassignmentsRequest: (reassignments.list_partition_reassignments, reassignments.refuse),
+            DescribeQuorumRequest: (quorum.describe_quorum, quorum.refuse),
+            DescribeTopicPartitionsRequest: (partitions.describe_topic_partitions, partitions.refuse),
+            ListConfigResourcesRequest: (resources.list_config_resources, resources.refuse),
+        }
+
+    registry.serve_late(
+        {
+            DeleteRecordsRequest: DeleteRecordsResponse,
+            OffsetForLeaderEpochRequest: OffsetForLeaderEpochResponse,
+            DescribeConfigsRequest: DescribeConfigsResponse,
+            AlterConfigsRequest: AlterConfigsResponse,
+            IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse,
+            DescribeClusterRequest: DescribeClusterResponse,
+            DescribeLogDirsRequest: DescribeLogDirsResponse,
+            ElectLeadersRequest: ElectLeadersResponse,
+            AlterPartitionReassignmentsRequest: AlterPartitionReassignmentsResponse,
+            ListPartitionReassignmentsRequest: ListPartitionReassignmentsResponse,
+            DescribeQuorumRequest: DescribeQuorumResponse,
+            DescribeTopicPartitionsRequest: DescribeTopicPartitionsResponse,
+            ListConfigResourcesRequest: ListConfigResourcesResponse,
+        },
+        administration,
     )
 
     def group_handlers() -> Handlers:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 
 from broker.clock import LoopClock
 from broker.daemon import CannotStart, Daemon
@@ -32,6 +33,9 @@ MACOS_OPEN_FILES = 10_240
 MOST_OPEN_FILES = 32_768
 """Files of segments that are open at a time, where the system allows so many. Indexes are mapped, and Linux lets a
 process have 65,530 maps."""
+
+HELP_COLUMNS = 100
+"""To ask for the terminal's imports every compression there is, at each start."""
 
 YOUNG_OBJECTS = 20_000
 """How many more objects there must be than before the garbage collector looks at them."""
@@ -137,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         description="A single-node broker that speaks Kafka's protocol.",
         epilog="Other commands: ottla health --help, whether a broker accepts requests; for a data directory that no "
         "broker works in, ottla dump --help and ottla verify --help.",
+        formatter_class=partial(argparse.HelpFormatter, width=HELP_COLUMNS),
     )
     add_settings_options(parser)
     parser.add_argument(

@@ -10,7 +10,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.child_process import ChildEnded, ChildProcess, Message
 from broker.clock import Clock
@@ -18,8 +18,10 @@ from broker.offload import WorkerThread
 from config.log_config import LogConfig
 from storage.errors import LogDirFailed, StorageError
 from storage.log_manager import FoundLog, LogManager
-from storage.recovery_order import RecoveredLog, conclude
 from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from storage.recovery_order import RecoveredLog
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +169,7 @@ class LogLoading:
         for child in children:
             await child
 
-    async def _open(self, found: FoundLog, recovered: RecoveredLog | None = None) -> None:
+    async def _open(self, found: FoundLog, recovered: "RecoveredLog | None" = None) -> None:
         stats = self.stats[found.directory.path]
         is_checked_here = recovered is None and found.bytes_to_check > 0
         if is_checked_here:
@@ -257,8 +259,10 @@ class LogLoading:
                 thread.submit(child.wait, _nothing, _raise)
             await thread.stop()
 
-    async def _recover(self, thread: WorkerThread, child: ChildProcess, found: FoundLog) -> RecoveredLog:
+    async def _recover(self, thread: WorkerThread, child: ChildProcess, found: FoundLog) -> "RecoveredLog":
         """Raises `ChildEnded`, and what `storage.recovery_order.conclude` does."""
+        from storage.recovery_order import conclude
+
         log.info(
             "recovering segments of %s from offset %d on: %d bytes",
             found.topic_partition,
@@ -274,7 +278,7 @@ class LogLoading:
             checked += bytes_read
             stats.bytes_checked += bytes_read
 
-        def ask() -> RecoveredLog:
+        def ask() -> "RecoveredLog":
             told: list[Message] = []
             for message in child.ask(order.to_message()):
                 if "bytes_read" in message:

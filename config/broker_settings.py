@@ -23,8 +23,8 @@ def _one_listener(texts: tuple[str, ...]) -> tuple[Listener, ...]:
     return tuple(Listener(name="PLAINTEXT", host="127.0.0.1", port=9092) for _ in texts)
 
 
-# A repr of a hundred fields, which nobody asks for, would be compiled at every start.
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+# To print and to compare a hundred fields, which nobody asks for, would be compiled at every start.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class BrokerSettings:
     """One field for each setting that server.yaml lists; checked. What changes while the broker runs makes a new one.
 

@@ -6,10 +6,10 @@ by tabs, lines that start with # are comments. Nobody needs it who starts a brok
 
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import Final, NamedTuple
 
+from config.similar import most_similar
 from config.values import ConfigType
 
 _TABLE: Final = os.path.join(os.path.dirname(__file__), "kafka_settings.tsv")
@@ -48,8 +48,7 @@ def broker_definition(name: str) -> Definition | None:
 def nearest_name(name: str, ours: Mapping[str, object]) -> str | None:
     """The name that was probably meant: the most similar one of ``ours`` and Kafka's broker settings."""
     names = [*ours, *definitions("broker"), *definitions("internal")]
-    nearest = get_close_matches(name, names, n=1, cutoff=0.75)
-    return nearest[0] if nearest else None
+    return most_similar(name, names, least=0.75)
 
 
 def _definition(

@@ -1,11 +1,11 @@
 """What a group may have of its own, within the limits that the broker sets (KIP-848, KIP-932, KIP-1071)."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from config.definitions import definitions
 from config.described import BrokerTexts
 from config.errors import InvalidConfig, UnknownConfig
+from config.similar import most_similar
 from config.values import parse_value
 
 
@@ -19,8 +19,7 @@ def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerTexts) 
     known = definitions("group")
     for key, text in overrides.items():
         if key not in known:
-            nearest = get_close_matches(key, known, n=1)
-            raise UnknownConfig(key, text, nearest[0] if nearest else None, "group setting")
+            raise UnknownConfig(key, text, most_similar(key, known), "group setting")
         value = parse_value(key, known[key].type, known[key].allowed, text)
         if isinstance(value, int):
             check_group_limits(key, value, f"group.{key}", broker)

@@ -3,11 +3,11 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from config.declared import Declaration, declared_settings, field_name, setting
 from config.errors import InvalidConfig, UnknownConfig
+from config.similar import most_similar
 from config.values import ConfigType
 
 _NO_LIMIT: Final = "9223372036854775807"
@@ -15,7 +15,7 @@ _CODECS: Final = "[uncompressed, zstd, lz4, snappy, gzip, producer]"
 _REPLICA_PAIRS: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class LogConfig:
     """One value for each of the 33 topic settings of Kafka 4.3.1, and of ours; the defaults are Kafka's.
 
@@ -116,8 +116,7 @@ def validate_topic_overrides(overrides: Mapping[str, str | None], defaults: LogC
     texts: dict[str, str] = {}
     for key, text in overrides.items():
         if key not in TOPIC_SETTINGS:
-            nearest = get_close_matches(key, TOPIC_SETTINGS, n=1)
-            raise UnknownConfig(key, text, nearest[0] if nearest else None, "topic setting")
+            raise UnknownConfig(key, text, most_similar(key, TOPIC_SETTINGS), "topic setting")
         if text is None:
             raise InvalidConfig(key, None, "a value: a topic setting cannot be null")
         texts[key] = text

@@ -7,7 +7,6 @@ and log.dirs) are made one before sources are laid over each other.
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from config.broker_settings import BROKER_SETTINGS, BrokerSettings
@@ -31,6 +30,7 @@ from config.refusals import (
     secure_listener_sentence,
     security_sentence,
 )
+from config.similar import most_similar
 from config.values import ConfigType, parse_value, read_value, trimmed
 
 _PARSED_WITH_OTHERS: Final = ("listeners", "advertised.listeners")
@@ -244,8 +244,8 @@ class _Loading:
     def _check_listener_key(self, key: str, name: str, setting: str) -> None:
         known = {*self._protocols, *self._controller_names}
         if name.upper() not in known:
-            nearest = get_close_matches(name, [one.lower() for one in known], n=1)
-            hint = f"{LISTENER_PREFIX}{nearest[0]}.{setting}" if nearest else None
+            nearest = most_similar(name, [one.lower() for one in known])
+            hint = f"{LISTENER_PREFIX}{nearest}.{setting}" if nearest else None
             raise UnknownConfig(key, "(hidden)" if is_security_key(setting) else self._texts[key], hint)
         definition = broker_definition(setting)
         if is_security_key(setting):

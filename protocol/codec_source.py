@@ -23,7 +23,7 @@ from protocol.primitives import (
     skip_counted_fields,
     too_many_elements,
 )
-from protocol.schema import ArrayOf, FieldLayout, Fixed, Sized, StructOf, WireType, describe, layout
+from protocol.schema import ArrayOf, FieldLayout, Fixed, Sized, StructOf, WireType, describe, is_frozen, layout
 
 LONGEST_STRING: Final = 0x7FFF
 """In bytes of UTF-8; Kafka refuses longer ones even where the length would fit."""
@@ -184,7 +184,7 @@ class DecoderSource(_Source):
 
     def struct(self, cls: type[Any]) -> str:
         """Read a struct and return the variable that holds it. A run may be open before and after."""
-        frozen = cls.__dataclass_params__.frozen
+        frozen = is_frozen(cls)
         made = self.fresh("m")
         targets = {field.name: f"{made}_{field.name}" if frozen else f"{made}.{field.name}" for field in layout(cls)}
         placed, tagged = self.present(cls)

@@ -1,6 +1,6 @@
 """How messages are declared: the types of fields, the decorators, and the layout that is read off a declaration.
 
-A message is an ordinary dataclass, keyword-only and with slots; one class stands for all its versions::
+A message is used like any dataclass, keyword-only and with slots; one class stands for all its versions::
 
     @message(key=3, versions=(0, 13), flexible_since=9)
     class MetadataRequest:
@@ -165,29 +165,80 @@ def frozen_struct(cls: type[T]) -> type[T]:
     return _declare(cls, frozen=True)
 
 
-def _declare(cls: type[T], *, frozen: bool) -> type[T]:
-    """Make a dataclass of which the constructor is compiled on first use, and the rest is not compiled at all.
+_OF_EVERY_CLASS: Final = {"__dict__", "__weakref__"}
 
-    As plain dataclasses the messages and records of the first nine families take 50 ms to import, so 11 ms: the
-    daemon has 150 ms to start.
+_declarations: dict[type[Any], type[Any]] = {}
+"""What each struct was declared by."""
+
+_known_fields: "dict[type[Any], tuple[dataclasses.Field[Any], ...]]" = {}
+
+
+def _declare(cls: type[T], *, frozen: bool) -> type[T]:
+    """Make what behaves like a keyword-only dataclass with slots, of which everything is made on first use.
+
+    There are more than two hundred of them when the daemon starts, most of which are never used, and it has 150 ms for
+    everything (bench: imports, start).
     """
-    cls.__doc__ = cls.__doc__ or f"{cls.__qualname__}, as it is on the wire."  # else it is made of the signature
-    shared = {
-        "__init__": _init_on_first_use,
-        "__repr__": _represent,
-        "__eq__": _equals,
-        "__hash__": _hash if frozen else None,
-    }
-    for name, method in shared.items():
-        setattr(cls, name, method)
-    return dataclass(kw_only=True, slots=True, frozen=frozen, init=False, repr=False, eq=False)(cls)
+    names = vars(cls).get("__annotations__", {})
+    body = {name: value for name, value in vars(cls).items() if name not in names and name not in _OF_EVERY_CLASS}
+    body.update(
+        __slots__=tuple(names),
+        __doc__=cls.__doc__ or f"{cls.__qualname__}, as it is on the wire.",
+        __dataclass_fields__=_FieldsOnFirstUse(),
+        __init__=_init_on_first_use,
+        __repr__=_represent,
+        __eq__=_equals,
+        __hash__=_hash if frozen else None,
+    )
+    if frozen:
+        body.update(__setattr__=_refuse_change, __delattr__=_refuse_change)
+    made: Any = type(cls.__name__, cls.__bases__, body)
+    made.__qualname__ = cls.__qualname__
+    _declarations[made] = cls
+    declared: type[T] = made
+    return declared
+
+
+def _fields(cls: type[Any]) -> "tuple[dataclasses.Field[Any], ...]":
+    """The fields of a struct as they were declared."""
+    known = _known_fields.get(cls)
+    if known is None:
+        declaration = _declarations[cls]
+        found = []
+        for name in cls.__slots__:
+            value = vars(declaration).get(name, MISSING)
+            declared = value if isinstance(value, dataclasses.Field) else dataclasses.field(default=value)
+            declared.name = name
+            found.append(declared)
+        known = _known_fields[cls] = tuple(found)
+    return known
+
+
+class _FieldsOnFirstUse:
+    """Lets `dataclasses.replace`, `fields` and `asdict` take a struct for a dataclass."""
+
+    def __get__(self, instance: object, owner: type[Any]) -> "dict[str, dataclasses.Field[Any]]":
+        _fields(owner)  # as they were declared: `dataclass` takes them out of their class
+        declared: Any = dataclass(kw_only=True, init=False, repr=False, eq=False)(_declarations[owner])
+        fields: dict[str, dataclasses.Field[Any]] = declared.__dataclass_fields__
+        owner.__dataclass_fields__ = fields
+        return fields
+
+
+def is_frozen(cls: type[Any]) -> bool:
+    """Whether a struct cannot be changed."""
+    return cls.__setattr__ is _refuse_change
+
+
+def _refuse_change(self: Any, name: str, *_: object) -> None:
+    raise dataclasses.FrozenInstanceError(f"{name} of {type(self).__qualname__} cannot be changed")
 
 
 def _init_on_first_use(self: Any, **given: Any) -> None:
     cls = type(self)
     parameters, lines = [], []
     names: dict[str, Any] = {"MISSING": MISSING, "set_frozen": object.__setattr__}
-    for declared in dataclasses.fields(cls):
+    for declared in _fields(cls):
         name = value = declared.name
         if declared.default is not MISSING:
             names[f"default_{name}"] = declared.default
@@ -198,8 +249,7 @@ def _init_on_first_use(self: Any, **given: Any) -> None:
             value = f"make_{name}() if {name} is MISSING else {name}"
         else:
             parameters.append(name)
-        frozen = cls.__dataclass_params__.frozen
-        lines.append(f"    set_frozen(self, {name!r}, {value})" if frozen else f"    self.{name} = {value}")
+        lines.append(f"    set_frozen(self, {name!r}, {value})" if is_frozen(cls) else f"    self.{name} = {value}")
     text = f"def __init__({', '.join(['self', '*', *parameters] if parameters else ['self'])}):\n"
     exec(text + "\n".join(lines or ["    pass"]), names)  # noqa: S102 - our own text, from our own declarations
     made = names["__init__"]
@@ -267,7 +317,7 @@ def layout(cls: type[Any]) -> tuple[FieldLayout, ...]:
     known = _layouts.get(cls)
     if known is None:
         hints = get_type_hints(cls, localns=dict(vars(cls)), include_extras=True)
-        known = _layouts[cls] = tuple(_field_layout(cls, field, hints[field.name]) for field in dataclasses.fields(cls))
+        known = _layouts[cls] = tuple(_field_layout(cls, field, hints[field.name]) for field in _fields(cls))
     return known
 
 
@@ -302,6 +352,6 @@ def _wire_type(hint: Any, what: str) -> WireType:
             return marker
     elif get_origin(hint) is list:
         return ArrayOf(_wire_type(get_args(hint)[0], what))
-    elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    elif hint in _declarations:
         return StructOf(hint)
     raise TypeError(f"{what} is declared as {hint!r}, which has no form on the wire")

@@ -6,7 +6,7 @@ Everything happens in the caller's thread; what takes long is handed out to be p
 
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from config.log_config import LogConfig
 from storage.checkpoints import (
@@ -35,9 +35,11 @@ from storage.loading import (
 from storage.log import Log
 from storage.log_dir import CheckpointWrite, LogDir
 from storage.open_files import DEFAULT_LIMIT, OpenFiles
-from storage.recovery_order import RecoveredLog, RecoveryOrder
 from storage.removal import PendingRemoval
 from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from storage.recovery_order import RecoveredLog, RecoveryOrder
 
 DELETE: Final = "delete"
 STRAY: Final = "stray"
@@ -64,8 +66,10 @@ class FoundLog:
     """The offset where checking begins; None if nothing is checked. It cuts nothing below the recovery point."""
     bytes_to_check: int
 
-    def recovery_order(self, now_ms: int, producer_id_expiration_ms: int) -> RecoveryOrder:
+    def recovery_order(self, now_ms: int, producer_id_expiration_ms: int) -> "RecoveryOrder":
         """What another process must know to recover it."""
+        from storage.recovery_order import RecoveryOrder  # not at a start behind a clean stop
+
         return RecoveryOrder(
             directory=self.path,
             topic_partition=self.topic_partition,
@@ -277,7 +281,7 @@ class LogManager:
             self._must_forget(directory, deleted)
 
     def open(
-        self, found: FoundLog, now_ms: int, recovered: RecoveredLog | None = None
+        self, found: FoundLog, now_ms: int, recovered: "RecoveredLog | None" = None
     ) -> Generator[int, None, Log | None]:
         """Open a log, step by step; each step yields the bytes it has read.
 

@@ -48,7 +48,9 @@ def bound_socket(host: str, port: int, options: SocketOptions) -> socket.socket:
     """A socket that has this address, and does not listen yet. An empty host is every address of this machine, of IPv6
     and IPv4. Raises `OSError`."""
     if host:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # As bytes, it is not looked at for characters that no address has: a start need not import their tables.
+        name = host.encode() if host.isascii() else host
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
     elif socket.has_dualstack_ipv6():
         family, address = socket.AF_INET6, ("::", port)
