@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from config.declared import Declaration, declared_settings, setting
+from config.declared import Declaration, ManySettings, declared_settings, setting
 from config.listeners import DEFAULT_SECURITY_PROTOCOL_MAP, HIGHEST_PORT, Listener, with_bound_ports
 from config.log_config import LogConfig
 from config.metrics_listener import MetricsListener, parse_metrics_listener
@@ -23,9 +23,8 @@ def _one_listener(texts: tuple[str, ...]) -> tuple[Listener, ...]:
     return tuple(Listener(name="PLAINTEXT", host="127.0.0.1", port=9092) for _ in texts)
 
 
-# To print and to compare a hundred fields, which nobody asks for, would be compiled at every start.
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class BrokerSettings:
+class BrokerSettings(ManySettings):
     """One field for each setting that server.yaml lists; checked. What changes while the broker runs makes a new one.
 
     ``BrokerSettings()`` is what a broker runs with that is told nothing. Times are milliseconds and sizes bytes where

@@ -33,6 +33,22 @@ class Declaration(NamedTuple):
         return value if self.convert is None else self.convert(value)
 
 
+class ManySettings:
+    """The base of a dataclass of settings that is compared field by field.
+
+    What `dataclass` makes to compare and to print a hundred fields would be compiled at every start.
+    """
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and all(
+            getattr(self, name) == getattr(other, name)
+            for name in type(self).__dataclass_fields__  # type: ignore[attr-defined]
+        )
+
+
 def setting(
     type_: ConfigType, default: str | None, allowed: str = "", convert: Callable[[Any], Any] | None = None
 ) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from config.declared import Declaration, declared_settings, field_name, setting
+from config.declared import Declaration, ManySettings, declared_settings, field_name, setting
 from config.errors import InvalidConfig, UnknownConfig
 from config.similar import most_similar
 from config.values import ConfigType
@@ -16,7 +16,7 @@ _REPLICA_PAIRS: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class LogConfig:
+class LogConfig(ManySettings):
     """One value for each of the 33 topic settings of Kafka 4.3.1, and of ours; the defaults are Kafka's.
 
     Sizes are bytes and times milliseconds where the name says so. -1 in ``retention_ms``, ``retention_bytes`` and

@@ -70,7 +70,7 @@ def test_server_yaml_with_every_line_in_force_is_what_holds_without_it(tmp_path:
 
     loaded = load_settings(str(path))
 
-    assert dataclasses.asdict(dataclasses.replace(loaded.settings, given={})) == dataclasses.asdict(BrokerSettings())
+    assert dataclasses.replace(loaded.settings, given={}) == BrokerSettings()
     assert loaded.notices == []
 
 
