@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, asdict, fields, is_dataclass, replace
 
 import pytest
 
@@ -99,3 +99,28 @@ def test_a_frozen_struct_can_be_a_key() -> None:
     assert (
         leader() == FetchResponse.Response.Partition(partition_index=0, high_watermark=0, records=None).current_leader
     )
+
+
+def test_a_frozen_struct_cannot_be_changed() -> None:
+    leader = FetchResponse.Response.Partition.CurrentLeader(leader_id=1)
+
+    with pytest.raises(FrozenInstanceError, match=r"leader_id of .*CurrentLeader cannot be changed"):
+        leader.leader_id = 2  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        del leader.leader_id  # type: ignore[misc]
+    assert leader.leader_id == 1
+
+
+def test_a_struct_passes_for_a_dataclass_before_and_behind_its_first_use() -> None:
+    @struct
+    class Order:
+        customer: String
+        items: Array[Int32] = field(default_factory=list)
+        amount: Int32 = 3
+
+    assert is_dataclass(Order)
+    assert [one.name for one in fields(Order)] == ["customer", "items", "amount"]
+    order = Order(customer="a")
+    assert asdict(replace(order, items=[7])) == {"customer": "a", "items": [7], "amount": 3}
+    assert [one.name for one in layout(Order)] == ["customer", "items", "amount"]
+    assert order == Order(customer="a", items=[], amount=3)
