@@ -34,19 +34,21 @@ class Declaration(NamedTuple):
 
 
 class ManySettings:
-    """The base of a dataclass of settings that is compared field by field.
+    """The base of a frozen dataclass of settings that is compared and hashed by the values of its fields.
 
     What `dataclass` makes to compare and to print a hundred fields would be compiled at every start.
     """
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and all(
-            getattr(self, name) == getattr(other, name)
-            for name in type(self).__dataclass_fields__  # type: ignore[attr-defined]
-        )
+        return type(other) is type(self) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in type(self).__dataclass_fields__)  # type: ignore[attr-defined]
 
 
 def setting(

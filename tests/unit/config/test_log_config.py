@@ -48,6 +48,13 @@ def test_a_stored_name_that_is_no_topic_setting_is_passed_over() -> None:
     assert LogConfig().with_overrides({"from.the.future": "1"}) == LogConfig()
 
 
+def test_configs_of_equal_values_are_one_key() -> None:
+    own = {"retention.ms": "1000", "cleanup.policy": "delete,compact"}
+
+    assert {LogConfig(): 0, LogConfig().with_overrides(own): 1}[LogConfig().with_overrides(dict(own))] == 1
+    assert LogConfig().with_overrides(own) != LogConfig()
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
