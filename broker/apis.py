@@ -10,7 +10,6 @@ from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.handlers.plain_fetch import PlainFetches
 from broker.handlers.produce import ProduceHandler
-from broker.handlers.topics import TopicsHandler
 from broker.metadata.configs import ConfigView
 from broker.metadata.controller import Controller
 from broker.metadata.log import MetadataLog
@@ -19,69 +18,13 @@ from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from config.broker_settings import BrokerSettings
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.committed_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
-from protocol.messages.config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-from protocol.messages.configs import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.group_membership import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from protocol.messages.groups import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from protocol.messages.reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
-from protocol.messages.topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
-from protocol.messages.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
+from protocol.api_keys import ApiKey
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import ProduceRequest
 from storage.log_manager import LogManager
 
 PRODUCE_ADVERTISED = (0, 13)
@@ -110,7 +53,6 @@ def serve_all(
     produce = ProduceHandler(replicas, image)
     registry.serve(
         ProduceRequest,
-        ProduceResponse,
         produce.produce,
         refuse=produce.refuse,
         advertised=PRODUCE_ADVERTISED,
@@ -120,131 +62,79 @@ def serve_all(
     plain_fetches = PlainFetches(replicas, image, fetch_max_bytes=settings.fetch_max_bytes)
     registry.serve(
         FetchRequest,
-        FetchResponse,
         fetch.fetch,
         refuse=fetch.refuse,
         shortcut=plain_fetches.fetch,
         counted_as=FETCH_CONSUMER,
     )
     list_offsets = ListOffsetsHandler(replicas)
-    registry.serve(ListOffsetsRequest, ListOffsetsResponse, list_offsets.list_offsets, refuse=list_offsets.refuse)
+    registry.serve(ListOffsetsRequest, list_offsets.list_offsets, refuse=list_offsets.refuse)
     metadata = MetadataHandler(image, controller, node, auto_create_topics_enable=settings.auto_create_topics_enable)
-    registry.serve(MetadataRequest, MetadataResponse, metadata.metadata, refuse=metadata.refuse)
+    registry.serve(MetadataRequest, metadata.metadata, refuse=metadata.refuse)
     api_versions = ApiVersionsHandler(publisher, metadata_log.quorum)
-    registry.serve(ApiVersionsRequest, ApiVersionsResponse, api_versions.api_versions, refuse=api_versions.refuse)
-    topics = TopicsHandler(controller, image, configs)
-    registry.serve(CreateTopicsRequest, CreateTopicsResponse, topics.create_topics, refuse=topics.refuse_creation)
-    registry.serve(DeleteTopicsRequest, DeleteTopicsResponse, topics.delete_topics, refuse=topics.refuse_deletion)
-    registry.serve(
-        CreatePartitionsRequest, CreatePartitionsResponse, topics.create_partitions, refuse=topics.refuse_growth
-    )
+    registry.serve(ApiVersionsRequest, api_versions.api_versions, refuse=api_versions.refuse)
     init_producer_id = InitProducerIdHandler(producer_ids)
     registry.serve(
         InitProducerIdRequest,
-        InitProducerIdResponse,
         init_producer_id.init_producer_id,
         refuse=init_producer_id.refuse,
     )
 
-    def administration() -> Handlers:
-        from broker.handlers.alter_configs import AlterConfigsHandler
-        from broker.handlers.cluster import ClusterHandler
-        from broker.handlers.config_resources import ConfigResourcesHandler
-        from broker.handlers.configs import ConfigsHandler
-        from broker.handlers.delete_records import DeleteRecordsHandler
-        from broker.handlers.elections import ElectionsHandler
-        from broker.handlers.log_dirs import LogDirsHandler
-        from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-        from broker.handlers.quorum import QuorumHandler
-        from broker.handlers.reassignments import ReassignmentsHandler
-        from broker.handlers.topic_partitions import TopicPartitionsHandler
+    def of_administrators() -> Handlers:
+        from broker.apis_of_administrators import administration
 
-        altered = AlterConfigsHandler(controller, configs)
-        cluster = ClusterHandler(node)
-        deletion = DeleteRecordsHandler(replicas)
-        described = ConfigsHandler(configs, image)
-        elections = ElectionsHandler(image, node)
-        epochs = OffsetForLeaderEpochHandler(replicas)
-        log_dirs = LogDirsHandler(logs)
-        partitions = TopicPartitionsHandler(image, most_partitions=settings.max_request_partition_size_limit)
-        quorum = QuorumHandler(metadata_log, node, clock)
-        reassignments = ReassignmentsHandler(controller, image)
-        resources = ConfigResourcesHandler(image, node)
-        return {
-            DeleteRecordsRequest: (deletion.delete_records, deletion.refuse),
-            OffsetForLeaderEpochRequest: (epochs.offset_for_leader_epoch, epochs.refuse),
-            DescribeConfigsRequest: (described.describe_configs, described.refuse),
-            AlterConfigsRequest: (altered.alter_configs, altered.refuse),
-            IncrementalAlterConfigsRequest: (altered.incremental_alter_configs, altered.refuse_incremental),
-            DescribeClusterRequest: (cluster.describe_cluster, cluster.refuse),
-            DescribeLogDirsRequest: (log_dirs.describe_log_dirs, log_dirs.refuse),
-            ElectLeadersRequest: (elections.elect_leaders, elections.refuse),
-            AlterPartitionReassignmentsRequest: (
-                reassignments.alter_partition_reassignments,
-                reassignments.refuse_alteration,
-            ),
-            ListPartitionReassignmentsRequest: (reassignments.list_partition_reassignments, reassignments.refuse),
-            DescribeQuorumRequest: (quorum.describe_quorum, quorum.refuse),
-            DescribeTopicPartitionsRequest: (partitions.describe_topic_partitions, partitions.refuse),
-            ListConfigResourcesRequest: (resources.list_config_resources, resources.refuse),
-        }
+        return administration(
+            settings=settings,
+            node=node,
+            replicas=replicas,
+            image=image,
+            configs=configs,
+            metadata_log=metadata_log,
+            logs=logs,
+            clock=clock,
+            controller=controller,
+        )
 
     registry.serve_late(
         {
-            DeleteRecordsRequest: DeleteRecordsResponse,
-            OffsetForLeaderEpochRequest: OffsetForLeaderEpochResponse,
-            DescribeConfigsRequest: DescribeConfigsResponse,
-            AlterConfigsRequest: AlterConfigsResponse,
-            IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse,
-            DescribeClusterRequest: DescribeClusterResponse,
-            DescribeLogDirsRequest: DescribeLogDirsResponse,
-            ElectLeadersRequest: ElectLeadersResponse,
-            AlterPartitionReassignmentsRequest: AlterPartitionReassignmentsResponse,
-            ListPartitionReassignmentsRequest: ListPartitionReassignmentsResponse,
-            DescribeQuorumRequest: DescribeQuorumResponse,
-            DescribeTopicPartitionsRequest: DescribeTopicPartitionsResponse,
-            ListConfigResourcesRequest: ListConfigResourcesResponse,
+            ApiKey.CREATE_TOPICS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.CREATE_PARTITIONS,
+            ApiKey.DELETE_RECORDS,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            ApiKey.DESCRIBE_CONFIGS,
+            ApiKey.ALTER_CONFIGS,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            ApiKey.DESCRIBE_CLUSTER,
+            ApiKey.DESCRIBE_LOG_DIRS,
+            ApiKey.ELECT_LEADERS,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ApiKey.DESCRIBE_QUORUM,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            ApiKey.LIST_CONFIG_RESOURCES,
         },
-        administration,
+        of_administrators,
     )
 
-    def group_handlers() -> Handlers:
-        from broker.handlers.committed_offsets import CommittedOffsetsHandler
-        from broker.handlers.find_coordinator import FindCoordinatorHandler
-        from broker.handlers.group_membership import GroupMembershipHandler
-        from broker.handlers.groups import GroupsHandler
+    def of_groups() -> Handlers:
+        from broker.apis_of_groups import group_handlers
 
-        finding = FindCoordinatorHandler(image, controller, replicas, node)
-        members = GroupMembershipHandler(groups)
-        offsets = CommittedOffsetsHandler(groups, image, clock)
-        administered = GroupsHandler(groups)
-        return {
-            FindCoordinatorRequest: (finding.find_coordinator, finding.refuse),
-            JoinGroupRequest: (members.join_group, members.refuse_join),
-            SyncGroupRequest: (members.sync_group, members.refuse_sync),
-            HeartbeatRequest: (members.heartbeat, members.refuse_heartbeat),
-            LeaveGroupRequest: (members.leave_group, members.refuse_leave),
-            OffsetCommitRequest: (offsets.offset_commit, offsets.refuse_commit),
-            OffsetFetchRequest: (offsets.offset_fetch, offsets.refuse_fetch),
-            OffsetDeleteRequest: (offsets.offset_delete, offsets.refuse_delete),
-            DescribeGroupsRequest: (administered.describe_groups, administered.refuse_description),
-            ListGroupsRequest: (administered.list_groups, administered.refuse_list),
-            DeleteGroupsRequest: (administered.delete_groups, administered.refuse_deletion),
-        }
+        return group_handlers(groups, image=image, controller=controller, replicas=replicas, node=node, clock=clock)
 
     registry.serve_late(
         {
-            FindCoordinatorRequest: FindCoordinatorResponse,
-            JoinGroupRequest: JoinGroupResponse,
-            SyncGroupRequest: SyncGroupResponse,
-            HeartbeatRequest: HeartbeatResponse,
-            LeaveGroupRequest: LeaveGroupResponse,
-            OffsetCommitRequest: OffsetCommitResponse,
-            OffsetFetchRequest: OffsetFetchResponse,
-            OffsetDeleteRequest: OffsetDeleteResponse,
-            DescribeGroupsRequest: DescribeGroupsResponse,
-            ListGroupsRequest: ListGroupsResponse,
-            DeleteGroupsRequest: DeleteGroupsResponse,
+            ApiKey.FIND_COORDINATOR,
+            ApiKey.JOIN_GROUP,
+            ApiKey.SYNC_GROUP,
+            ApiKey.HEARTBEAT,
+            ApiKey.LEAVE_GROUP,
+            ApiKey.OFFSET_COMMIT,
+            ApiKey.OFFSET_FETCH,
+            ApiKey.OFFSET_DELETE,
+            ApiKey.DESCRIBE_GROUPS,
+            ApiKey.LIST_GROUPS,
+            ApiKey.DELETE_GROUPS,
         },
-        group_handlers,
+        of_groups,
     )

@@ -43,7 +43,6 @@ from broker.request.channel import RequestChannel
 from broker.request.node import Endpoint, Node
 from broker.slices import Slices
 from broker.timing_wheel import TimingWheel
-from broker.topics_at_start import create_topics_at_start, fault_of_names
 from broker.upkeep import Upkeep
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
@@ -110,8 +109,11 @@ class Daemon:
             self.socket_server = SocketServer(settings, loop=loop, clock=self._clock, channel=self._channel)
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
-        if fault := fault_of_names(settings.ottla_topics_at_start):
-            raise CannotStart(fault)
+        if settings.ottla_topics_at_start:
+            from broker.topics_at_start import fault_of_names
+
+            if fault := fault_of_names(settings.ottla_topics_at_start):
+                raise CannotStart(fault)
         self.registry = Registry()
         self._directories = Directories(self._files, settings)
         self._produce_purgatory = Purgatory(
@@ -399,6 +401,10 @@ class Daemon:
 
     async def _create_topics(self) -> None:
         """Those that the settings want and that are not there."""
+        if not self._settings.ottla_topics_at_start:
+            return
+        from broker.topics_at_start import create_topics_at_start
+
         assert self._controller is not None
         are_there = asyncio.Event()
         faults: list[str] = []

@@ -5,11 +5,11 @@ from typing import Final
 
 from config.broker_settings import BROKER_SETTINGS, BrokerSettings
 from config.definitions import broker_definition
-from config.described import BrokerTexts
 from config.dynamic import is_dynamic, split_listener_key, with_dynamic
 from config.errors import InvalidConfig, SettingsError
 from config.group_settings import check_group_limits
 from config.refusals import is_security_key, refused_sentence, security_sentence
+from config.resources import BrokerTexts
 from config.values import ConfigType, parse_value, read_value, trimmed
 
 _THREADS: Final = (

@@ -1,10 +1,9 @@
 """The settings that do something here, under Kafka's names with underscores for the dots; ours start with ottla_."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
-from config.declared import Declaration, ManySettings, declared_settings, setting
+from config.declared import Declaration, Settings, setting
 from config.listeners import DEFAULT_SECURITY_PROTOCOL_MAP, HIGHEST_PORT, Listener, with_bound_ports
 from config.log_config import LogConfig
 from config.metrics_listener import MetricsListener, parse_metrics_listener
@@ -14,6 +13,7 @@ from config.values import ConfigType
 
 _NO_LIMIT: Final = "9223372036854775807"
 _NO_LIMIT_INT: Final = "2147483647"
+_NOTHING_GIVEN: Final[Mapping[str, str]] = {}
 _MS_PER_MINUTE: Final = 60 * 1000
 _MS_PER_HOUR: Final = 60 * _MS_PER_MINUTE
 
@@ -23,8 +23,7 @@ def _one_listener(texts: tuple[str, ...]) -> tuple[Listener, ...]:
     return tuple(Listener(name="PLAINTEXT", host="127.0.0.1", port=9092) for _ in texts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class BrokerSettings(ManySettings):
+class BrokerSettings(Settings):
     """One field for each setting that server.yaml lists; checked. What changes while the broker runs makes a new one.
 
     ``BrokerSettings()`` is what a broker runs with that is told nothing. Times are milliseconds and sizes bytes where
@@ -165,7 +164,7 @@ class BrokerSettings(ManySettings):
     metadata_max_retention_ms: int = setting(ConfigType.LONG, "604800000")
 
     # Metrics
-    ottla_prometheus_listener: MetricsListener | None = setting(  # noqa: RUF009 - a field, as all others
+    ottla_prometheus_listener: MetricsListener | None = setting(
         ConfigType.STRING, "127.0.0.1:9404", "", parse_metrics_listener
     )
     ottla_prometheus_partitions: bool = setting(ConfigType.BOOLEAN, "true")
@@ -173,12 +172,12 @@ class BrokerSettings(ManySettings):
     # What follows from the settings, but is none
     controller_listeners: tuple[Listener, ...] = ()
     """Listeners named in ``controller.listener.names``: kept for a Kafka that takes over, never opened."""
-    given: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = _NOTHING_GIVEN
     """What the file and the command line said, as text under Kafka's names; DescribeConfigs calls it static."""
 
-    def __post_init__(self) -> None:
+    def _complete(self) -> None:
         if not self.advertised_listeners:
-            object.__setattr__(self, "advertised_listeners", self.listeners)
+            vars(self)["advertised_listeners"] = self.listeners
 
     @property
     def metadata_directory(self) -> str:
@@ -252,5 +251,5 @@ def _first_set(value: int | None, otherwise: int) -> int:
     return otherwise if value is None else value
 
 
-BROKER_SETTINGS: Final[Mapping[str, Declaration]] = declared_settings(BrokerSettings)
+BROKER_SETTINGS: Final[Mapping[str, Declaration]] = BrokerSettings.declarations
 """Every setting that does something here by Kafka's name, in the order of server.yaml."""

@@ -13,7 +13,6 @@ it leaves to shell scripts stands in Kafka's repository under docker/resources/c
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from config.broker_settings import BROKER_SETTINGS
@@ -82,7 +81,7 @@ def load_container_settings(
     defaults = DEFAULTS if listens else DEFAULTS | _ADVERTISED
     settings, others = combine_settings([defaults, *given])
     if METRICS_LISTENER not in settings.given:
-        settings = replace(settings, ottla_prometheus_listener=_METRICS)
+        settings = settings.replace(ottla_prometheus_listener=_METRICS)
     return LoadedSettings(settings, notices + others)
 
 

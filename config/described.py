@@ -18,23 +18,13 @@ from config.definitions import Definition, broker_definition, definitions
 from config.dynamic import is_dynamic
 from config.help import help_line
 from config.log_config import OUR_TOPIC_SETTINGS, TOPIC_SETTINGS
-from config.our_defaults import OUR_DEFAULTS
+from config.resources import BrokerTexts, default_text
 from config.values import ConfigType, normalised, trimmed
 
 _OURS_PREFIX: Final = "ottla."
 _LISTENER_SETTING: Final = r"listener\.name\.[^.]+\.(.+)"
 _OTHER_NAMES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
 _MS_PER_UNIT: Final = {"hours": 60 * 60 * 1000, "minutes": 60 * 1000}
-
-
-class ConfigResource(IntEnum):
-    """What has configs, by the codes of the protocol and of the metadata log."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -73,22 +63,6 @@ class ConfigEntry(NamedTuple):
     """The strongest first; the value's own source is the first one's."""
     documentation: str | None
     """In our words; None for settings that do nothing here."""
-
-
-class BrokerTexts(NamedTuple):
-    """What has been said about the broker's settings, as text by name, in each source."""
-
-    static: Mapping[str, str]
-    """``BrokerSettings.given``."""
-    dynamic_broker: Mapping[str, str] = {}
-    dynamic_default: Mapping[str, str] = {}
-
-    def text(self, key: str) -> str | None:
-        """The text that counts for a broker setting, the default if nobody said anything."""
-        for texts in (self.dynamic_broker, self.dynamic_default, self.static):
-            if key in texts:
-                return texts[key]
-        return default_text(key)
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerTexts) -> list[ConfigEntry]:
@@ -142,17 +116,6 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
         _own_entry(key, setting.type, overrides.get(key), setting.default, (), ConfigSource.CLIENT_METRICS)
         for key, setting in CLIENT_METRICS_SETTINGS.items()
     ]
-
-
-def default_text(key: str) -> str | None:
-    """The default of a broker setting as text, ours where it differs from Kafka's; None if it is null."""
-    key = _OTHER_NAMES.get(key, key)
-    if key in OUR_DEFAULTS:
-        return OUR_DEFAULTS[key].value
-    definition = broker_definition(key)
-    if definition is not None:
-        return definition.default
-    return BROKER_SETTINGS[key].default if key in BROKER_SETTINGS else None
 
 
 def _own_entry(

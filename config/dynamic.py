@@ -5,7 +5,6 @@ the default. A change makes new settings out of those that the process was start
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -92,7 +91,7 @@ def _with_texts(static: BrokerSettings, texts: Mapping[str, str]) -> BrokerSetti
         values["listeners"] = tuple(_limited(listener, limits) for listener in static.listeners)
     if not values:
         return static
-    settings = replace(static, **values)
+    settings = static.replace(**values)
     check_together(settings)
     return settings
 

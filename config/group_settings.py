@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from config.definitions import definitions
-from config.described import BrokerTexts
 from config.errors import InvalidConfig, UnknownConfig
+from config.resources import BrokerTexts
 from config.similar import most_similar
 from config.values import parse_value
 

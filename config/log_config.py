@@ -1,11 +1,9 @@
 """How one topic's log behaves: Kafka's topic settings, with the broker's values where the topic has none of its own."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from config.declared import Declaration, ManySettings, declared_settings, field_name, setting
+from config.declared import Declaration, Settings, field_name, setting
 from config.errors import InvalidConfig, UnknownConfig
 from config.similar import most_similar
 from config.values import ConfigType
@@ -15,8 +13,7 @@ _CODECS: Final = "[uncompressed, zstd, lz4, snappy, gzip, producer]"
 _REPLICA_PAIRS: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class LogConfig(ManySettings):
+class LogConfig(Settings):
     """One value for each of the 33 topic settings of Kafka 4.3.1, and of ours; the defaults are Kafka's.
 
     Sizes are bytes and times milliseconds where the name says so. -1 in ``retention_ms``, ``retention_bytes`` and
@@ -82,10 +79,10 @@ class LogConfig(ManySettings):
         if not known:
             return self
         values = {field_name(key): TOPIC_SETTINGS[key].parse(key, text) for key, text in known.items()}
-        return dataclasses.replace(self, **values)
+        return self.replace(**values)
 
 
-TOPIC_SETTINGS: Final[Mapping[str, Declaration]] = declared_settings(LogConfig)
+TOPIC_SETTINGS: Final[Mapping[str, Declaration]] = LogConfig.declarations
 """Every topic setting by Kafka's name, in alphabetical order, as DescribeConfigs lists them."""
 
 OUR_TOPIC_SETTINGS: Final[Mapping[str, str]] = {

@@ -6,7 +6,6 @@ and log.dirs) are made one before sources are laid over each other.
 
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from config.broker_settings import BROKER_SETTINGS, BrokerSettings
@@ -145,7 +144,7 @@ class _Loading:
         )
         if "queued.max.request.bytes" not in self._texts:
             at_least = max(settings.queued_max_request_bytes, settings.socket_request_max_bytes)
-            settings = replace(settings, queued_max_request_bytes=at_least)
+            settings = settings.replace(queued_max_request_bytes=at_least)
         check_together(settings)
         return LoadedSettings(settings, self._notices + self._last_notices(controller_listeners))
 
@@ -154,7 +153,7 @@ class _Loading:
         declaration = BROKER_SETTINGS[key]
         text = self._texts.get(key)
         if text is None:
-            return BrokerSettings.__dataclass_fields__[field_name(key)].default
+            return BrokerSettings.default_of(key)
         return declaration.parse(key, text)
 
     # Names that do nothing here

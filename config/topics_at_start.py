@@ -8,8 +8,7 @@ Topics are parted by commas; only the name must be there, and what is left out i
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from config.errors import InvalidConfig
 from config.values import ConfigType, read_value
@@ -21,14 +20,13 @@ _POLICIES: Final = ("compact", "delete")
 _NOT_IN_BRACKETS: Final = r"(?![^\[]*\])"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAtStart:
+class TopicAtStart(NamedTuple):
     """A topic that must be there when the first client is."""
 
     name: str
     partitions: int | None = None
     """None for the broker's default, ``num.partitions``."""
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = {}
     """The topic's own, as texts under Kafka's names."""
 
 

@@ -1,7 +1,10 @@
-"""The APIs of Kafka 4.3.1 that clients may ask a broker, and since when each is flexible."""
+"""The APIs of Kafka 4.3.1 that clients may ask a broker, their versions, and since when each is flexible.
+
+It stands beside the messages, not in them, so that a request can be told from another before any message is loaded.
+"""
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 
 class ApiKey(IntEnum):
@@ -86,6 +89,46 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
 
 
+Versions: TypeAlias = tuple[int, int]
+"""The first and the last."""
+
+VERSIONS: Final[dict[ApiKey, Versions]] = {
+    ApiKey.PRODUCE: (3, 13),
+    ApiKey.FETCH: (4, 18),
+    ApiKey.LIST_OFFSETS: (1, 11),
+    ApiKey.METADATA: (0, 13),
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
+    ApiKey.FIND_COORDINATOR: (0, 6),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 6),
+    ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.ALTER_CONFIGS: (0, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.ELECT_LEADERS: (0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.DESCRIBE_QUORUM: (0, 2),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+}
+"""Of each API that has its messages here, what Kafka 4.3.1 answers, which is what is spoken here."""
+
 _FLEXIBLE_LATER: Final = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 12,
@@ -136,7 +179,5 @@ _NEVER_FLEXIBLE: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.OFFSET_DELETE}
 FLEXIBLE_SINCE: Final[dict[int, int]] = {
     key.value: _FLEXIBLE_LATER.get(key, 0) for key in ApiKey if key not in _NEVER_FLEXIBLE
 }
-"""The first version of each API whose header, too, has tagged fields; an API that never has them is not in it.
-
-It repeats what the messages say of themselves, so that a header can be read before any message is loaded.
-"""
+"""The first version of each API with compact lengths and tagged fields, its header's included; an API that never has
+them is not in it."""

@@ -2,7 +2,7 @@
 
 A message is used like any dataclass, keyword-only and with slots; one class stands for all its versions::
 
-    @message(key=3, versions=(0, 13), flexible_since=9)
+    @api_message(ApiKey.METADATA)
     class MetadataRequest:
         topics: Array[Topic] | None = field(nullable_since=1)
         allow_auto_topic_creation: Bool = field(since=4, default=True)
@@ -14,7 +14,7 @@ A message is used like any dataclass, keyword-only and with slots; one class sta
 
 Fields stand in the order of the wire. Their versions are written on them and nowhere else. A field that some
 version lacks needs a default, which is what it holds after decoding that version. Annotations are read on first
-use, so a struct may stand below the field that holds it.
+use, so a struct may stand below the field that holds it. The versions of an API stand in `protocol.api_keys`.
 """
 
 import dataclasses
@@ -27,6 +27,7 @@ from typing import (
     Annotated,
     Any,
     Final,
+    NamedTuple,
     TypeAlias,
     TypeVar,
     Union,
@@ -36,6 +37,7 @@ from typing import (
     get_type_hints,
 )
 
+from protocol.api_keys import FLEXIBLE_SINCE, VERSIONS, ApiKey, Versions
 from protocol.primitives import Chunk
 
 T = TypeVar("T")
@@ -44,8 +46,7 @@ NEWEST: Final = 0x7FFF
 """Versions are int16 on the wire: no version is newer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(NamedTuple):
     """A type of fixed size, by its letter in `struct`."""
 
     format: str
@@ -64,15 +65,13 @@ class Sized(Enum):
     RECORDS = "records"
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayOf:
+class ArrayOf(NamedTuple):
     """An array; its elements are never null."""
 
     element: "WireType"
 
 
-@dataclass(frozen=True, slots=True)
-class StructOf:
+class StructOf(NamedTuple):
     """Another declared class in its place."""
 
     cls: type[Any]
@@ -121,14 +120,13 @@ def field(
     return dataclasses.field(default=default, default_factory=default_factory, metadata=metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageInfo:
+class MessageInfo(NamedTuple):
     """What a message is, beside its fields."""
 
     name: str
     key: int
-    versions: tuple[int, int]
-    """The first and the last that are spoken here."""
+    versions: Versions
+    """Those spoken here."""
     flexible_since: int | None
     """The first version with compact lengths and tagged fields; None where no version has them."""
 
@@ -141,8 +139,14 @@ class MessageInfo:
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
-def message(*, key: int, versions: tuple[int, int], flexible_since: int | None) -> Callable[[type[T]], type[T]]:
-    """Declare a message of the API ``key`` (of a stored record: of its type)."""
+def api_message(key: ApiKey) -> Callable[[type[T]], type[T]]:
+    """Declare the request or the response of an API."""
+    return message(key=key, versions=VERSIONS[key], flexible_since=FLEXIBLE_SINCE.get(key))
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def message(*, key: int, versions: Versions, flexible_since: int | None) -> Callable[[type[T]], type[T]]:
+    """Declare what is stored in a record, by the type of the record."""
 
     def declare(cls: type[T]) -> type[T]:
         declared = _declare(cls, frozen=False)
@@ -219,7 +223,9 @@ class _FieldsOnFirstUse:
 
     def __get__(self, instance: object, owner: type[Any]) -> "dict[str, dataclasses.Field[Any]]":
         _fields(owner)  # as they were declared: `dataclass` takes them out of their class
-        declared: Any = dataclass(kw_only=True, init=False, repr=False, eq=False)(_declarations[owner])
+        declaration = _declarations[owner]
+        declaration.__doc__ = owner.__doc__  # without one, `dataclass` writes out the signature
+        declared: Any = dataclass(kw_only=True, init=False, repr=False, eq=False)(declaration)
         fields: dict[str, dataclasses.Field[Any]] = declared.__dataclass_fields__
         owner.__dataclass_fields__ = fields
         return fields
@@ -272,8 +278,7 @@ def _hash(self: Any) -> int:
     return hash(tuple(getattr(self, name) for name in self.__slots__))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldLayout:
+class FieldLayout(NamedTuple):
     """Where and how a field stands on the wire."""
 
     name: str
@@ -302,10 +307,10 @@ class FieldLayout:
 
 
 def describe(cls: type[Any]) -> MessageInfo:
-    """Return what ``@message`` was told of ``cls``; raises `TypeError` for any other class."""
+    """Return what a message is beside its fields; raises `TypeError` for any other class."""
     info = getattr(cls, "__message_info__", None)
     if not isinstance(info, MessageInfo):
-        raise TypeError(f"{cls.__qualname__} is not declared with @message")
+        raise TypeError(f"{cls.__qualname__} is not declared as a message")
     return info
 
 

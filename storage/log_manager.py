@@ -5,8 +5,7 @@ Everything happens in the caller's thread; what takes long is handed out to be p
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config.log_config import LogConfig
 from storage.checkpoints import (
@@ -45,8 +44,7 @@ DELETE: Final = "delete"
 STRAY: Final = "stray"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class FoundLog:
+class FoundLog(NamedTuple):
     """A log that stands in a data directory and is to be opened."""
 
     directory: LogDir
@@ -84,8 +82,7 @@ class FoundLog:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class ClosingLog:
+class ClosingLog(NamedTuple):
     """A log that is being closed: once ``target`` is performed everything of it is on disk."""
 
     log: Log
@@ -98,8 +95,7 @@ class ClosingLog:
             self.target.perform()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class LoadedLog:
+class LoadedLog(NamedTuple):
     """A log that had to be recovered or repaired, for the lines about it."""
 
     topic_partition: TopicPartition

@@ -50,8 +50,7 @@ class RecoveryOrder:
         """As JSON can have it."""
         message = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         message["config"] = {
-            name: sorted(value) if isinstance(value, frozenset) else value
-            for name, value in dataclasses.asdict(self.config).items()
+            name: sorted(value) if isinstance(value, frozenset) else value for name, value in self.config
         }
         return message
 

@@ -115,8 +115,8 @@ class Dispatcher:
         slot.fill(frame_response(header.correlation_id, answer, 0))
 
 
-def _entry(served: ApiVersionRange) -> ApiVersionsResponse.ApiKey:
-    return ApiVersionsResponse.ApiKey(
+def _entry(served: ApiVersionRange) -> ApiVersionsResponse.ApiVersion:
+    return ApiVersionsResponse.ApiVersion(
         api_key=served.api_key, min_version=served.min_version, max_version=served.max_version
     )
 

@@ -1,11 +1,12 @@
 """Which APIs are served, in which versions and by whom."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from broker.request.context import ApiVersionRange, RequestContext
 from broker.request.stats import RequestKind, RequestStats
+from protocol.api_keys import VERSIONS, ApiKey, Versions
 from protocol.codec import decoder
 from protocol.errors import ErrorCode
 from protocol.schema import describe
@@ -56,11 +57,22 @@ class Route(Generic[Request, Response]):
         """Where its requests are counted."""
 
 
+class Service(NamedTuple):
+    """How the requests of one API are answered."""
+
+    request_class: type[Any]
+    handler: Handler[Any, Any]
+    refuse: Refuse[Any, Any]
+    keeps_frame: bool = False
+    shortcut: Shortcut | None = None
+    counted_as: str | None = None
+
+
 class Registry:
     """Every API that is served: what ApiVersions tells is read off it. A `broker.request.context.ServedApis`."""
 
     def __init__(self) -> None:
-        self._apis: dict[int, tuple[tuple[int, int], Callable[[int], Route[Any, Any]]]] = {}
+        self._services: dict[ApiKey, Callable[[], Service]] = {}
         self._routes: dict[tuple[int, int], Route[Any, Any]] = {}
         self._advertised: tuple[ApiVersionRange, ...] = ()
         self.stats = RequestStats()
@@ -69,67 +81,44 @@ class Registry:
     def serve(
         self,
         request_class: type[Request],
-        response_class: type[Response],
         handler: Handler[Request, Response],
         *,
         refuse: Refuse[Request, Response],
-        advertised: tuple[int, int] | None = None,
+        advertised: Versions | None = None,
         keeps_frame: bool = False,
         shortcut: Shortcut | None = None,
         counted_as: str | None = None,
     ) -> None:
-        """Serve an API in every version that its messages declare.
+        """Serve an API in every version that it has.
 
         ``advertised`` names another range to the clients (Produce: from 0, though 0 to 2 close the connection).
         ``keeps_frame``: the handler's work looks into the frame after it has returned None. ``shortcut`` is asked
         before the request is decoded. ``counted_as``: another name than the API's for what its requests take. Raises
-        `ValueError` where request and response do not belong together, or the API is served already.
+        `ValueError` where the API is served already.
         """
-        self._announce(
-            request_class, response_class, lambda: (handler, refuse), advertised, keeps_frame, shortcut, counted_as
-        )
+        service = Service(request_class, handler, refuse, keeps_frame, shortcut, counted_as)
+        self._announce(ApiKey(describe(request_class).key), lambda: service, advertised)
 
-    def serve_late(self, responses: Mapping[type[Any], type[Any]], make: Callable[[], Handlers]) -> None:
-        """Serve APIs, given by their requests and responses, whose handlers are made with the first request to one of
-        them: a start need not import what it does not need."""
-        handlers = cache(make)
+    def serve_late(self, keys: Collection[ApiKey], make: Callable[[], Handlers]) -> None:
+        """Serve APIs whose messages and handlers are loaded with the first request to one of them: a start need not
+        import what it does not need."""
 
-        def handler_of(request_class: type[Any]) -> Callable[[], tuple[Handler[Any, Any], Refuse[Any, Any]]]:
-            return lambda: handlers()[request_class]
+        @cache
+        def services() -> dict[ApiKey, Service]:
+            return {ApiKey(describe(request).key): Service(request, *handlers) for request, handlers in make().items()}
 
-        for request_class, response_class in responses.items():
-            self._announce(request_class, response_class, handler_of(request_class))
+        def service_of(key: ApiKey) -> Callable[[], Service]:
+            return lambda: services()[key]
 
-    def _announce(
-        self,
-        request_class: type[Request],
-        response_class: type[Response],
-        handlers: Callable[[], tuple[Handler[Request, Response], Refuse[Request, Response]]],
-        advertised: tuple[int, int] | None = None,
-        keeps_frame: bool = False,
-        shortcut: Shortcut | None = None,
-        counted_as: str | None = None,
-    ) -> None:
-        info, answer = describe(request_class), describe(response_class)
-        if (info.key, info.versions) != (answer.key, answer.versions):
-            raise ValueError(
-                f"{info.name} is API {info.key} in versions {info.versions}, "
-                f"{answer.name} is API {answer.key} in versions {answer.versions}"
-            )
-        if info.key in self._apis:
-            raise ValueError(f"API {info.key} ({info.name}) is served already")
+        for key in keys:
+            self._announce(key, service_of(key))
 
-        def route(version: int) -> Route[Request, Response]:
-            api = info.name.removesuffix("Request")
-            handler, refuse = handlers()
-            kind = self.stats.kind_of(api, version, counted_as=counted_as)
-            return Route(
-                f"{api} v{version}", decoder(request_class, version), handler, refuse, keeps_frame, shortcut, kind
-            )
-
-        self._apis[info.key] = info.versions, route
-        first, last = advertised or info.versions
-        self._advertised = tuple(sorted((*self._advertised, ApiVersionRange(info.key, first, last))))
+    def _announce(self, key: ApiKey, service: Callable[[], Service], advertised: Versions | None = None) -> None:
+        if key in self._services:
+            raise ValueError(f"API {key} ({key.name}) is served already")
+        self._services[key] = service
+        first, last = advertised or VERSIONS[key]
+        self._advertised = tuple(sorted((*self._advertised, ApiVersionRange(key, first, last))))
 
     def advertised(self) -> tuple[ApiVersionRange, ...]:
         """Every API served, by ascending key."""
@@ -138,8 +127,15 @@ class Registry:
     def route(self, key: int, version: int) -> Route[Any, Any] | None:
         """How a request is served; None if it is not. Its codec is made at the first request."""
         known = self._routes.get((key, version))
-        if known is None and key in self._apis:
-            (first, last), make = self._apis[key]
+        if known is None and key in self._services:
+            api = ApiKey(key)
+            first, last = VERSIONS[api]
             if first <= version <= last:
-                known = self._routes[key, version] = make(version)
+                known = self._routes[key, version] = self._make_route(self._services[api](), version)
         return known
+
+    def _make_route(self, service: Service, version: int) -> Route[Any, Any]:
+        request_class, handler, refuse, keeps_frame, shortcut, counted_as = service
+        api = describe(request_class).name.removesuffix("Request")
+        kind = self.stats.kind_of(api, version, counted_as=counted_as)
+        return Route(f"{api} v{version}", decoder(request_class, version), handler, refuse, keeps_frame, shortcut, kind)

@@ -25,8 +25,8 @@ from broker.request.faults import (
     InvalidRequest,
     TopicAuthorizationFailed,
 )
-from config.described import ConfigResource
 from config.errors import InvalidConfig
+from config.resources import ConfigResource
 from protocol.errors import ErrorCode
 from protocol.messages.configs import (
     AlterConfigsRequest,

@@ -37,7 +37,7 @@ class ApiVersionsHandler:
             context.peer.software = (request.client_software_name, request.client_software_version)
         return ApiVersionsResponse(
             api_keys=[
-                ApiVersionsResponse.ApiKey(
+                ApiVersionsResponse.ApiVersion(
                     api_key=api.api_key, min_version=api.min_version, max_version=api.max_version
                 )
                 for api in context.apis.advertised()

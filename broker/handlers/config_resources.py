@@ -6,7 +6,7 @@ from broker.metadata.image import MetadataImage
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, UnsupportedVersion
 from broker.request.node import Node
-from config.described import ConfigResource
+from config.resources import ConfigResource
 from protocol.errors import ErrorCode
 from protocol.messages.config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 

@@ -17,7 +17,17 @@ from broker.request.faults import (
     UnknownTopicOrPartition,
     error_code_of,
 )
-from config.described import ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym
+from config.described import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    describe_broker,
+    describe_client_metrics,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
+from config.resources import ConfigResource
 from config.values import ConfigType
 from protocol.errors import ErrorCode
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -91,12 +101,12 @@ class ConfigsHandler:
             case ConfigResource.CLIENT_METRICS:
                 _check_cluster(context)
                 _check_named(name, "client metrics")
-                return self._configs.describe_client_metrics(name)
+                return describe_client_metrics(self._configs.own(ConfigResource.CLIENT_METRICS, name))
             case ConfigResource.GROUP:
                 if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, name):
                     raise GroupAuthorizationFailed(f"{context.peer.principal} may not describe the group {name}")
                 _check_named(name, "group")
-                return self._configs.describe_group(name)
+                return describe_group(self._configs.own(ConfigResource.GROUP, name), self._configs.broker_texts())
             case _:
                 raise InvalidRequest(f"there are no configs of resource type {asked.resource_type}")
 
@@ -108,13 +118,13 @@ class ConfigsHandler:
             raise InvalidTopic(fault)
         if name not in self._image.topics_by_name:
             raise UnknownTopicOrPartition(f"there is no topic {name}")
-        return self._configs.describe_topic(self._image.topic_configs(name))
+        return describe_topic(self._image.topic_configs(name), self._configs.broker_texts())
 
     def _broker_entries(self, name: str) -> Sequence[ConfigEntry]:
         if not name:
-            return self._configs.describe_cluster_default()
+            return describe_cluster_default(self._configs.broker_texts())
         self._configs.check_broker_id(name)
-        return self._configs.describe_broker()
+        return describe_broker(self._configs.broker_texts())
 
 
 def _each_once(resources: Sequence[Asked]) -> Iterable[Asked]:

@@ -10,7 +10,7 @@ from broker.metadata.partition_creation import GrowthResult, MorePartitions
 from broker.metadata.topic_creation import NewTopic, TopicResult
 from broker.metadata.topic_deletion import DeletionResult, UnwantedTopic
 from broker.request.context import Operation, RequestContext, ResourceType
-from config.described import ConfigEntry
+from config.described import ConfigEntry, describe_topic
 from protocol.errors import ErrorCode
 from protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -173,7 +173,8 @@ class TopicsHandler:
         if _may(context, Operation.DESCRIBE_CONFIGS, result.name):
             answer.num_partitions = result.partitions
             answer.replication_factor = result.replication_factor
-            answer.configs = [_described(entry) for entry in self._configs.describe_topic(result.configs)]
+            entries = describe_topic(result.configs, self._configs.broker_texts())
+            answer.configs = [_described(entry) for entry in entries]
         else:
             answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             answer.configs = None

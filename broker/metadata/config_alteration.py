@@ -10,17 +10,16 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from broker.metadata.configs import EVERY_BROKER, ConfigView
-from broker.metadata.image import MetadataImage, Record
-from broker.metadata.topic_creation import ELIGIBLE_LEADERS_FEATURE
+from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, MetadataImage, Record
 from broker.metadata.topic_rules import fault_of_name
 from broker.request.faults import Fault, InvalidRequest, InvalidTopic, UnknownTopicOrPartition
 from config.alteration import check_broker_alteration
 from config.client_metrics import InvalidSubscription, validate_client_metrics
 from config.definitions import broker_definition
-from config.described import ConfigResource
 from config.errors import InvalidConfig, SettingsError
 from config.group_settings import validate_group_overrides
 from config.log_config import TOPIC_SETTINGS, validate_topic_overrides
+from config.resources import ConfigResource
 from config.values import ConfigType
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import ClearElrRecord, ConfigRecord

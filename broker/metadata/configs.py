@@ -6,19 +6,10 @@ from collections.abc import Mapping
 from broker.metadata.image import MetadataImage
 from broker.request.faults import InvalidRequest
 from config.broker_settings import BrokerSettings
-from config.described import (
-    BrokerTexts,
-    ConfigEntry,
-    ConfigResource,
-    describe_broker,
-    describe_client_metrics,
-    describe_cluster_default,
-    describe_group,
-    describe_topic,
-)
 from config.dynamic import DynamicSettings, with_dynamic
 from config.errors import InvalidConfig
 from config.log_config import LogConfig
+from config.resources import BrokerTexts, ConfigResource
 
 log = logging.getLogger(__name__)
 
@@ -66,33 +57,13 @@ class ConfigView:
         """The group that retention of topic ``name`` waits for; None if it waits for nobody."""
         return self.topic_config(name).ottla_archive_group or None
 
-    def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-        """The entries that DescribeConfigs and CreateTopics give of a topic with these configs of its own."""
-        return describe_topic(overrides, self.broker_texts())
-
-    def describe_broker(self) -> list[ConfigEntry]:
-        """The entries of this broker."""
-        return describe_broker(self.broker_texts())
-
-    def describe_cluster_default(self) -> list[ConfigEntry]:
-        """The entries of the broker "": dynamic defaults of all brokers."""
-        return describe_cluster_default(self.broker_texts())
-
-    def describe_group(self, name: str) -> list[ConfigEntry]:
-        """The entries of a group, whether it exists or not."""
-        return describe_group(self._own(ConfigResource.GROUP, name), self.broker_texts())
-
-    def describe_client_metrics(self, name: str) -> list[ConfigEntry]:
-        """The entries of a subscription to clients' metrics, whether it exists or not."""
-        return describe_client_metrics(self._own(ConfigResource.CLIENT_METRICS, name))
-
     def broker_texts(self) -> BrokerTexts:
         """What has been said about this broker's settings, in each source."""
         node_id = str(self.static_settings.node_id)
         return BrokerTexts(
             self.static_settings.given,
-            self._own(ConfigResource.BROKER, node_id),
-            self._own(ConfigResource.BROKER, EVERY_BROKER),
+            self.own(ConfigResource.BROKER, node_id),
+            self.own(ConfigResource.BROKER, EVERY_BROKER),
         )
 
     def check_broker_id(self, name: str) -> None:
@@ -101,7 +72,8 @@ class ConfigView:
         if name != str(node_id):
             raise InvalidRequest(f"This is broker {node_id}, not {name!r}")
 
-    def _own(self, resource: ConfigResource, name: str) -> Mapping[str, str]:
+    def own(self, resource: ConfigResource, name: str) -> Mapping[str, str]:
+        """What has been set on a resource itself, whether it exists or not."""
         return self._image.configs.get((resource, name), {})
 
 

@@ -1,28 +1,22 @@
-"""The controller: checks what clients want of the cluster, turns it into records, answers once they are durable."""
+"""The controller: checks what clients want of the cluster, turns it into records, answers once they are durable.
+
+What plans a change is imported with the first one: a start, and a broker whose topics are there, need none of it.
+"""
+
+from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import Ids
-from broker.metadata.config_alteration import Alteration, AlterationResult, ConfigPlanner, Replacement
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, Record, TopicImage
+from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, NO_LEADER, MetadataImage, PartitionImage, Record, TopicImage
 from broker.metadata.log import MetadataLog
-from broker.metadata.partition_creation import GrowthPlanner, GrowthResult, MorePartitions
 from broker.metadata.placement import Placement, Refused, is_online
 from broker.metadata.producer_ids import BLOCK_SIZE
-from broker.metadata.reassignment import ReassignmentPlanner
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
-from broker.metadata.topic_creation import (
-    ELIGIBLE_LEADERS_FEATURE,
-    CreationDefaults,
-    NewTopic,
-    TopicPlanner,
-    TopicResult,
-)
-from broker.metadata.topic_deletion import DeletionResult, UnwantedTopic, plan_deletion
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode
@@ -37,6 +31,12 @@ from protocol.records.cluster_metadata import (
 )
 from storage.errors import DiskFull, TooManyOpenFiles
 from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.metadata.config_alteration import Alteration, AlterationResult, Replacement
+    from broker.metadata.partition_creation import GrowthResult, MorePartitions
+    from broker.metadata.topic_creation import NewTopic, TopicResult
+    from broker.metadata.topic_deletion import DeletionResult, UnwantedTopic
 
 log = logging.getLogger(__name__)
 
@@ -226,6 +226,8 @@ class Controller:
             validate_only: check everything, create nothing.
             then: gets the results: in the order of the request, but names that came twice at the end.
         """
+        from broker.metadata.topic_creation import CreationDefaults, TopicPlanner, TopicResult
+
         if timeout_ms <= 0:
             text = f"The request's timeout of {timeout_ms} ms was over before the topic could be created."
             then([TopicResult(name=topic.name, error=ErrorCode.REQUEST_TIMED_OUT, message=text) for topic in topics])
@@ -259,6 +261,8 @@ class Controller:
     ) -> None:
         """Give topics more partitions, each with its own success or error (facts 2.11); the arguments are those of
         `create_topics`. A topic that is named more than once comes first in the results."""
+        from broker.metadata.partition_creation import GrowthPlanner, GrowthResult
+
         if timeout_ms <= 0:
             text = f"The request's timeout of {timeout_ms} ms was over before partitions could be added."
             then([GrowthResult(topic=wish.topic, error=ErrorCode.REQUEST_TIMED_OUT, message=text) for wish in wishes])
@@ -284,6 +288,8 @@ class Controller:
 
         ``then`` gets for each wish None, or why it was refused.
         """
+        from broker.metadata.reassignment import ReassignmentPlanner
+
         planner = ReassignmentPlanner(self._image, self._placement())
         results: list[Refused | None] = []
         for topic, index, replicas in wishes:
@@ -313,6 +319,8 @@ class Controller:
                 self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals)
 
     def _auto_created(self, name: str) -> NewTopic:
+        from broker.metadata.topic_creation import NewTopic
+
         settings = self._settings
         if name == CONSUMER_OFFSETS:
             return NewTopic(
@@ -352,6 +360,8 @@ class Controller:
         With ``delete.topic.enable=false`` all get TOPIC_DELETION_DISABLED; versions of the API that do not know it say
         INVALID_REQUEST instead.
         """
+        from broker.metadata.topic_deletion import DeletionResult, plan_deletion
+
         error, text = ErrorCode.NONE, ""
         if not self._settings.delete_topic_enable:
             error, text = ErrorCode.TOPIC_DELETION_DISABLED, "Topics can't be deleted: delete.topic.enable is false."
@@ -384,6 +394,8 @@ class Controller:
             validate_only: check everything, change nothing.
             then: gets the results in the order of ``wanted``.
         """
+        from broker.metadata.config_alteration import ConfigPlanner
+
         planner = ConfigPlanner(self._image, self._configs)
         results = [planner.plan(one) for one in wanted]
         if planner.records and not validate_only:

@@ -10,12 +10,11 @@ from typing import Final
 
 from broker.clock import Ids
 from broker.metadata.batches import decode_batches
-from broker.metadata.image import METADATA_VERSION, RESOURCE_BROKER, Record
+from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, METADATA_VERSION, RESOURCE_BROKER, Record
 from broker.metadata.log import METADATA_PARTITION
 from broker.metadata.quorum import Quorum
 from broker.metadata.registration import FORMATTED_KRAFT_VERSION, FORMATTED_METADATA_VERSION, SUPPORTED_FEATURES
 from broker.metadata.snapshots import READ_ONLY, SnapshotId, encode_snapshot
-from broker.metadata.topic_creation import ELIGIBLE_LEADERS_FEATURE
 from config.listeners import Listener
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
 from protocol.records.control_records import KRaftVoters

@@ -49,6 +49,7 @@ Record: TypeAlias = MetadataRecord | UnknownRecord
 NO_LEADER: Final = -1
 
 METADATA_VERSION: Final = "metadata.version"
+ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 
 RESOURCE_TOPIC: Final = 2
 RESOURCE_BROKER: Final = 4

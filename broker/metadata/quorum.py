@@ -9,7 +9,6 @@ kraft.version 1   {"leaderId":1,"leaderEpoch":3,"votedId":-1,"votedDirectoryId":
 """
 
 import json
-from dataclasses import dataclass
 from typing import Final
 
 from protocol.records.control_records import ControlRecord, KRaftVersion, KRaftVoters, LeaderChange
@@ -21,13 +20,15 @@ from storage.files import FileSystem
 QUORUM_STATE: Final = "quorum-state"
 
 
-@dataclass(slots=True, kw_only=True)
 class Quorum:
     """The voters as the control records have them."""
 
-    kraft_version: int = 0
-    voters: KRaftVoters | None = None
-    """None at kraft.version 0: the voters are in the settings then."""
+    __slots__ = ("kraft_version", "voters")
+
+    def __init__(self, *, kraft_version: int = 0, voters: KRaftVoters | None = None) -> None:
+        self.kraft_version = kraft_version
+        self.voters = voters
+        """None at kraft.version 0: the voters are in the settings then."""
 
     def replay(self, record: ControlRecord) -> None:
         """Apply one control record."""

@@ -1,8 +1,7 @@
 """How this node registers in its own metadata log, as broker and as controller, so that Kafka knows it again."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from config.listeners import Listener
 from protocol.records.cluster_metadata import RegisterBrokerRecord, RegisterControllerRecord
@@ -27,8 +26,7 @@ SUPPORTED_FEATURES: Final = {
 _SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Registration:
+class Registration(NamedTuple):
     """What this run of the node tells about itself."""
 
     node_id: int

@@ -1,14 +1,13 @@
 """Who hears of settings that change while the broker runs: a subscriber of the published image, with its own."""
 
-import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from broker.metadata.configs import ConfigView
 from broker.metadata.image import MetadataDelta, MetadataImage
 from config.broker_settings import BrokerSettings
-from config.described import ConfigResource
 from config.errors import SettingsError
+from config.resources import ConfigResource
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +54,12 @@ class SettingsInForce:
 
 
 def _changes(before: BrokerSettings, after: BrokerSettings) -> Iterator[str]:
-    for field in dataclasses.fields(BrokerSettings):
-        then, now = getattr(before, field.name), getattr(after, field.name)
-        if field.name == "listeners":
+    for name, then in before:
+        now = getattr(after, name)
+        if name == "listeners":
             yield from _listener_changes(before, after)
         elif then != now:
-            yield f"{field.name.replace('_', '.')} from {then} to {now}"
+            yield f"{name.replace('_', '.')} from {then} to {now}"
 
 
 def _listener_changes(before: BrokerSettings, after: BrokerSettings) -> Iterator[str]:

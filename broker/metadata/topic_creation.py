@@ -1,12 +1,11 @@
 """What it takes to create a topic: every check of CreateTopics in Kafka's order, then the records that make it."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker.clock import Ids
-from broker.metadata.image import RESOURCE_TOPIC, MetadataImage, Record, partition_record
+from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, RESOURCE_TOPIC, MetadataImage, Record, partition_record
 from broker.metadata.placement import MAX_PARTITIONS_PER_REQUEST, Placement, Refused, misplaced
 from broker.metadata.topic_rules import CLUSTER_METADATA, collision_key, fault_of_name
 from config.errors import InvalidConfig
@@ -17,8 +16,6 @@ from protocol.schema import NO_UUID
 
 BROKER_DEFAULT: Final = -1
 """A number of partitions or replicas that the broker's settings decide."""
-
-ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 
 
 class NewTopic(NamedTuple):
@@ -33,8 +30,7 @@ class NewTopic(NamedTuple):
     """(name, value); of a name that comes twice, the last value counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicResult:
+class TopicResult(NamedTuple):
     """What became of one wanted topic. Where there is an error, the fields behind it say nothing."""
 
     name: str
@@ -43,12 +39,11 @@ class TopicResult:
     topic_id: bytes = NO_UUID
     partitions: int = -1
     replication_factor: int = -1
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = {}
     """The configs set on the topic itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CreationDefaults:
+class CreationDefaults(NamedTuple):
     """What the broker's settings say of topics that leave something open."""
 
     partitions: int

@@ -3,8 +3,7 @@
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.network.socket_options import plain_address
 from broker.rate import Rate
@@ -18,19 +17,18 @@ class UnknownHost(Exception):
     """A host in `max.connections.per.ip.overrides` that has no address."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class LimitSettings:
+class LimitSettings(NamedTuple):
     """What connections are limited to."""
 
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
-    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    per_ip_overrides: Mapping[str, int] = {}
     """By address, as `addresses_of` writes them."""
-    per_listener: Mapping[str, int] = field(default_factory=dict)
+    per_listener: Mapping[str, int] = {}
     """`listener.name.<name>.max.connections` by listener."""
     max_creation_rate: int = UNLIMITED
     """New connections a second."""
-    creation_rate_per_listener: Mapping[str, int] = field(default_factory=dict)
+    creation_rate_per_listener: Mapping[str, int] = {}
     """`listener.name.<name>.max.connection.creation.rate` by listener."""
     inter_broker_listener: str = ""
     quota_windows: int = 11

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.histogram import Histogram
 from broker.network.buffer_pool import Buffer, BufferPool, RequestMemory
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class NetworkSettings:
+class NetworkSettings(NamedTuple):
     """What connections are held to."""
 
     socket_request_max_bytes: int = 104_857_600

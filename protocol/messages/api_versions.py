@@ -5,19 +5,20 @@ Its answer never has tagged fields in its header. A version that is not known he
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int16, Int32, Int64, String, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int16, Int32, Int64, String, api_message, field, struct
 
 
-@message(key=18, versions=(0, 4), flexible_since=3)
+@api_message(ApiKey.API_VERSIONS)
 class ApiVersionsRequest:
     client_software_name: String = field(since=3, default="")
     client_software_version: String = field(since=3, default="")
 
 
-@message(key=18, versions=(0, 4), flexible_since=3)
+@api_message(ApiKey.API_VERSIONS)
 class ApiVersionsResponse:
     error_code: Int16 = 0
-    api_keys: Array[ApiKey]
+    api_keys: Array[ApiVersion]
     throttle_time_ms: Int32 = field(since=1, default=0)
     supported_features: Array[SupportedFeature] = field(since=3, tag=0, default_factory=list)
     finalized_features_epoch: Int64 = field(since=3, tag=1, default=-1)
@@ -25,7 +26,7 @@ class ApiVersionsResponse:
     zk_migration_ready: Bool = field(since=3, tag=3, default=False)
 
     @struct
-    class ApiKey:
+    class ApiVersion:
         api_key: Int16
         min_version: Int16
         max_version: Int16

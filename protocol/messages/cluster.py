@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from protocol.api_keys import ApiKey
 from protocol.messages.metadata import OPERATIONS_NOT_ASKED_FOR
-from protocol.schema import Array, Bool, Int8, Int16, Int32, String, field, message, struct
+from protocol.schema import Array, Bool, Int8, Int16, Int32, String, api_message, field, struct
 
 
-@message(key=60, versions=(0, 2), flexible_since=0)
+@api_message(ApiKey.DESCRIBE_CLUSTER)
 class DescribeClusterRequest:
     include_cluster_authorized_operations: Bool = False
     endpoint_type: Int8 = field(since=1, default=1)
     include_fenced_brokers: Bool = field(since=2, default=False)
 
 
-@message(key=60, versions=(0, 2), flexible_since=0)
+@api_message(ApiKey.DESCRIBE_CLUSTER)
 class DescribeClusterResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -6,10 +6,11 @@ number of them; where null is allowed for the topics it asks for all that the gr
 
 from __future__ import annotations
 
-from protocol.schema import NO_UUID, Array, Bool, Int16, Int32, Int64, String, Uuid, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import NO_UUID, Array, Bool, Int16, Int32, Int64, String, Uuid, api_message, field, struct
 
 
-@message(key=8, versions=(2, 10), flexible_since=8)
+@api_message(ApiKey.OFFSET_COMMIT)
 class OffsetCommitRequest:
     group_id: String
     generation_id_or_member_epoch: Int32 = -1
@@ -32,7 +33,7 @@ class OffsetCommitRequest:
             committed_metadata: String | None = ""
 
 
-@message(key=8, versions=(2, 10), flexible_since=8)
+@api_message(ApiKey.OFFSET_COMMIT)
 class OffsetCommitResponse:
     throttle_time_ms: Int32 = field(since=3, default=0)
     topics: Array[Topic]
@@ -49,7 +50,7 @@ class OffsetCommitResponse:
             error_code: Int16 = 0
 
 
-@message(key=9, versions=(1, 10), flexible_since=6)
+@api_message(ApiKey.OFFSET_FETCH)
 class OffsetFetchRequest:
     group_id: String = field(until=7, default="")
     topics: Array[Topic] | None = field(until=7, nullable_since=2, default_factory=list)
@@ -75,7 +76,7 @@ class OffsetFetchRequest:
             partition_indexes: Array[Int32]
 
 
-@message(key=9, versions=(1, 10), flexible_since=6)
+@api_message(ApiKey.OFFSET_FETCH)
 class OffsetFetchResponse:
     throttle_time_ms: Int32 = field(since=3, default=0)
     topics: Array[Topic] = field(until=7, default_factory=list)
@@ -116,7 +117,7 @@ class OffsetFetchResponse:
                 error_code: Int16 = 0
 
 
-@message(key=47, versions=(0, 0), flexible_since=None)
+@api_message(ApiKey.OFFSET_DELETE)
 class OffsetDeleteRequest:
     group_id: String
     topics: Array[Topic]
@@ -131,7 +132,7 @@ class OffsetDeleteRequest:
             partition_index: Int32
 
 
-@message(key=47, versions=(0, 0), flexible_since=None)
+@api_message(ApiKey.OFFSET_DELETE)
 class OffsetDeleteResponse:
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, String, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, String, api_message, field, struct
 
 
-@message(key=74, versions=(0, 1), flexible_since=0)
+@api_message(ApiKey.LIST_CONFIG_RESOURCES)
 class ListConfigResourcesRequest:
     resource_types: Array[Int8] = field(since=1, default_factory=list)
 
 
-@message(key=74, versions=(0, 1), flexible_since=0)
+@api_message(ApiKey.LIST_CONFIG_RESOURCES)
 class ListConfigResourcesResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int8, Int16, Int32, String, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int8, Int16, Int32, String, api_message, field, struct
 
 
-@message(key=32, versions=(1, 4), flexible_since=4)
+@api_message(ApiKey.DESCRIBE_CONFIGS)
 class DescribeConfigsRequest:
     resources: Array[Resource]
     include_synonyms: Bool = False
@@ -18,7 +19,7 @@ class DescribeConfigsRequest:
         configuration_keys: Array[String] | None
 
 
-@message(key=32, versions=(1, 4), flexible_since=4)
+@api_message(ApiKey.DESCRIBE_CONFIGS)
 class DescribeConfigsResponse:
     throttle_time_ms: Int32 = 0
     results: Array[Result]
@@ -49,7 +50,7 @@ class DescribeConfigsResponse:
                 source: Int8
 
 
-@message(key=33, versions=(0, 2), flexible_since=2)
+@api_message(ApiKey.ALTER_CONFIGS)
 class AlterConfigsRequest:
     resources: Array[Resource]
     validate_only: Bool = False
@@ -66,7 +67,7 @@ class AlterConfigsRequest:
             value: String | None
 
 
-@message(key=33, versions=(0, 2), flexible_since=2)
+@api_message(ApiKey.ALTER_CONFIGS)
 class AlterConfigsResponse:
     throttle_time_ms: Int32 = 0
     responses: Array[Response]
@@ -79,7 +80,7 @@ class AlterConfigsResponse:
         resource_name: String
 
 
-@message(key=44, versions=(0, 1), flexible_since=1)
+@api_message(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 class IncrementalAlterConfigsRequest:
     resources: Array[Resource]
     validate_only: Bool = False
@@ -97,7 +98,7 @@ class IncrementalAlterConfigsRequest:
             value: String | None
 
 
-@message(key=44, versions=(0, 1), flexible_since=1)
+@api_message(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 class IncrementalAlterConfigsResponse:
     throttle_time_ms: Int32 = 0
     responses: Array[Response]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, Int64, String, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, String, api_message, struct
 
 
-@message(key=21, versions=(0, 2), flexible_since=2)
+@api_message(ApiKey.DELETE_RECORDS)
 class DeleteRecordsRequest:
     topics: Array[Topic]
     timeout_ms: Int32
@@ -21,7 +22,7 @@ class DeleteRecordsRequest:
             offset: Int64
 
 
-@message(key=21, versions=(0, 2), flexible_since=2)
+@api_message(ApiKey.DELETE_RECORDS)
 class DeleteRecordsResponse:
     throttle_time_ms: Int32 = 0
     topics: Array[Topic]

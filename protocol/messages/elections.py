@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, String, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, String, api_message, field, struct
 
 
-@message(key=43, versions=(0, 2), flexible_since=2)
+@api_message(ApiKey.ELECT_LEADERS)
 class ElectLeadersRequest:
     election_type: Int8 = field(since=1, default=0)
     topic_partitions: Array[TopicPartitions] | None
@@ -17,7 +18,7 @@ class ElectLeadersRequest:
         partitions: Array[Int32]
 
 
-@message(key=43, versions=(0, 2), flexible_since=2)
+@api_message(ApiKey.ELECT_LEADERS)
 class ElectLeadersResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field(since=1, default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol.api_keys import ApiKey
 from protocol.schema import (
     NO_UUID,
     Array,
@@ -12,14 +13,14 @@ from protocol.schema import (
     Records,
     String,
     Uuid,
+    api_message,
     field,
     frozen_struct,
-    message,
     struct,
 )
 
 
-@message(key=1, versions=(4, 18), flexible_since=12)
+@api_message(ApiKey.FETCH)
 class FetchRequest:
     @frozen_struct
     class ReplicaState:
@@ -63,7 +64,7 @@ class FetchRequest:
         partitions: Array[Int32]
 
 
-@message(key=1, versions=(4, 18), flexible_since=12)
+@api_message(ApiKey.FETCH)
 class FetchResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field(since=7, default=0)

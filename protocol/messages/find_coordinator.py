@@ -5,17 +5,18 @@ Until version 3 a request names one key, and its answer is the response itself; 
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, String, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, String, api_message, field, struct
 
 
-@message(key=10, versions=(0, 6), flexible_since=3)
+@api_message(ApiKey.FIND_COORDINATOR)
 class FindCoordinatorRequest:
     key: String = field(until=3, default="")
     key_type: Int8 = field(since=1, default=0)
     coordinator_keys: Array[String] = field(since=4, default_factory=list)
 
 
-@message(key=10, versions=(0, 6), flexible_since=3)
+@api_message(ApiKey.FIND_COORDINATOR)
 class FindCoordinatorResponse:
     throttle_time_ms: Int32 = field(since=1, default=0)
     error_code: Int16 = field(until=3, default=0)

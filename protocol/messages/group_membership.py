@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Bytes, Int16, Int32, String, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Bytes, Int16, Int32, String, api_message, field, struct
 
 
-@message(key=11, versions=(0, 9), flexible_since=6)
+@api_message(ApiKey.JOIN_GROUP)
 class JoinGroupRequest:
     group_id: String
     session_timeout_ms: Int32
@@ -22,7 +23,7 @@ class JoinGroupRequest:
         metadata: Bytes
 
 
-@message(key=11, versions=(0, 9), flexible_since=6)
+@api_message(ApiKey.JOIN_GROUP)
 class JoinGroupResponse:
     throttle_time_ms: Int32 = field(since=2, default=0)
     error_code: Int16 = 0
@@ -41,7 +42,7 @@ class JoinGroupResponse:
         metadata: Bytes
 
 
-@message(key=12, versions=(0, 4), flexible_since=4)
+@api_message(ApiKey.HEARTBEAT)
 class HeartbeatRequest:
     group_id: String
     generation_id: Int32
@@ -49,13 +50,13 @@ class HeartbeatRequest:
     group_instance_id: String | None = field(since=3, default=None)
 
 
-@message(key=12, versions=(0, 4), flexible_since=4)
+@api_message(ApiKey.HEARTBEAT)
 class HeartbeatResponse:
     throttle_time_ms: Int32 = field(since=1, default=0)
     error_code: Int16 = 0
 
 
-@message(key=13, versions=(0, 5), flexible_since=4)
+@api_message(ApiKey.LEAVE_GROUP)
 class LeaveGroupRequest:
     group_id: String
     member_id: String = field(until=2, default="")
@@ -68,7 +69,7 @@ class LeaveGroupRequest:
         reason: String | None = field(since=5, default=None)
 
 
-@message(key=13, versions=(0, 5), flexible_since=4)
+@api_message(ApiKey.LEAVE_GROUP)
 class LeaveGroupResponse:
     throttle_time_ms: Int32 = field(since=1, default=0)
     error_code: Int16 = 0
@@ -81,7 +82,7 @@ class LeaveGroupResponse:
         error_code: Int16 = 0
 
 
-@message(key=14, versions=(0, 5), flexible_since=4)
+@api_message(ApiKey.SYNC_GROUP)
 class SyncGroupRequest:
     group_id: String
     generation_id: Int32
@@ -97,7 +98,7 @@ class SyncGroupRequest:
         assignment: Bytes
 
 
-@message(key=14, versions=(0, 5), flexible_since=4)
+@api_message(ApiKey.SYNC_GROUP)
 class SyncGroupResponse:
     throttle_time_ms: Int32 = field(since=1, default=0)
     error_code: Int16 = 0

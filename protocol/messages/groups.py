@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from protocol.api_keys import ApiKey
 from protocol.messages.metadata import OPERATIONS_NOT_ASKED_FOR
-from protocol.schema import Array, Bool, Bytes, Int16, Int32, String, field, message, struct
+from protocol.schema import Array, Bool, Bytes, Int16, Int32, String, api_message, field, struct
 
 
-@message(key=15, versions=(0, 6), flexible_since=5)
+@api_message(ApiKey.DESCRIBE_GROUPS)
 class DescribeGroupsRequest:
     groups: Array[String]
     include_authorized_operations: Bool = field(since=3, default=False)
 
 
-@message(key=15, versions=(0, 6), flexible_since=5)
+@api_message(ApiKey.DESCRIBE_GROUPS)
 class DescribeGroupsResponse:
     throttle_time_ms: Int32 = field(since=1, default=0)
     groups: Array[Group]
@@ -38,13 +39,13 @@ class DescribeGroupsResponse:
             member_assignment: Bytes = b""
 
 
-@message(key=16, versions=(0, 5), flexible_since=3)
+@api_message(ApiKey.LIST_GROUPS)
 class ListGroupsRequest:
     states_filter: Array[String] = field(since=4, default_factory=list)
     types_filter: Array[String] = field(since=5, default_factory=list)
 
 
-@message(key=16, versions=(0, 5), flexible_since=3)
+@api_message(ApiKey.LIST_GROUPS)
 class ListGroupsResponse:
     throttle_time_ms: Int32 = field(since=1, default=0)
     error_code: Int16 = 0
@@ -58,12 +59,12 @@ class ListGroupsResponse:
         group_type: String = field(since=5, default="")
 
 
-@message(key=42, versions=(0, 2), flexible_since=2)
+@api_message(ApiKey.DELETE_GROUPS)
 class DeleteGroupsRequest:
     groups_names: Array[String]
 
 
-@message(key=42, versions=(0, 2), flexible_since=2)
+@api_message(ApiKey.DELETE_GROUPS)
 class DeleteGroupsResponse:
     throttle_time_ms: Int32 = 0
     results: Array[Result]

@@ -5,10 +5,11 @@ Version 6 is defined in Kafka 4.3.1 and not served by it, nor here.
 
 from __future__ import annotations
 
-from protocol.schema import Int16, Int32, Int64, String, field, message
+from protocol.api_keys import ApiKey
+from protocol.schema import Int16, Int32, Int64, String, api_message, field
 
 
-@message(key=22, versions=(0, 5), flexible_since=2)
+@api_message(ApiKey.INIT_PRODUCER_ID)
 class InitProducerIdRequest:
     transactional_id: String | None
     transaction_timeout_ms: Int32
@@ -16,7 +17,7 @@ class InitProducerIdRequest:
     producer_epoch: Int16 = field(since=3, default=-1)
 
 
-@message(key=22, versions=(0, 5), flexible_since=2)
+@api_message(ApiKey.INIT_PRODUCER_ID)
 class InitProducerIdResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

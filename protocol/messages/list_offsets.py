@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, Int64, String, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, Int64, String, api_message, field, struct
 
 
-@message(key=2, versions=(1, 11), flexible_since=6)
+@api_message(ApiKey.LIST_OFFSETS)
 class ListOffsetsRequest:
     replica_id: Int32
     isolation_level: Int8 = field(since=2, default=0)
@@ -24,7 +25,7 @@ class ListOffsetsRequest:
             timestamp: Int64
 
 
-@message(key=2, versions=(1, 11), flexible_since=6)
+@api_message(ApiKey.LIST_OFFSETS)
 class ListOffsetsResponse:
     throttle_time_ms: Int32 = field(since=2, default=0)
     topics: Array[Topic]

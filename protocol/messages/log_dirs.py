@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int16, Int32, Int64, String, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int16, Int32, Int64, String, api_message, field, struct
 
 
-@message(key=35, versions=(1, 5), flexible_since=2)
+@api_message(ApiKey.DESCRIBE_LOG_DIRS)
 class DescribeLogDirsRequest:
     topics: Array[Topic] | None
 
@@ -15,7 +16,7 @@ class DescribeLogDirsRequest:
         partitions: Array[Int32]
 
 
-@message(key=35, versions=(1, 5), flexible_since=2)
+@api_message(ApiKey.DESCRIBE_LOG_DIRS)
 class DescribeLogDirsResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field(since=3, default=0)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.schema import NO_UUID, Array, Bool, Int16, Int32, String, Uuid, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import NO_UUID, Array, Bool, Int16, Int32, String, Uuid, api_message, field, struct
 
 OPERATIONS_NOT_ASKED_FOR: Final = -0x8000_0000
 """Stands in a field of authorized operations that nobody asked for."""
 
 
-@message(key=3, versions=(0, 13), flexible_since=9)
+@api_message(ApiKey.METADATA)
 class MetadataRequest:
     topics: Array[Topic] | None = field(nullable_since=1)
     allow_auto_topic_creation: Bool = field(since=4, default=True)
@@ -26,7 +27,7 @@ class MetadataRequest:
         name: String | None = field(nullable_since=10)
 
 
-@message(key=3, versions=(0, 13), flexible_since=9)
+@api_message(ApiKey.METADATA)
 class MetadataResponse:
     throttle_time_ms: Int32 = field(since=3, default=0)
     brokers: Array[Broker]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, Int64, String, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, String, api_message, field, struct
 
 
-@message(key=23, versions=(2, 4), flexible_since=4)
+@api_message(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 class OffsetForLeaderEpochRequest:
     replica_id: Int32 = field(since=3, default=-2)
     topics: Array[Topic]
@@ -22,7 +23,7 @@ class OffsetForLeaderEpochRequest:
             leader_epoch: Int32
 
 
-@message(key=23, versions=(2, 4), flexible_since=4)
+@api_message(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 class OffsetForLeaderEpochResponse:
     throttle_time_ms: Int32 = 0
     topics: Array[Topic]

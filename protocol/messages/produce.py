@@ -5,6 +5,7 @@ Versions 0 to 2 are advertised but not served, as Kafka does it: old librdkafka 
 
 from __future__ import annotations
 
+from protocol.api_keys import ApiKey
 from protocol.schema import (
     NO_UUID,
     Array,
@@ -14,14 +15,14 @@ from protocol.schema import (
     ReceivedRecords,
     String,
     Uuid,
+    api_message,
     field,
     frozen_struct,
-    message,
     struct,
 )
 
 
-@message(key=0, versions=(3, 13), flexible_since=9)
+@api_message(ApiKey.PRODUCE)
 class ProduceRequest:
     transactional_id: String | None = None
     acks: Int16
@@ -40,7 +41,7 @@ class ProduceRequest:
             records: ReceivedRecords | None
 
 
-@message(key=0, versions=(3, 13), flexible_since=9)
+@api_message(ApiKey.PRODUCE)
 class ProduceResponse:
     responses: Array[Response]
     throttle_time_ms: Int32 = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol.api_keys import ApiKey
 from protocol.schema import (
     NO_UUID,
     Array,
@@ -11,8 +12,8 @@ from protocol.schema import (
     String,
     UInt16,
     Uuid,
+    api_message,
     field,
-    message,
     struct,
 )
 
@@ -26,7 +27,7 @@ class ReplicaState:
     last_caught_up_timestamp: Int64 = field(since=1, default=-1)
 
 
-@message(key=55, versions=(0, 2), flexible_since=0)
+@api_message(ApiKey.DESCRIBE_QUORUM)
 class DescribeQuorumRequest:
     topics: Array[Topic]
 
@@ -40,7 +41,7 @@ class DescribeQuorumRequest:
             partition_index: Int32
 
 
-@message(key=55, versions=(0, 2), flexible_since=0)
+@api_message(ApiKey.DESCRIBE_QUORUM)
 class DescribeQuorumResponse:
     error_code: Int16 = 0
     error_message: String | None = field(since=2, default=None)

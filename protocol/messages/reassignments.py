@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int16, Int32, String, field, message, struct
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int16, Int32, String, api_message, field, struct
 
 
-@message(key=45, versions=(0, 1), flexible_since=0)
+@api_message(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 class AlterPartitionReassignmentsRequest:
     timeout_ms: Int32 = 60_000
     allow_replication_factor_change: Bool = field(since=1, default=True)
@@ -22,7 +23,7 @@ class AlterPartitionReassignmentsRequest:
             replicas: Array[Int32] | None = None
 
 
-@message(key=45, versions=(0, 1), flexible_since=0)
+@api_message(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 class AlterPartitionReassignmentsResponse:
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: Bool = field(since=1, default=True)
@@ -42,7 +43,7 @@ class AlterPartitionReassignmentsResponse:
             error_message: String | None = None
 
 
-@message(key=46, versions=(0, 0), flexible_since=0)
+@api_message(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 class ListPartitionReassignmentsRequest:
     timeout_ms: Int32 = 60_000
     topics: Array[Topic] | None = None
@@ -53,7 +54,7 @@ class ListPartitionReassignmentsRequest:
         partition_indexes: Array[Int32]
 
 
-@message(key=46, versions=(0, 0), flexible_since=0)
+@api_message(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 class ListPartitionReassignmentsResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from protocol.api_keys import ApiKey
 from protocol.messages.metadata import OPERATIONS_NOT_ASKED_FOR
-from protocol.schema import NO_UUID, Array, Bool, Int16, Int32, String, Uuid, message, struct
+from protocol.schema import NO_UUID, Array, Bool, Int16, Int32, String, Uuid, api_message, struct
 
 
 @struct
@@ -12,7 +13,7 @@ class Cursor:
     partition_index: Int32
 
 
-@message(key=75, versions=(0, 0), flexible_since=0)
+@api_message(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 class DescribeTopicPartitionsRequest:
     topics: Array[Topic]
     response_partition_limit: Int32 = 2000
@@ -23,7 +24,7 @@ class DescribeTopicPartitionsRequest:
         name: String
 
 
-@message(key=75, versions=(0, 0), flexible_since=0)
+@api_message(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 class DescribeTopicPartitionsResponse:
     throttle_time_ms: Int32 = 0
     topics: Array[Topic]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol.api_keys import ApiKey
 from protocol.schema import (
     NO_UUID,
     Array,
@@ -11,13 +12,13 @@ from protocol.schema import (
     Int32,
     String,
     Uuid,
+    api_message,
     field,
-    message,
     struct,
 )
 
 
-@message(key=19, versions=(2, 7), flexible_since=5)
+@api_message(ApiKey.CREATE_TOPICS)
 class CreateTopicsRequest:
     topics: Array[Topic]
     timeout_ms: Int32 = 60_000
@@ -42,7 +43,7 @@ class CreateTopicsRequest:
             value: String | None
 
 
-@message(key=19, versions=(2, 7), flexible_since=5)
+@api_message(ApiKey.CREATE_TOPICS)
 class CreateTopicsResponse:
     throttle_time_ms: Int32 = 0
     topics: Array[Topic]
@@ -67,7 +68,7 @@ class CreateTopicsResponse:
             is_sensitive: Bool
 
 
-@message(key=20, versions=(1, 6), flexible_since=4)
+@api_message(ApiKey.DELETE_TOPICS)
 class DeleteTopicsRequest:
     topics: Array[Topic] = field(since=6, default_factory=list)
     topic_names: Array[String] = field(until=5, default_factory=list)
@@ -79,7 +80,7 @@ class DeleteTopicsRequest:
         topic_id: Uuid
 
 
-@message(key=20, versions=(1, 6), flexible_since=4)
+@api_message(ApiKey.DELETE_TOPICS)
 class DeleteTopicsResponse:
     throttle_time_ms: Int32 = 0
     responses: Array[Response]
@@ -92,7 +93,7 @@ class DeleteTopicsResponse:
         error_message: String | None = field(since=5, default=None)
 
 
-@message(key=37, versions=(0, 3), flexible_since=2)
+@api_message(ApiKey.CREATE_PARTITIONS)
 class CreatePartitionsRequest:
     topics: Array[Topic]
     timeout_ms: Int32
@@ -109,7 +110,7 @@ class CreatePartitionsRequest:
             broker_ids: Array[Int32]
 
 
-@message(key=37, versions=(0, 3), flexible_since=2)
+@api_message(ApiKey.CREATE_PARTITIONS)
 class CreatePartitionsResponse:
     throttle_time_ms: Int32 = 0
     results: Array[Result]

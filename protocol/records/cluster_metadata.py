@@ -11,8 +11,7 @@ A record's value, its key being null:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from protocol.codec import Unencodable, decoder, encode
 from protocol.primitives import Buffer, Malformed, encode_uvarint, read_uvarint
@@ -276,8 +275,7 @@ class ClearElrRecord:
     topic_name: String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownRecord:
+class UnknownRecord(NamedTuple):
     """A record of a type or version that is not known here: kept, and written back as it came."""
 
     key: int

@@ -9,8 +9,7 @@ value   version   i16
 
 import struct as binary
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from protocol.codec import Writer, decoder, writer
 from protocol.primitives import Buffer, Malformed
@@ -21,8 +20,7 @@ R = TypeVar("R")
 _NUMBER: Final = binary.Struct(">h")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownRecord:
+class UnknownRecord(NamedTuple):
     """A record of a type, or with a value of a version, that is not known here: to be left alone, never tombstoned."""
 
     type: int

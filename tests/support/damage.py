@@ -3,7 +3,6 @@
 Offsets and timestamps rise together: the record at offset n has the timestamp T + n, markers of transactions included.
 """
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +32,7 @@ class KnownLog:
     @classmethod
     def stopped(cls, home: LogHome, *, clean: bool) -> "KnownLog":
         """Written, and stopped in order or just gone."""
-        home.config = dataclasses.replace(home.config, segment_bytes=3000, index_interval_bytes=200)
+        home.config = home.config.replace(segment_bytes=3000, index_interval_bytes=200)
         known = cls(home)
         log = home.open()
         log.assign_epoch_start(0)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.configs import ConfigView
+from broker.handlers import configs
+from config.described import describe_topic
 from protocol.errors import ErrorCode as E
 from protocol.headers import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -323,14 +324,13 @@ def test_a_resource_that_is_asked_for_many_configs_one_by_one_is_described_once(
     broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = 0
-    describe_topic = ConfigView.describe_topic
 
-    def counted(self: ConfigView, overrides: Any) -> Any:
+    def counted(overrides: Any, broker: Any) -> Any:
         nonlocal times
         times += 1
-        return describe_topic(self, overrides)
+        return describe_topic(overrides, broker)
 
-    monkeypatch.setattr(ConfigView, "describe_topic", counted)
+    monkeypatch.setattr(configs, "describe_topic", counted)
     names = ["retention.ms", "segment.bytes", "unknown"]
     asked = [
         DescribeConfigsRequest.Resource(resource_type=2, resource_name="orders", configuration_keys=[name])

@@ -1,6 +1,5 @@
 """The declarations, Kafka's table, server.yaml and the page for users say the same."""
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -70,7 +69,7 @@ def test_server_yaml_with_every_line_in_force_is_what_holds_without_it(tmp_path:
 
     loaded = load_settings(str(path))
 
-    assert dataclasses.replace(loaded.settings, given={}) == BrokerSettings()
+    assert loaded.settings.replace(given={}) == BrokerSettings()
     assert loaded.notices == []
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import FLEXIBLE_SINCE, ApiKey
+from protocol.api_keys import FLEXIBLE_SINCE, VERSIONS, ApiKey
 from protocol.records import cluster_metadata, control_records
 from protocol.schema import NO_UUID, ArrayOf, FieldLayout, Sized, StructOf, WireType, describe, layout
 from tests.unit.protocol.declared import EVERY_MESSAGE_VERSION, EVERY_VERSION, MESSAGES, STORED, label
@@ -147,19 +147,9 @@ def test_defaults_key_and_flexible_versions_are_the_ones_kafka_python_has(cls: t
     _check_defaults(cls, definition.data["fields"], definition.common)
 
 
-def test_requests_and_responses_have_the_same_versions() -> None:
-    spoken: dict[int, set[tuple[Any, ...]]] = {}
-    for cls in MESSAGES:
-        info = describe(cls)
-        spoken.setdefault(info.key, set()).add((info.versions, info.flexible_since))
-
-    assert {key: versions for key, versions in spoken.items() if len(versions) != 1} == {}
-
-
-def test_the_table_of_flexible_versions_says_what_the_messages_say() -> None:
-    for cls in MESSAGES:
-        info = describe(cls)
-        assert FLEXIBLE_SINCE.get(info.key) == info.flexible_since, info.name
+def test_every_api_with_versions_has_a_request_and_a_response() -> None:
+    declared = sorted((describe(cls).key, describe(cls).is_request) for cls in MESSAGES)
+    assert declared == sorted((key.value, is_request) for key in VERSIONS for is_request in (False, True))
 
 
 def test_the_table_of_flexible_versions_says_what_kafka_python_has() -> None:

@@ -18,7 +18,7 @@ def test_a_message_says_what_it_is() -> None:
     assert not describe(FetchResponse).is_request
     assert not info.is_flexible(11)
     assert info.is_flexible(12)
-    with pytest.raises(TypeError, match=r"FetchRequest\.Topic is not declared with @message"):
+    with pytest.raises(TypeError, match=r"FetchRequest\.Topic is not declared as a message"):
         describe(FetchRequest.Topic)
 
 

@@ -22,7 +22,7 @@ def test_uvarints() -> None:
 
 def test_an_unsupported_version_of_api_versions_is_answered_in_version_0() -> None:
     answer = ApiVersionsResponse(
-        error_code=35, api_keys=[ApiVersionsResponse.ApiKey(api_key=18, min_version=0, max_version=4)]
+        error_code=35, api_keys=[ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=4)]
     )
 
     assert framed(1, answer, 0) == bytes.fromhex("00000010 00000001 0023 00000001 0012 0000 0004")
@@ -36,7 +36,7 @@ def test_a_bad_software_name_is_answered_with_no_keys() -> None:
 
 def test_api_versions_with_features() -> None:
     answer = ApiVersionsResponse(
-        api_keys=[ApiVersionsResponse.ApiKey(api_key=18, min_version=0, max_version=4)],
+        api_keys=[ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=4)],
         supported_features=[
             ApiVersionsResponse.SupportedFeature(name="metadata.version", min_version=7, max_version=25)
         ],

@@ -3,7 +3,6 @@
 What `test_power_cuts` has found stands here, written out.
 """
 
-import dataclasses
 import errno
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -261,7 +260,7 @@ def test_sequences_below_the_recovery_point_are_remembered(home: LogHome) -> Non
 
 
 def test_the_indexes_of_a_flushed_segment_are_on_disk_before_there_is_a_new_one(home: LogHome) -> None:
-    home.config = dataclasses.replace(home.config, flush_messages=1, index_interval_bytes=10)
+    home.config = home.config.replace(flush_messages=1, index_interval_bytes=10)
     log = home.open()
     for number in range(5):
         home.append(log, batch_of(b"%d" % number, timestamp=T + number))
@@ -312,7 +311,7 @@ def test_deleted_records_do_not_come_back_with_their_segments(storage: PoweredSt
 
 
 def test_the_log_begins_later_before_retention_touches_a_file(home: LogHome) -> None:
-    home.config = dataclasses.replace(home.config, retention_bytes=0)
+    home.config = home.config.replace(retention_bytes=0)
     log = home.open()
     home.append_values(log, b"a")
     log.roll(T)
@@ -342,7 +341,7 @@ def test_recovery_cut_off_at_any_moment_leaves_no_hole(tmp_path: Path) -> None:
     for moment in range(40):
         for seed in range(2, 6):
             home = LogHome(tmp_path / f"{moment}-{seed}")
-            home.config = dataclasses.replace(home.config, cleanup_policy=frozenset({"compact"}))
+            home.config = home.config.replace(cleanup_policy=frozenset({"compact"}))
             home.files.make_directory(str(home.path))
             log = home.open()
             for value in (b"a", b"b", b"c", b"d"):

@@ -1,7 +1,5 @@
 """Retention waits until segments are archived: up to an offset that somebody else knows, and to a number of bytes."""
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +16,7 @@ ALL_TOO_OLD = T + 86_400_000
 
 def segmented(home: LogHome, **settings: object) -> Log:
     """A log of five segments; the last is the active one."""
-    home.config = dataclasses.replace(home.config, segment_bytes=SEGMENT, **settings)  # type: ignore[arg-type]
+    home.config = home.config.replace(segment_bytes=SEGMENT, **settings)  # type: ignore[arg-type]
     log = home.open()
     for number in range(10):
         home.append(log, batch_of(b"%d" % number, timestamp=T + number * 60_000))
@@ -103,14 +101,14 @@ def test_above_the_limit_the_oldest_go_and_it_is_told_which(home: LogHome) -> No
 def test_one_byte_too_many_is_a_segment_too_many(home: LogHome) -> None:
     log = segmented(home, retention_ms=1000, ottla_archive_max_bytes=5 * SEGMENT - 1)
     assert swept(log, 0) == (2, 4, 6, 8)
-    log.config = dataclasses.replace(log.config, ottla_archive_max_bytes=4 * SEGMENT)
+    log.config = log.config.replace(ottla_archive_max_bytes=4 * SEGMENT)
     assert swept(log, 0) == (2, 4, 6, 8)
 
 
 def test_what_retention_would_have_kept_does_not_count(home: LogHome) -> None:
     log = segmented(home, retention_bytes=3 * SEGMENT, ottla_archive_max_bytes=2 * SEGMENT)
     assert swept(log, 0) == (0, 2, 4, 6, 8)
-    log.config = dataclasses.replace(log.config, ottla_archive_max_bytes=SEGMENT)
+    log.config = log.config.replace(ottla_archive_max_bytes=SEGMENT)
     assert swept(log, 0) == (2, 4, 6, 8)
 
 

@@ -1,6 +1,5 @@
 """Opening a log after a clean stop and after a crash. Damaged files are in test_recovery_*.py."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ FIRST = "00000000000000000000"
 
 def stored(home: LogHome, *, segment_bytes: int = 400, count: int = 12) -> list[bytes]:
     """A log of several segments, its process gone without a word; what it held."""
-    home.config = dataclasses.replace(home.config, segment_bytes=segment_bytes, index_interval_bytes=100)
+    home.config = home.config.replace(segment_bytes=segment_bytes, index_interval_bytes=100)
     log = home.open()
     log.assign_epoch_start(0)
     values = [b"%d" % number for number in range(count)]
@@ -125,7 +124,7 @@ def test_a_log_that_ends_below_its_start_begins_anew_there(home: LogHome) -> Non
 
 def test_a_producer_whose_records_were_deleted_is_known_after_a_crash(home: LogHome) -> None:
     """Or it could write once more what it was not told about. Apache Kafka forgets it."""
-    home.config = dataclasses.replace(home.config, segment_bytes=300)
+    home.config = home.config.replace(segment_bytes=300)
     log = home.open()
     home.append(log, batch_of(b"sent", producer_id=7))
     while len(log.segments) < 3:
@@ -197,9 +196,7 @@ class LogUnderPowerCuts(RuleBasedStateMachine):
         super().__init__()
         type(self).homes += 1
         self.home = LogHome(self.directory / str(self.homes))  # type: ignore[attr-defined]
-        self.home.config = dataclasses.replace(
-            self.home.config, segment_bytes=300, index_interval_bytes=80, segment_index_bytes=240
-        )
+        self.home.config = self.home.config.replace(segment_bytes=300, index_interval_bytes=80, segment_index_bytes=240)
         self.log: Log = self.home.open()
         self.written: dict[int, bytes] = {}
         """By offset. A power cut may lose the end of a segment and leave what was in the next one."""

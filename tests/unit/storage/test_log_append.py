@@ -1,7 +1,5 @@
 """Batches on their way into a log: offsets, rolls, indexes, and what producers are told."""
 
-import dataclasses
-
 import pytest
 
 from storage.batch.record_batch import read_header
@@ -69,7 +67,7 @@ def test_thousands_of_staged_batches_go_out_in_one_write(home: LogHome) -> None:
 
 
 def small_segments(home: LogHome, **settings: int) -> LogHome:
-    home.config = dataclasses.replace(home.config, **settings)
+    home.config = home.config.replace(**settings)
     return home
 
 
@@ -133,7 +131,7 @@ def test_jitter_takes_off_what_was_drawn_for_the_segment(home: LogHome) -> None:
 
 
 def test_a_compacted_topic_rolls_by_max_compaction_lag(home: LogHome) -> None:
-    home.config = dataclasses.replace(home.config, cleanup_policy=frozenset({"compact"}), max_compaction_lag_ms=10)
+    home.config = home.config.replace(cleanup_policy=frozenset({"compact"}), max_compaction_lag_ms=10)
     log = home.open()
     home.append(log, batch_of(b"a", timestamp=T))
     home.append(log, batch_of(b"b", timestamp=T + 11))
@@ -151,7 +149,7 @@ def test_a_full_index_rolls_the_segment(home: LogHome) -> None:
 
 
 def test_a_rolled_segment_gives_back_what_was_preallocated(home: LogHome) -> None:
-    home.config = dataclasses.replace(home.config, preallocate=True, segment_bytes=5000, segment_ms=10)
+    home.config = home.config.replace(preallocate=True, segment_bytes=5000, segment_ms=10)
     log = home.open()
     home.append(log, batch_of(b"a", timestamp=T))
     assert len(home.bytes_of("00000000000000000000.log")) == 5000
@@ -172,7 +170,7 @@ def test_an_empty_segment_is_not_rolled(home: LogHome) -> None:
 
 def test_index_entries_are_those_that_kafka_writes(home: LogHome) -> None:
     """Facts C.2: base 100, index.interval.bytes=100, six appends of 79 bytes."""
-    home.config = dataclasses.replace(home.config, index_interval_bytes=100, segment_index_bytes=64)
+    home.config = home.config.replace(index_interval_bytes=100, segment_index_bytes=64)
     log = home.open(log_start_offset=100)
     for delta in (0, 10, 50, 30, 40, 50):
         batch = batch_of(b"ab", b"cd", timestamp=T + delta)
@@ -220,7 +218,7 @@ def test_a_trusted_batch_gets_the_epoch_it_is_given(home: LogHome) -> None:
 def test_a_dynamic_change_counts_from_the_next_append(home: LogHome) -> None:
     log = home.open()
     home.append_values(log, b"a", b"b")
-    log.config = dataclasses.replace(home.config, segment_bytes=200, max_message_bytes=123)
+    log.config = home.config.replace(segment_bytes=200, max_message_bytes=123)
     assert log.rules.max_message_bytes == 123
     home.append_values(log, b"c")
     assert log.segments.bases == (0, 2)

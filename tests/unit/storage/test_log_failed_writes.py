@@ -1,6 +1,5 @@
 """Writes that fail at every point: what is cut off, what stays, what can be done next."""
 
-import dataclasses
 import errno
 
 import pytest
@@ -98,7 +97,7 @@ def test_a_roll_that_fails_leaves_the_log_as_it_was(
     home: LogHome, operation: str, suffix: str, number: int, kind: type[StorageError]
 ) -> None:
     size = batch_of(b"a").header.size
-    home.config = dataclasses.replace(home.config, segment_bytes=size)
+    home.config = home.config.replace(segment_bytes=size)
     log = home.open()
     home.append_values(log, b"a")
     log.stage(batch_of(b"b"), leader_epoch=0)

@@ -1,6 +1,5 @@
 """Flushes, retention, record deletion, truncation: what happens to a log beside appends and reads."""
 
-import dataclasses
 import errno
 
 import pytest
@@ -16,7 +15,7 @@ DAY_MS = 86_400_000
 def segmented(home: LogHome, count: int = 10, **settings: object) -> Log:
     """A log with a segment for each pair of records, a minute from one to the next."""
     size = batch_of(b"0").header.size
-    home.config = dataclasses.replace(home.config, segment_bytes=2 * size, **settings)  # type: ignore[arg-type]
+    home.config = home.config.replace(segment_bytes=2 * size, **settings)  # type: ignore[arg-type]
     log = home.open()
     for number in range(count):
         home.append(log, batch_of(b"%d" % number, timestamp=T + number * 60_000))
@@ -50,7 +49,7 @@ def test_by_default_only_a_roll_asks_for_a_flush(home: LogHome) -> None:
 
 
 def test_flush_messages_counts_from_the_last_flush(home: LogHome) -> None:
-    home.config = dataclasses.replace(home.config, flush_messages=3)
+    home.config = home.config.replace(flush_messages=3)
     log = home.open()
     home.append_values(log, b"a", b"b")
     assert not log.needs_flush(T)
@@ -67,7 +66,7 @@ def test_flush_messages_counts_from_the_last_flush(home: LogHome) -> None:
 
 
 def test_flush_ms_waits_since_the_last_flush(home: LogHome) -> None:
-    home.config = dataclasses.replace(home.config, flush_ms=1000)
+    home.config = home.config.replace(flush_ms=1000)
     log = home.open()
     home.append_values(log, b"a")
     assert not log.needs_flush(T + 999)
@@ -107,7 +106,7 @@ def test_a_segment_removed_below_a_flush_is_flushed_all_the_same(home: LogHome) 
     log = segmented(home, 5)
     target = log.begin_flush(T)
     assert target is not None
-    log.config = dataclasses.replace(log.config, retention_bytes=0)
+    log.config = log.config.replace(retention_bytes=0)
     for removal in log.apply_retention(T):
         removal.perform()
     target.perform()
@@ -143,7 +142,7 @@ def test_the_active_segment_goes_too_once_all_is_too_old_and_a_new_one_takes_its
 def test_without_timestamps_the_file_says_how_old_it_is(home: LogHome) -> None:
     log = home.open()
     home.append(log, batch_of(b"a", timestamp=-1))
-    log.config = dataclasses.replace(log.config, retention_ms=1000)
+    log.config = log.config.replace(retention_ms=1000)
     written_ms = home.files.mtime_ms(log.segments.active.log_path)
     assert removed(log, written_ms + 1000) == 0
     assert removed(log, written_ms + 1001) == 1
@@ -151,7 +150,7 @@ def test_without_timestamps_the_file_says_how_old_it_is(home: LogHome) -> None:
 
 def test_size_never_falls_below_the_limit(home: LogHome) -> None:
     log = segmented(home)
-    log.config = dataclasses.replace(log.config, retention_bytes=log.size // 2)
+    log.config = log.config.replace(retention_bytes=log.size // 2)
     before = log.size
     assert removed(log, T) == 2
     assert log.size == before * 3 // 5

@@ -1,6 +1,5 @@
 """All logs of a broker through start, stop, creation and deletion."""
 
-import dataclasses
 import errno
 from pathlib import Path
 
@@ -406,7 +405,7 @@ def test_retention_that_fails_for_one_log_goes_on_with_the_others(broker: Broker
     for partition in (ORDERS, ORDERS_1):
         log = broker.create(partition)
         append(log, b"a")
-        log.config = dataclasses.replace(CONFIG, retention_ms=1)
+        log.config = CONFIG.replace(retention_ms=1)
     broker.files.fail("rename", suffix="orders-0/00000000000000000000.log")
     swept = {log.topic_partition: outcome for log, outcome in manager.apply_retention(T + 1000)}
     assert isinstance(swept[ORDERS], LogDirFailed)
@@ -443,6 +442,6 @@ def test_retention_sweeps_every_log(broker: Broker) -> None:
     for partition in (ORDERS, ORDERS_1):
         log = broker.create(partition)
         append(log, b"a")
-        log.config = dataclasses.replace(CONFIG, retention_ms=1)
+        log.config = CONFIG.replace(retention_ms=1)
     swept = list(manager.apply_retention(T + 1000))
     assert [len(step) for _, step in swept if isinstance(step, list)] == [1, 1]

@@ -1,7 +1,5 @@
 """What a fetch gets at every offset and under every limit."""
 
-import dataclasses
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +13,7 @@ EVERYTHING = 1 << 30
 
 def filled(home: LogHome, batch_sizes: list[int], *, segment_bytes: int = 100_000, interval: int = 300) -> Log:
     """A log with batches of so many records, in several segments."""
-    home.config = dataclasses.replace(home.config, segment_bytes=segment_bytes, index_interval_bytes=interval)
+    home.config = home.config.replace(segment_bytes=segment_bytes, index_interval_bytes=interval)
     log = home.open()
     for count in batch_sizes:
         home.append(log, batch_of(*[b"x" * 10] * count))
@@ -124,7 +122,7 @@ def test_a_gap_at_the_end_of_a_segment_continues_in_the_next(home: LogHome) -> N
     log = home.open()
     log.stage_trusted(batch_of(b"x").data, keep_offsets=True)
     log.append_all(T)
-    log.config = dataclasses.replace(home.config, segment_ms=10)
+    log.config = home.config.replace(segment_ms=10)
     data = batch_of(b"y", timestamp=T + 11).data
     data[0:8] = (10).to_bytes(8, "big")
     log.stage_trusted(data, keep_offsets=True)
@@ -152,7 +150,7 @@ def test_finding_a_place_reads_an_index_interval_and_a_header_at_most(home: LogH
 
 def test_a_removed_segment_stays_readable_for_whoever_is_being_sent_it(home: LogHome) -> None:
     log = filled(home, [1] * 60, segment_bytes=1000)
-    log.config = dataclasses.replace(log.config, retention_bytes=0)
+    log.config = log.config.replace(retention_bytes=0)
     region = log.read(0, max_bytes=EVERYTHING, upper_bound_offset=10, at_least_one_batch=True).region
     assert region is not None
     before = region.read()

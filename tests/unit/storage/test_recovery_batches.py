@@ -1,6 +1,5 @@
 """Damaged batches: above the recovery point the log is cut; below it and after a clean stop they alone are lost."""
 
-import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -310,7 +309,7 @@ def test_a_batch_inside_a_damaged_batch_is_not_taken_for_one_of_the_log(home: Lo
 def test_every_offset_of_a_damaged_batch_of_several_records_leads_behind_it(
     home: LogHome, what: str, victim: int
 ) -> None:
-    home.config = dataclasses.replace(home.config, index_interval_bytes=200)
+    home.config = home.config.replace(index_interval_bytes=200)
     log = home.open()
     for number in range(12):
         home.append(log, batch_of(b"a", b"b", b"c", timestamp=T + number))

@@ -81,7 +81,7 @@ def test_producers_are_known_with(home: LogHome, which: str, what: str, stop: st
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("what", [*DAMAGES, "too few lines", "falling"])
 def test_leader_epochs_are_taken_from_the_batches_with_a_file_that_is(home: LogHome, what: str, stop: str) -> None:
-    home.config = dataclasses.replace(home.config, segment_bytes=300)
+    home.config = home.config.replace(segment_bytes=300)
     known = KnownLog(home)
     log = home.open()
     for number in range(20):
@@ -111,7 +111,7 @@ def test_leader_epochs_are_taken_from_the_batches_with_a_file_that_is(home: LogH
 def test_epochs_of_records_whose_deletion_was_not_written_down_come_back(home: LogHome, recovery_point: int) -> None:
     """DeleteRecords takes epochs away before the log start is in its checkpoint: killed between the two, the old log
     start counts, and the batches behind it must have their epochs again."""
-    home.config = dataclasses.replace(home.config, segment_bytes=300)
+    home.config = home.config.replace(segment_bytes=300)
     log = home.open()
     for number in range(20):
         home.append(log, batch_of(b"%d" % number), leader_epoch=number // 6 * 2)

@@ -1,6 +1,5 @@
 """Indexes that are missing, cut short, wrong, ahead of their log or full of zeros: every record is found with them."""
 
-import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -161,7 +160,7 @@ def test_retention_removes_nothing_young_because_of_a_damaged_time_index(home: L
     known = KnownLog.stopped(home, clean=True)
     damage(known.path(known.bases[place], TIME_INDEX_SUFFIX), DAMAGES[what](12))
     # The oldest segment's newest record is just young enough.
-    home.config = dataclasses.replace(home.config, retention_ms=1000)
+    home.config = home.config.replace(retention_ms=1000)
     home.now_ms = T + known.bases[1] - 1 + 1000
     log = known.start(clean=True, recovery_point=RECORDS)
     assert log.apply_retention(home.now_ms) == []
@@ -194,7 +193,7 @@ def test_appends_go_on_over_a_preallocated_index_that_a_stop_had_not_trimmed(hom
 
 
 def test_a_search_that_has_to_go_too_far_makes_the_index_anew(home: LogHome) -> None:
-    home.config = dataclasses.replace(home.config, segment_index_bytes=64_000)
+    home.config = home.config.replace(segment_index_bytes=64_000)
     log = home.open()
     value = bytes(20_000)
     for _ in range(300):

@@ -5,7 +5,7 @@ from broker.metadata.image import MetadataDelta
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_creation import NewTopic
 from broker.metadata.topic_deletion import UnwantedTopic
-from config.described import ConfigSource
+from config.described import ConfigSource, describe_topic
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import BeginTransactionRecord, ConfigRecord, PartitionChangeRecord
 from storage.topic_partition import TopicPartition
@@ -252,7 +252,8 @@ def test_a_topics_own_config_comes_before_the_brokers_and_that_before_the_defaul
     configs = ConfigView(node.image, node.settings)
 
     config = configs.topic_config("orders")
-    sources = {entry.name: entry.source for entry in configs.describe_topic(node.image.topic_configs("orders"))}
+    entries = describe_topic(node.image.topic_configs("orders"), configs.broker_texts())
+    sources = {entry.name: entry.source for entry in entries}
 
     assert (config.segment_bytes, config.retention_ms, config.retention_bytes) == (2_000_000, 7, 9)
     assert (config.max_message_bytes, configs.log_defaults().segment_bytes) == (1_048_588, 1 << 30)

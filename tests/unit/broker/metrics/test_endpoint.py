@@ -4,7 +4,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -354,7 +353,7 @@ def settings_with_metrics_at(port: int, directory: Path, *, is_given: bool, list
     listeners = f"PLAINTEXT://127.0.0.1:{listener_port}"
     settings = load_settings(None, [("log.dirs", str(directory)), ("listeners", listeners)]).settings
     given = {**settings.given, **({METRICS_LISTENER: f"127.0.0.1:{port}"} if is_given else {})}
-    return replace(settings, ottla_prometheus_listener=MetricsListener("127.0.0.1", port), given=given)
+    return settings.replace(ottla_prometheus_listener=MetricsListener("127.0.0.1", port), given=given)
 
 
 def lines_of_a_start(
