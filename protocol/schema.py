@@ -19,10 +19,12 @@ use, so a struct may stand below the field that holds it. The versions of an API
 
 import dataclasses
 import struct as binary
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass
 from enum import Enum
+from functools import partial
 from typing import (
     Annotated,
     Any,
@@ -34,7 +36,6 @@ from typing import (
     dataclass_transform,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from protocol.api_keys import FLEXIBLE_SINCE, VERSIONS, ApiKey, Versions
@@ -321,9 +322,18 @@ def layout(cls: type[Any]) -> tuple[FieldLayout, ...]:
     """Return the fields of a message or struct in the order of the wire."""
     known = _layouts.get(cls)
     if known is None:
-        hints = get_type_hints(cls, localns=dict(vars(cls)), include_extras=True)
-        known = _layouts[cls] = tuple(_field_layout(cls, field, hints[field.name]) for field in _fields(cls))
+        known = _layouts[cls] = tuple(map(partial(_field_layout, cls), _fields(cls), _annotations(cls)))
     return known
+
+
+def _annotations(cls: type[Any]) -> list[Any]:
+    """The annotations of a struct's fields.
+
+    They are read in one piece: `get_type_hints` compiles them one by one, and a start reads dozens (bench: start).
+    """
+    text = ", ".join(cls.__annotations__.values())
+    found: list[Any] = eval(f"[{text}]", vars(sys.modules[cls.__module__]), dict(vars(cls)))  # noqa: S307
+    return found
 
 
 def _field_layout(cls: type[Any], declared: "dataclasses.Field[Any]", hint: Any) -> FieldLayout:
