@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from broker.clock import Clock, Ids
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group_trace import GroupTrace
-from broker.coordinators.runtime import CoordinatorRuntime, Machine, RuntimeSettings, Submit
+from broker.coordinators.machine import Machine, Submit
+from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.metadata.configs import ConfigView
 from broker.metadata.image import MetadataDelta, MetadataImage
 from broker.metadata.topic_rules import CONSUMER_OFFSETS

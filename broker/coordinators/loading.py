@@ -8,12 +8,12 @@ between which the loop turns (`broker.slices`).
 import logging
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
+from broker.coordinators.machine import Decode, LoadingStats, Shard
 from broker.offload import WorkerThread
 from broker.replication.partition import Partition
 from broker.slices import Slices, Step, Steps, Work
-from protocol.errors import ErrorCode
 from protocol.primitives import Malformed
 from protocol.records.coordinator_records import UnknownRecord
 from storage.batch.pairs import read_pairs
@@ -53,51 +53,12 @@ LINES: Final = 10
 RETRY_MS: Final = 1_000
 
 Result = TypeVar("Result")
-Decode = Callable[[bytes, bytes | None], Any]
-"""A record out of key and value. Raises `Malformed`."""
 Version = tuple[int, bytes | None, Any]
 """What a key had as its value: the first offset of the batch, the value, and the version before it, or None."""
 Newest = dict[bytes | None, Version]
 """The last version of each key that is read and not replayed yet, in the order of the log."""
 
 NO_PRODUCER: Final = -1
-
-
-class Shard(Protocol):
-    """The state machine of one partition, as far as every coordinator's is alike."""
-
-    def replay(self, record: Any, *, producer_id: int = -1) -> None:
-        """Take in a record that stands; one with a producer id belongs to a transaction that is still open."""
-
-    def replay_marker(self, producer_id: int, *, commits: bool) -> None:
-        """The transaction that this producer has open ends here."""
-
-    def loaded(self) -> None:
-        """Everything that stood in the log has been replayed: from now on time counts, and requests come."""
-
-    def unload(self, code: ErrorCode) -> None:
-        """It is not asked any more: whoever waits is told ``code``, and nothing rings."""
-
-
-class LoadingStats:
-    """How far it has come with the partitions that are loaded together."""
-
-    __slots__ = (
-        "batches", "began_ms", "bytes", "partitions_loaded", "partitions_total", "passed_over", "records", "took_ms",
-    )  # fmt: skip
-
-    def __init__(self, began_ms: int = 0) -> None:
-        self.began_ms = began_ms
-        """On the clock that never goes back."""
-        self.took_ms = 0
-        """Up to the last partition that is loaded."""
-        self.partitions_total = 0
-        self.partitions_loaded = 0
-        self.batches = 0
-        self.records = 0
-        self.bytes = 0
-        self.passed_over = 0
-        """Records that could not be read, and batches of which nothing could."""
 
 
 class PartitionLoading:

@@ -14,6 +14,7 @@ from typing import Generic
 
 from broker.clock import Clock
 from broker.coordinators.change import Change, Record
+from broker.coordinators.machine import Encode
 from broker.replication.append import Publication
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
@@ -25,9 +26,6 @@ from storage.batch.record_batch import Codec
 from storage.errors import BatchTooLarge, StorageError
 
 log = logging.getLogger(__name__)
-
-Encode = Callable[[Record], tuple[bytes, bytes | None]]
-"""Key and value of a record."""
 
 
 class _Entry(Generic[Record]):

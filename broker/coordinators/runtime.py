@@ -7,15 +7,16 @@ A coordinator is a partition's state machine (a shard) and the journal of what i
 ``__consumer_offsets``; transactions will have theirs in ``__transaction_state``.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
 
 from broker.clock import Clock
 from broker.coordinators.change import Change
-from broker.coordinators.loading import Decode, LoadingStats, PartitionLoading, Shard
-from broker.coordinators.partition_journal import Encode, PartitionJournal
+from broker.coordinators.machine import LoadingStats, Machine, ShardT
 from broker.coordinators.partitioning import partition_of
 from broker.histogram import RecentHistogram
 from broker.metadata.image import MetadataImage
@@ -27,6 +28,10 @@ from broker.slices import Slices, Step, Steps
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import Codec
 
+if TYPE_CHECKING:
+    from broker.coordinators.loading import PartitionLoading
+    from broker.coordinators.partition_journal import PartitionJournal
+
 log = logging.getLogger(__name__)
 
 LEAST_CHUNK_BYTES: Final = 64 << 10
@@ -34,19 +39,8 @@ LEAST_CHUNK_BYTES: Final = 64 << 10
 
 _US_PER_MS: Final = 1000
 
-ShardT = TypeVar("ShardT", bound=Shard)
-Submit = Callable[[Change[Any]], None]
 Sweep = Callable[[ShardT], Iterator[Change[Any] | None]]
 """Work on a whole shard, in pieces: each is a change to be written, or None where a piece has none."""
-
-
-class Machine(NamedTuple, Generic[ShardT]):
-    """What the coordinators of a topic are made of."""
-
-    make_shard: Callable[[Submit], ShardT]
-    """Told what its alarms call where they want something written."""
-    decode: Decode
-    encode: Encode[Any]
 
 
 class _Sweep(Generic[ShardT]):
@@ -257,6 +251,9 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._begin(waiting)
 
     def _begin(self, waiting: _Waiting[ShardT]) -> None:
+        # A broker that leads no partition of the topic needs neither this nor the journal: imported with the first.
+        from broker.coordinators.loading import PartitionLoading
+
         index = waiting.partition.topic_partition.partition
 
         def submit(change: Change[Any]) -> None:
@@ -284,6 +281,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         return max(self._settings.load_buffer_bytes // len(self._waiting), LEAST_CHUNK_BYTES)
 
     def _loaded(self, waiting: _Waiting[ShardT], shard: ShardT, end_offset: int) -> None:
+        from broker.coordinators.partition_journal import PartitionJournal
+
         partition = waiting.partition
         index = partition.topic_partition.partition
         del self._waiting[index]

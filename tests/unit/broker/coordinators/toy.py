@@ -7,7 +7,8 @@ from time import monotonic_ns
 from typing import NamedTuple
 
 from broker.coordinators.change import Change
-from broker.coordinators.runtime import CoordinatorRuntime, Machine, RuntimeSettings, Submit
+from broker.coordinators.machine import Machine, Submit
+from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.offload import WorkerThread
 from broker.slices import Slices
 from protocol.errors import ErrorCode
