@@ -14,7 +14,7 @@ from config.log_config import LogConfig
 from storage.batch.record_batch import BatchHeader
 from storage.files import Buffer, File
 from storage.producer_state import CompletedTransaction, ProducerEntry
-from storage.segment import Segment
+from storage.segment import ROOM_AHEAD_FROM, Segment, room_ahead
 from storage.segments import is_roll_due
 
 
@@ -81,7 +81,10 @@ class LogWrite:
     def perform(self) -> None:
         """Write. Touches nothing but the file. Raises DiskFull, LogDirFailed; a part may be in the file then."""
         if self.size:
-            self.file.append_vector(self.buffers, self.position)
+            position, file = self.position, self.file
+            if position >= ROOM_AHEAD_FROM and position + self.size > file.reserved_to:
+                file.reserve(position, self.size + room_ahead(position))
+            file.append_vector(self.buffers, position)
 
 
 def needs_roll(

@@ -15,7 +15,8 @@ import mmap
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from storage.errors import DirectoryLocked, DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
@@ -27,6 +28,8 @@ _MOST_BUFFERS: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_ALLOWED: Final = frozenset({errno.EACCES, errno.EPERM})
+_KEEP_SIZE: Final = 1
+"""FALLOC_FL_KEEP_SIZE"""
 
 
 def storage_error(error: OSError, doing: str, path: str) -> StorageError:
@@ -55,6 +58,18 @@ else:
         os.fdatasync(fd)
 
 
+@cache
+def _fallocate() -> Callable[[int, int, int, int], int] | None:
+    """fallocate(2), which Python has not got: `posix_fallocate` changes the length. None where the system has none."""
+    import ctypes  # as dear as a dozen modules of ours: not at a start
+
+    libc = ctypes.CDLL(None)
+    found = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
+    if found is not None:
+        found.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return found
+
+
 class File:
     """An open file. It closes when the last holder lets go of it: whoever reads or syncs it needs only to hold it.
 
@@ -62,12 +77,14 @@ class File:
     descriptor never changes hands below a flush in another thread.
     """
 
-    __slots__ = ("__weakref__", "_fd", "path")
+    __slots__ = ("__weakref__", "_fd", "path", "reserved_to")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         """Where it was opened; it may have been renamed or removed since."""
         self._fd = fd
+        self.reserved_to = 0
+        """Up to which position blocks have been asked for."""
 
     def __del__(self) -> None:
         os.close(self._fd)
@@ -129,8 +146,20 @@ class File:
             raise storage_error(error, "writing to", self.path) from error
         return position - start
 
+    def reserve(self, position: int, size: int) -> None:
+        """Have the file system find room for ``size`` bytes at ``position`` in one go; the file is as long as it was.
+
+        A write there need not look for room page by page, which is a third of what it costs (bench: produce-1mb). A
+        hint: where it can't be had nothing is said, and the write will say what is wrong.
+        """
+        self.reserved_to = position + size
+        fallocate = _fallocate()
+        if fallocate is not None:
+            fallocate(self._fd, _KEEP_SIZE, position, size)
+
     def truncate(self, size: int) -> None:
         """Make the file ``size`` bytes long; what is beyond is gone, what is missing is a hole that reads as zeros."""
+        self.reserved_to = 0
         try:
             os.ftruncate(self._fd, size)
         except OSError as error:

@@ -55,6 +55,17 @@ _SPAN: Final = Struct(">qi4xb6xi")
 _unpack_span = _SPAN.unpack_from
 
 
+ROOM_AHEAD_FROM: Final = 4 << 20
+"""How large a segment is when room begins to be found ahead of its end."""
+_LEAST_ROOM_AHEAD: Final = 1 << 20
+_MOST_ROOM_AHEAD: Final = 4 << 20
+
+
+def room_ahead(size: int) -> int:
+    """How much room is found at once behind a segment of ``size`` bytes: a sixteenth of it, within bounds."""
+    return min(max(size >> 4, _LEAST_ROOM_AHEAD), _MOST_ROOM_AHEAD)
+
+
 def file_name(offset: int, suffix: str) -> str:
     """The name of a segment's or a snapshot's file: twenty digits and a suffix."""
     return f"{offset:020d}{suffix}"
@@ -183,7 +194,7 @@ class Segment:
         self.transaction_index.write_out()
         self.offset_index.trim()
         self.time_index.trim()
-        if file.size > self.size:
+        if file.size > self.size or self.size > ROOM_AHEAD_FROM:
             file.truncate(self.size)
         self.forget_recent_batches()
         self.is_active = False
