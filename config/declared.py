@@ -65,6 +65,8 @@ class Settings:
         declared = {name: value for name, value in fields.items() if isinstance(value, Declaration)}
         cls.declarations = {name.replace("_", "."): declaration for name, declaration in declared.items()}
         cls._defaults = fields | {name: declaration.default_value() for name, declaration in declared.items()}
+        for name in fields:
+            delattr(cls, name)  # an attribute that its class has too is found at half the speed
 
     def __init__(self, **values: Any) -> None:
         if unknown := values.keys() - self._defaults.keys():
