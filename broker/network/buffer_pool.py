@@ -1,4 +1,4 @@
-"""The memory that requests are received into: bounded for the whole broker, borrowed from a processor's pool."""
+"""The memory that requests are received into: bounded for the whole broker, borrowed from one pool."""
 
 import logging
 from collections import deque
@@ -13,9 +13,10 @@ SMALLEST_BUFFER: Final = 64 * 1024
 """Bytes. Larger ones make reading no faster (docs/decisions/sockets.md)."""
 
 KEPT_BYTES: Final = 16 * 1024 * 1024
-"""Free buffers a pool keeps at most. A new large one costs the system's zeroing, half as much as
-receiving into it."""
+"""Free buffers the pool keeps at most. A new large one costs the system's zeroing, half as much as receiving does."""
 
+TRIM_INTERVAL_MS: Final = 5_000
+"""How long a free buffer is kept for the next request, at least."""
 
 FAVOUR_MS: Final = 30_000
 """How long who goes beyond the limit may take for a request while others wait: as long as Kafka's clients wait for an
@@ -187,10 +188,12 @@ class Buffer:
 
 
 class BufferPool:
-    """Free buffers by their size: powers of two from `SMALLEST_BUFFER` on."""
+    """Free buffers by their size: powers of two from `SMALLEST_BUFFER` on. All processors borrow from the same ones."""
 
-    def __init__(self, memory: RequestMemory) -> None:
-        self._memory = memory
+    def __init__(self, memory: RequestMemory, clock: Clock) -> None:
+        self.memory = memory
+        self._clock = clock
+        self._alarm: Alarm | None = None
         self._free: dict[int, list[Buffer]] = {}
         self._idle: dict[int, int] = {}
         """The fewest that have lain here since the last trim, by size."""
@@ -199,12 +202,12 @@ class BufferPool:
     def borrow(self, needed: int, borrower: Borrower, *, may_exceed: bool) -> Buffer | None:
         """Lend a buffer of at least ``needed`` bytes; None if there is no memory (see `RequestMemory.take`)."""
         capacity = SMALLEST_BUFFER if needed <= SMALLEST_BUFFER else 1 << (needed - 1).bit_length()
-        if not self._memory.take(capacity, borrower, may_exceed=may_exceed):
+        if not self.memory.take(capacity, borrower, may_exceed=may_exceed):
             return None
         try:
             return self.lend(capacity)
         except MemoryError:
-            self._memory.system_has_none(capacity, borrower)
+            self.memory.system_has_none(capacity, borrower)
             return None
 
     def lend(self, capacity: int) -> Buffer:
@@ -222,7 +225,7 @@ class BufferPool:
     def give_back(self, buffer: Buffer) -> None:
         """Take a buffer back. One that somebody still looks into is left to him: it is never lent again."""
         capacity = buffer.capacity
-        self._memory.give(capacity)
+        self.memory.give(capacity)
         if buffer.is_free_of_views() and self.free_bytes + capacity <= KEPT_BYTES:
             free = self._free.get(capacity)
             if free is None:
@@ -230,6 +233,8 @@ class BufferPool:
                 self._idle[capacity] = 0
             free.append(buffer)
             self.free_bytes += capacity
+            if self._alarm is None:
+                self._arm()
 
     def trim(self) -> bool:
         """Free what nobody has wanted since the last time; return whether anything is left to trim later."""
@@ -239,3 +244,16 @@ class BufferPool:
                 self.free_bytes -= capacity
             self._idle[capacity] = len(free)
         return self.free_bytes > 0
+
+    def close(self) -> None:
+        """Nobody borrows any more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _arm(self) -> None:
+        self._alarm = self._clock.call_at(self._clock.monotonic_ms() + TRIM_INTERVAL_MS, self._interval_is_over)
+
+    def _interval_is_over(self) -> None:
+        self._alarm = None
+        if self.trim():
+            self._arm()

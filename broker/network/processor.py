@@ -8,7 +8,7 @@ from time import monotonic_ns
 from typing import Final
 
 from broker.clock import Alarm, Clock
-from broker.network.buffer_pool import SMALLEST_BUFFER, BufferPool, RequestMemory
+from broker.network.buffer_pool import SMALLEST_BUFFER, BufferPool
 from broker.network.connection import MOST_BYTES_A_TURN, Connection
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.connection_owner import ListenerStats, NetworkSettings
@@ -23,9 +23,6 @@ that consumers ask for, with what stands around it."""
 
 MOST_BYTES_WHILE_OTHERS_WAIT: Final = MOST_BYTES_A_TURN // 2
 """What it sends in a turn while requests wait, or answers that have not had theirs (bench: disturbers, greedy)."""
-
-TRIM_INTERVAL_MS: Final = 5_000
-"""How long a free buffer is kept for the next request, at least."""
 
 
 def monotonic_us() -> int:
@@ -57,7 +54,7 @@ class Processor:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         channel: RequestChannel,
-        memory: RequestMemory,
+        pool: BufferPool,
         settings: NetworkSettings,
         limits: ConnectionLimits,
         now_us: Callable[[], int] = monotonic_us,
@@ -65,9 +62,9 @@ class Processor:
         self.index = index
         self.loop = loop
         self.channel = channel
-        self.memory = memory
-        self.pool = BufferPool(memory)
-        self.scratch = self.pool.lend(SMALLEST_BUFFER)
+        self.memory = pool.memory
+        self.pool = pool
+        self.scratch = pool.lend(SMALLEST_BUFFER)
         self.settings = settings
         self.now_us = now_us
         self.stats = ProcessorStats(now_us())
@@ -80,7 +77,6 @@ class Processor:
         self._end: asyncio.Future[None] = loop.create_future()
         self._empty: asyncio.Event = asyncio.Event()
         self._idle_alarm: Alarm | None = None
-        self._trim_alarm: Alarm | None = None
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -162,8 +158,6 @@ class Processor:
                 most_bytes = MOST_BYTES_WHILE_OTHERS_WAIT if len(self.channel) else MOST_BYTES_A_TURN
             for connection in touched:
                 connection.send_answers(most_bytes, began_us)
-            if self._trim_alarm is None and self.pool.free_bytes:
-                self._arm_trim_alarm()
             self.stats.turns += 1
             self.stats.busy_us += self.now_us() - began_us
         except Exception as error:  # noqa: BLE001 - `run` raises it
@@ -192,16 +186,6 @@ class Processor:
             after_ms = (oldest_us + most_us - now_us + 999) // 1000
             self._arm_idle_alarm(max(after_ms, self.settings.connections_max_idle_ms // 100, 1))
 
-    # Free memory
-
-    def _arm_trim_alarm(self) -> None:
-        self._trim_alarm = self._clock.call_at(self._clock.monotonic_ms() + TRIM_INTERVAL_MS, self._trim)
-
-    def _trim(self) -> None:
-        self._trim_alarm = None
-        if self.pool.trim():
-            self._arm_trim_alarm()
-
     # The end
 
     def stop_reading(self) -> None:
@@ -219,8 +203,7 @@ class Processor:
         """Close what is left, whatever is under way, and let `run` return."""
         for connection in tuple(self._connections):
             connection.close()
-        for alarm in (self._idle_alarm, self._trim_alarm):
-            if alarm is not None:
-                alarm.cancel()
+        if self._idle_alarm is not None:
+            self._idle_alarm.cancel()
         if not self._end.done():
             self._end.set_result(None)

@@ -6,7 +6,7 @@ from typing import Final
 
 from broker.clock import Clock
 from broker.network.acceptor import Acceptor
-from broker.network.buffer_pool import RequestMemory
+from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
 from broker.network.connection_owner import NetworkSettings
 from broker.network.latencies import LatencyReport
@@ -39,6 +39,8 @@ class SocketServer:
         self._clock = clock
         self._channel = channel
         self._limits = ConnectionLimits(limit_settings(settings))
+        memory = RequestMemory(settings.queued_max_request_bytes, loop.call_soon, clock)
+        self._buffers = BufferPool(memory, clock)
         self._pool = self._make_processors()
         self.processors = self._pool.processors
         self.acceptors = self._make_acceptors()
@@ -87,12 +89,12 @@ class SocketServer:
 
     def close(self) -> None:
         """Give the ports back; who waits in a backlog is turned away."""
+        self._buffers.close()
         for acceptor in self.acceptors:
             acceptor.close()
 
     def _make_processors(self) -> ProcessorPool:
         settings = self._settings
-        memory = RequestMemory(settings.queued_max_request_bytes, self._loop.call_soon, self._clock)
         network = NetworkSettings(
             socket_request_max_bytes=settings.socket_request_max_bytes,
             max_in_flight=settings.ottla_connection_max_in_flight,
@@ -105,7 +107,7 @@ class SocketServer:
                 loop=self._loop,
                 clock=self._clock,
                 channel=self._channel,
-                memory=memory,
+                pool=self._buffers,
                 settings=network,
                 limits=self._limits,
             )

@@ -18,7 +18,7 @@ from pathlib import Path
 from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.handler_pool import MOST_A_TURN
 from broker.metadata import topic_creation
-from broker.network.buffer_pool import RequestMemory
+from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.connection_owner import NetworkSettings
@@ -133,7 +133,7 @@ class Victim:
             loop=self._wires,  # type: ignore[arg-type]
             clock=self.broker.clock,
             channel=self._channel,
-            memory=self._memory,
+            pool=BufferPool(self._memory, self.broker.clock),
             settings=NetworkSettings(socket_request_max_bytes=_MOST_REQUEST),
             limits=ConnectionLimits(),
         )

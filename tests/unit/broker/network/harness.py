@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.network.buffer_pool import RequestMemory
+from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.connection_owner import NetworkSettings
@@ -102,7 +102,7 @@ class Network:
             loop=self.loop,
             clock=self.clock,
             channel=self.channel,
-            memory=self.memory,
+            pool=BufferPool(self.memory, self.clock),
             settings=NetworkSettings(
                 max_in_flight=max_in_flight,
                 connections_max_idle_ms=idle_ms,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.network.acceptor import REST_MS, Acceptor, CannotListen
-from broker.network.buffer_pool import RequestMemory
+from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
 from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
@@ -26,14 +26,14 @@ class House:
         self.loop = asyncio.get_running_loop()
         self.clock = ManualClock()
         self.limits = ConnectionLimits(LimitSettings(**limits))
-        memory = RequestMemory(-1, self.loop.call_soon, self.clock)
+        buffers = BufferPool(RequestMemory(-1, self.loop.call_soon, self.clock), self.clock)
         self.processors = [
             Processor(
                 index,
                 loop=self.loop,
                 clock=self.clock,
                 channel=RequestChannel(500),
-                memory=memory,
+                pool=buffers,
                 settings=NetworkSettings(),
                 limits=self.limits,
                 now_us=self.clock.monotonic_us,

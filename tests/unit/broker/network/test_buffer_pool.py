@@ -10,10 +10,12 @@ from broker.network.buffer_pool import (
     KEPT_BYTES,
     REST_MS,
     SMALLEST_BUFFER,
+    TRIM_INTERVAL_MS,
     Buffer,
     BufferPool,
     RequestMemory,
 )
+from tests.support.broker import InProcessBroker
 from tests.support.clock import ManualClock
 
 
@@ -46,7 +48,7 @@ class Turn:
 
 
 def test_a_buffer_is_as_large_as_the_next_power_of_two() -> None:
-    pool = BufferPool(RequestMemory(-1, Turn().call_soon, ManualClock()))
+    pool = BufferPool(RequestMemory(-1, Turn().call_soon, ManualClock()), ManualClock())
     sizes = [1, SMALLEST_BUFFER, SMALLEST_BUFFER + 1, 1_000_060]
     borrowed = [pool.borrow(size, Someone(), may_exceed=False) for size in sizes]
     assert [buffer and buffer.capacity for buffer in borrowed] == [65_536, 65_536, 131_072, 1_048_576]
@@ -54,7 +56,7 @@ def test_a_buffer_is_as_large_as_the_next_power_of_two() -> None:
 
 def test_a_buffer_that_somebody_looks_into_is_left_to_him() -> None:
     memory = RequestMemory(-1, Turn().call_soon, ManualClock())
-    pool = BufferPool(memory)
+    pool = BufferPool(memory, ManualClock())
     buffer = pool.borrow(100, Someone(), may_exceed=False)
     assert buffer is not None
     frame = buffer.view[10:20]
@@ -67,7 +69,7 @@ def test_a_buffer_that_somebody_looks_into_is_left_to_him() -> None:
 
 
 def test_a_buffer_that_nobody_looks_into_is_lent_again() -> None:
-    pool = BufferPool(RequestMemory(-1, Turn().call_soon, ManualClock()))
+    pool = BufferPool(RequestMemory(-1, Turn().call_soon, ManualClock()), ManualClock())
     buffer = pool.borrow(100, Someone(), may_exceed=False)
     assert buffer is not None
     buffer.view[10:20].release()
@@ -77,7 +79,7 @@ def test_a_buffer_that_nobody_looks_into_is_lent_again() -> None:
 
 
 def test_only_so_many_free_buffers_are_kept_and_those_nobody_wants_are_freed() -> None:
-    pool = BufferPool(RequestMemory(-1, Turn().call_soon, ManualClock()))
+    pool = BufferPool(RequestMemory(-1, Turn().call_soon, ManualClock()), ManualClock())
     borrowed = [pool.borrow(4 << 20, Someone(), may_exceed=False) for _ in range(6)]
     for buffer in borrowed:
         assert buffer is not None
@@ -91,6 +93,25 @@ def test_only_so_many_free_buffers_are_kept_and_those_nobody_wants_are_freed() -
     assert pool.free_bytes == 4 << 20
     assert not pool.trim()
     assert pool.free_bytes == 0
+
+
+def test_free_buffers_are_looked_at_every_few_seconds_while_there_are_any() -> None:
+    clock = ManualClock()
+    pool = BufferPool(RequestMemory(-1, Turn().call_soon, clock), clock)
+    assert clock.alarms == 0
+    buffer = pool.borrow(100, Someone(), may_exceed=False)
+    assert buffer is not None
+    pool.give_back(buffer)
+    clock.advance(TRIM_INTERVAL_MS)
+    assert (pool.free_bytes, clock.alarms) == (SMALLEST_BUFFER, 1), "it has been in use in this time"
+    clock.advance(TRIM_INTERVAL_MS)
+    assert (pool.free_bytes, clock.alarms) == (0, 0)
+
+
+def test_the_processors_of_a_broker_have_one_pool(broker: InProcessBroker) -> None:
+    processors = broker.daemon.socket_server.processors
+    assert len(processors) == 3
+    assert len({id(processor.pool) for processor in processors}) == 1
 
 
 def test_memory_that_is_used_up_is_refused_and_offered_again_in_order() -> None:
@@ -181,7 +202,7 @@ def test_beyond_the_limit_there_is_one_request_at_a_time() -> None:
 def test_memory_that_the_system_does_not_have_is_asked_for_again_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     turn, clock = Turn(), ManualClock()
     memory = RequestMemory(-1, turn.call_soon, clock)
-    pool = BufferPool(memory)
+    pool = BufferPool(memory, clock)
     one = Someone()
 
     def none_left(self: Buffer, capacity: int) -> None:
@@ -219,7 +240,7 @@ class Lending(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.memory = RequestMemory(1 << 20, Turn().call_soon, ManualClock())
-        self.pool = BufferPool(self.memory)
+        self.pool = BufferPool(self.memory, ManualClock())
         self.lent: list[Buffer] = []
         self.views: list[memoryview] = []
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from broker.network.buffer_pool import RequestMemory
+from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
@@ -20,7 +20,7 @@ PEER = Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT")
 
 def pool_of(size: int) -> ProcessorPool:
     loop = asyncio.get_running_loop()
-    memory = RequestMemory(1 << 20, loop.call_soon, ManualClock())
+    buffers = BufferPool(RequestMemory(1 << 20, loop.call_soon, ManualClock()), ManualClock())
     limits = ConnectionLimits()
 
     def make(index: int) -> Processor:
@@ -29,7 +29,7 @@ def pool_of(size: int) -> ProcessorPool:
             loop=loop,
             clock=ManualClock(),
             channel=RequestChannel(500),
-            memory=memory,
+            pool=buffers,
             settings=NetworkSettings(),
             limits=limits,
         )
