@@ -237,6 +237,12 @@ REFUSALS: dict[str, tuple[str, dict[str, int]]] = {
 }
 
 
+def test_the_processors_of_a_broker_have_one_pool(broker: InProcessBroker) -> None:
+    processors = broker.daemon.socket_server.processors
+    assert len(processors) == 3
+    assert len({id(processor.pool) for processor in processors}) == 1
+
+
 @pytest.mark.parametrize(("topic", "fields"), REFUSALS.values(), ids=REFUSALS)
 @pytest.mark.parametrize("acks", [0, -1])
 def test_a_refused_request_lets_go_of_its_memory_at_once(

@@ -15,7 +15,6 @@ from broker.network.buffer_pool import (
     BufferPool,
     RequestMemory,
 )
-from tests.support.broker import InProcessBroker
 from tests.support.clock import ManualClock
 
 
@@ -106,12 +105,6 @@ def test_free_buffers_are_looked_at_every_few_seconds_while_there_are_any() -> N
     assert (pool.free_bytes, clock.alarms) == (SMALLEST_BUFFER, 1), "it has been in use in this time"
     clock.advance(TRIM_INTERVAL_MS)
     assert (pool.free_bytes, clock.alarms) == (0, 0)
-
-
-def test_the_processors_of_a_broker_have_one_pool(broker: InProcessBroker) -> None:
-    processors = broker.daemon.socket_server.processors
-    assert len(processors) == 3
-    assert len({id(processor.pool) for processor in processors}) == 1
 
 
 def test_memory_that_is_used_up_is_refused_and_offered_again_in_order() -> None:
