@@ -30,6 +30,8 @@ _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_ALLOWED: Final = frozenset({errno.EACCES, errno.EPERM})
 _KEEP_SIZE: Final = 1
 """FALLOC_FL_KEEP_SIZE"""
+_LEFT_TO_OTHERS: Final = 256 << 20
+"""Bytes of a file system that nobody reserves: on a disk that fills up, every block goes to bytes that exist."""
 
 
 def storage_error(error: OSError, doing: str, path: str) -> StorageError:
@@ -150,11 +152,15 @@ class File:
         """Have the file system find room for ``size`` bytes at ``position`` in one go; the file is as long as it was.
 
         A write there need not look for room page by page, which is a third of what it costs (bench: produce-1mb). A
-        hint: where it can't be had nothing is said, and the write will say what is wrong.
+        hint: where the disk has little, or it can't be had, nothing is said, and the write will say what is wrong.
         """
         self.reserved_to = position + size
+        try:
+            status = os.fstatvfs(self._fd)
+        except OSError:
+            return
         fallocate = _fallocate()
-        if fallocate is not None:
+        if fallocate is not None and status.f_bavail * status.f_frsize - size >= _LEFT_TO_OTHERS:
             fallocate(self._fd, _KEEP_SIZE, position, size)
 
     def truncate(self, size: int) -> None:

@@ -59,6 +59,16 @@ def test_room_that_cannot_be_had_is_no_error(tmp_path: Path) -> None:
     assert allocated(file.path) < MB
 
 
+def test_nothing_is_reserved_on_a_disk_that_fills_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FileSystem().open_log(str(tmp_path / "log"), create=True)
+    file.pwrite(b"abc", 0)
+    free = FileSystem().space(str(tmp_path)).usable_bytes
+    monkeypatch.setattr("storage.files._LEFT_TO_OTHERS", free)
+    file.reserve(3, MB)
+    assert allocated(file.path) < MB
+    assert file.reserved_to == 3 + MB, "asked again a megabyte later"
+
+
 def test_a_small_log_takes_what_it_has_and_nothing_more(home: LogHome) -> None:
     home.config = home.config.replace(segment_bytes=64 * MB)
     log = home.open()
