@@ -6,15 +6,22 @@ How many entries are valid is known in memory, not in the file: Apache Kafka tak
 rebuilds the indexes of whatever may not have been trimmed, and so do we. Entries are written with `pwrite`: storing
 them through the map would kill the process when the disk is full (a page fault in a hole has no errno to give). The
 map is for searching only, and is dropped before its file is cut.
+
+The last few entries wait in memory for others to be written with them, until somebody searches: a log that is only
+appended to has one system call for dozens of entries. A crash may take them, with the index that is then made anew.
 """
 
+from contextlib import suppress
 from typing import ClassVar, Final
 
+from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.files import File, FileMap, FileSystem
 from storage.open_files import OpenFiles
 
 WARM_BYTES: Final = 8192
 """Searches begin in the last 8 KiB: consumers read near the end, so these pages stay in memory (KAFKA-6432)."""
+
+_MOST_UNWRITTEN_BYTES: Final = 512
 
 
 class IndexFile:
@@ -27,6 +34,8 @@ class IndexFile:
         "_map",
         "_mapped",
         "_open_files",
+        "_unwritten",
+        "_written",
         "base_offset",
         "entries",
         "is_allocated",
@@ -54,6 +63,9 @@ class IndexFile:
             self.problem = f"has {file_bytes} bytes, no multiple of {self.ENTRY_SIZE}"
         self.entries = max(file_bytes, 0) // self.ENTRY_SIZE
         """How many entries are valid."""
+        self._written = self.entries
+        """How many of them are in the file; the others wait in `_unwritten`."""
+        self._unwritten = b""
         self.is_allocated = False
         """Whether the file has its full length, with zeros behind the entries."""
         self._file: File | None = None
@@ -93,11 +105,18 @@ class IndexFile:
         self.let_go()
         self._open_files.forget(self)
 
+    def searchable(self) -> int:
+        """How many entries there are to search: all of them, but where the disk has no room for the last few."""
+        if self._unwritten:
+            with suppress(DiskFull, TooManyOpenFiles):
+                self.write_out()
+        return self._written
+
     def mapped(self) -> FileMap:
-        """The valid entries, for searching; there must be some. Good until the file is cut."""
-        if self._map is None or self._mapped < self.entries:
+        """The entries that are `searchable`; there must be some. Good until the file is cut."""
+        if self._map is None or self._mapped < self._written:
             mapped = self.file().map_read_only()
-            assert mapped is not None, f"{self.path} is empty, but has {self.entries} entries"
+            assert mapped is not None, f"{self.path} is empty, but has {self._written} entries"
             self._map = mapped
             self._mapped = len(mapped) // self.ENTRY_SIZE
         else:
@@ -107,28 +126,46 @@ class IndexFile:
 
     def append_entry(self, entry: bytes) -> None:
         """Add an entry's bytes. Raises DiskFull, LogDirFailed; then it is not there."""
-        file = self.file()
-        if not self.is_allocated:
-            self._allocate(file)
-        file.pwrite(entry, self.entries * self.ENTRY_SIZE)
+        self._unwritten += entry
         self.entries += 1
+        if len(self._unwritten) >= _MOST_UNWRITTEN_BYTES:
+            try:
+                self.write_out()
+            except StorageError:
+                self.cut(self.entries - 1)
+                raise
+
+    def write_out(self) -> None:
+        """Write what waits in memory. Raises DiskFull, LogDirFailed; then it goes on waiting."""
+        if self._unwritten:
+            file = self.file()
+            if not self.is_allocated:
+                self._allocate(file)
+            file.pwrite(self._unwritten, self._written * self.ENTRY_SIZE)
+            self._written = self.entries
+            self._unwritten = b""
 
     def append_all(self, entries: bytes | bytearray, most_entries: int) -> None:
         """Add the bytes of many entries, up to ``most_entries`` in all, to a file that is not preallocated.
 
         Raises DiskFull, LogDirFailed; then none of them is there.
         """
+        self.write_out()
         count = min(len(entries) // self.ENTRY_SIZE, most_entries - self.entries)
         if count > 0:
             self.file().pwrite(entries[: count * self.ENTRY_SIZE], self.entries * self.ENTRY_SIZE)
             self.entries += count
+            self._written = self.entries
 
     def cut(self, entries: int) -> None:
         """Keep the first ``entries`` entries. The file keeps its length."""
         self.entries = min(self.entries, entries)
+        self._written = min(self._written, entries)
+        self._unwritten = self._unwritten[: (self.entries - self._written) * self.ENTRY_SIZE]
 
     def trim(self) -> None:
-        """Give back what is preallocated: the file is as long as its valid entries."""
+        """Give back what is preallocated: the file is as long as its valid entries. Raises DiskFull, LogDirFailed."""
+        self.write_out()
         self._map = None
         self._mapped = 0
         self.file().truncate(self.entries * self.ENTRY_SIZE)
@@ -141,4 +178,6 @@ class IndexFile:
 
     def last_entry_bytes(self) -> bytes:
         """The last valid entry; there must be one."""
+        if self._unwritten:
+            return self._unwritten[-self.ENTRY_SIZE :]
         return self.file().pread(self.ENTRY_SIZE, (self.entries - 1) * self.ENTRY_SIZE)

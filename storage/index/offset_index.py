@@ -55,7 +55,7 @@ class OffsetIndex(IndexFile):
 
     def _search(self, relative_offset: int) -> int:
         """The number of the last entry at or below ``relative_offset``, or -1."""
-        entries = self.entries
+        entries = self.searchable()
         if entries == 0:
             return -1
         mapped = self.mapped()
@@ -77,7 +77,7 @@ class OffsetIndex(IndexFile):
         return self._sound(offset, position)
 
     def last_entry(self) -> OffsetPosition:
-        """The last entry, read from the file and not by way of the map; there must be one. Raises CorruptIndex."""
+        """The last entry, not by way of the map; there must be one. Raises CorruptIndex."""
         offset, position = ENTRY.unpack(self.last_entry_bytes())
         return self._sound(offset, position)
 
@@ -89,7 +89,8 @@ class OffsetIndex(IndexFile):
 
     def first_entry_from_position(self, position: int) -> OffsetPosition | None:
         """The first entry whose batch begins at or behind ``position``. Raises CorruptIndex."""
-        if self.entries == 0:
+        entries = self.searchable()
+        if entries == 0:
             return None
         mapped = self.mapped()
 
@@ -97,8 +98,8 @@ class OffsetIndex(IndexFile):
             found: int = _unpack_entry(mapped, entry << 3)[1]
             return found
 
-        number = bisect_right(range(self.entries), position - 1, key=position_at)
-        return self.entry(number) if number < self.entries else None
+        number = bisect_right(range(entries), position - 1, key=position_at)
+        return self.entry(number) if number < entries else None
 
     def cut_from(self, offset: int) -> None:
         """Forget the entries at and above ``offset``."""

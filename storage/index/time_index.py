@@ -79,7 +79,7 @@ class TimeIndex(IndexFile):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry with a timestamp at or below ``timestamp``; (-1, base offset) if there is none."""
-        entries = self.entries
+        entries = self.searchable()
         if entries == 0:
             return TimestampOffset(-1, self.base_offset)
         mapped = self.mapped()
@@ -111,7 +111,7 @@ class TimeIndex(IndexFile):
 
     def cut_from(self, offset: int) -> None:
         """Forget the entries at and above ``offset``."""
-        entries = self.entries
+        entries = self.searchable()
         while entries > 0 and self.entry(entries - 1).offset >= offset:
             entries -= 1
         self.cut(entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -54,6 +55,35 @@ def test_it_says_ready_once_and_nothing_else(process: BrokerProcess) -> None:
     assert process.node_id == 1
     assert len(process.cluster_id) == 22
     assert process.stop() == ""
+
+
+def test_a_start_loads_what_every_broker_needs_and_the_rest_when_it_is_asked_for(
+    process: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    process.start()
+
+    loaded = imported(process)
+    assert {"broker.handlers.produce", "broker.handlers.fetch", "broker.handlers.metadata"} <= loaded
+    late = {
+        "yaml", "prometheus_client", "ctypes", "difflib", "shutil", "http.server", "cramjam", "lz4", "zstandard",
+        "broker.apis_of_administrators", "broker.apis_of_groups", "broker.metadata.topic_creation",
+        "broker.coordinators.partition_journal", "broker.topics_at_start", "broker.tools",
+        "protocol.messages.group_membership", "protocol.messages.topics",
+    }  # fmt: skip
+    assert all(importlib.util.find_spec(name) for name in late), "a name that nothing has can not be found"
+    assert not loaded & late
+
+    connect("kafka-python", process.bootstrap).create_topic("orders")
+    now = imported(process)
+    assert {"broker.apis_of_administrators", "protocol.messages.topics"} <= now
+    assert "broker.apis_of_groups" not in now
+
+
+def imported(process: BrokerProcess) -> set[str]:
+    """The modules that a broker whose imports are profiled has loaded."""
+    lines = process.log_path.read_text().splitlines()
+    return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
 
 
 def test_it_answers_from_the_moment_it_says_ready(process: BrokerProcess) -> None:

@@ -136,9 +136,9 @@ def _check_log(log: Log, written: list[bytes]) -> None:
     assert offset == log.log_end_offset
     for segment in log.segments:
         index = segment.offset_index
-        entries = [index.entry(number) for number in range(index.entries)]
+        entries = [index.entry(number) for number in range(index.searchable())]
         assert all(a.offset < b.offset and a.position < b.position for a, b in pairwise(entries))
-        times = [segment.time_index.entry(number) for number in range(segment.time_index.entries)]
+        times = [segment.time_index.entry(number) for number in range(segment.time_index.searchable())]
         assert all(a.timestamp < b.timestamp and a.offset < b.offset for a, b in pairwise(times))
     with suppress(StorageError):  # records that nobody has walked may turn out to be unreadable
         log.offset_for_timestamp(T, log.log_end_offset)

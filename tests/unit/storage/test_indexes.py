@@ -50,13 +50,14 @@ def test_the_last_entry_at_or_below_the_offset_is_found(tmp_path: Path) -> None:
 def test_a_live_index_has_its_full_length_and_a_trimmed_one_its_entries(tmp_path: Path) -> None:
     index = offset_index(tmp_path, max_bytes=67)
     index.append(105, 158)
+    index.write_out()
     assert (tmp_path / "x.index").read_bytes() == bytes.fromhex("00000005 0000009e") + bytes(56)
     index.trim()
     assert (tmp_path / "x.index").read_bytes().hex() == "000000050000009e"
     assert index.lookup(105) == (105, 158)
     index.append(107, 200)
-    assert (tmp_path / "x.index").stat().st_size == 64
     assert index.lookup(200) == (107, 200)
+    assert (tmp_path / "x.index").stat().st_size == 64
 
 
 def test_entries_that_come_after_a_search_are_found(tmp_path: Path) -> None:
@@ -87,22 +88,74 @@ def test_only_a_larger_timestamp_makes_an_entry(tmp_path: Path) -> None:
     index = time_index(tmp_path)
     for timestamp, offset in ((50, 105), (50, 107), (49, 108), (51, 109)):
         index.append(timestamp, offset)
-    assert [index.entry(n) for n in range(index.entries)] == [(50, 105), (51, 109)]
+    assert [index.entry(n) for n in range(index.searchable())] == [(50, 105), (51, 109)]
     assert index.last == (51, 109)
+
+
+def test_entries_wait_for_each_other_until_somebody_searches(tmp_path: Path) -> None:
+    index = offset_index(tmp_path, base=0)
+    written = index.file().path
+    for number in range(1, 64):
+        index.append(number, number * 10)
+    assert (index.entries, index.last_entry()) == (63, (63, 630))
+    assert not any(Path(written).read_bytes())
+    index.append(64, 640)
+    assert Path(written).read_bytes()[504:512].hex() == "0000004000000280"
+    index.append(65, 650)
+    index.let_go()
+    assert not any(Path(written).read_bytes()[512:])
+    assert index.lookup(65) == (65, 650)
+    assert Path(written).read_bytes()[512:520].hex() == "000000410000028a"
+
+
+def test_waiting_entries_are_cut_and_trimmed_as_written_ones(tmp_path: Path) -> None:
+    index = offset_index(tmp_path, base=0)
+    for number in range(1, 70):
+        index.append(number, number * 10)
+    index.cut(67)
+    assert (index.entries, index.last_entry()) == (67, (67, 670))
+    index.trim()
+    assert (tmp_path / "x.index").stat().st_size == 67 * 8
+    index.append(68, 680)
+    index.cut(60)
+    index.append(61, 611)
+    assert [index.lookup(n) for n in (60, 61, 99)] == [(60, 600), (61, 611), (61, 611)]
+
+
+def on_faulty_files(path: Path, files: FaultyFileSystem) -> OffsetIndex:
+    index = OffsetIndex(files, OpenFiles(4), str(path / "i"), base_offset=0, max_bytes=800, file_bytes=0)
+    index.create()
+    return index
+
+
+def test_a_search_goes_without_entries_that_find_no_room(tmp_path: Path) -> None:
+    files = FaultyFileSystem()
+    index = on_faulty_files(tmp_path, files)
+    index.append(1, 10)
+    assert index.lookup(5) == (1, 10)
+    index.append(2, 20)
+    files.fill_up(3)
+    assert index.lookup(5) == (1, 10)
+    assert index.first_entry_from_position(11) is None
+    files.make_room()
+    assert index.lookup(5) == (2, 20)
 
 
 def test_an_entry_that_finds_no_room_is_not_there(tmp_path: Path) -> None:
     files = FaultyFileSystem()
-    index = OffsetIndex(files, OpenFiles(4), str(tmp_path / "i"), base_offset=0, max_bytes=800, file_bytes=0)
-    index.create()
-    index.append(1, 10)
+    index = on_faulty_files(tmp_path, files)
+    for number in range(1, 64):
+        index.append(number, number * 10)
     files.fill_up(3)
     with pytest.raises(DiskFull):
-        index.append(2, 20)
+        index.append(64, 640)
+    with pytest.raises(DiskFull):
+        index.trim()
+    assert index.entries == 63
     files.make_room()
-    assert index.lookup(5) == (1, 10)
-    index.append(3, 30)
-    assert index.lookup(5) == (3, 30)
+    assert index.lookup(99) == (63, 630)
+    index.append(65, 650)
+    assert index.lookup(99) == (65, 650)
 
 
 def test_an_index_let_go_opens_again_when_it_is_needed(tmp_path: Path) -> None:

@@ -116,25 +116,31 @@ def test_a_roll_that_fails_leaves_the_log_as_it_was(
         assert values_in(home.open(clean=True)) == [b"a", b"b", b"c"]
 
 
+ENTRIES_IN_ONE_WRITE = 64
+
+
 def test_a_disk_without_room_for_an_index_entry_takes_the_batch_all_the_same(home: LogHome) -> None:
     log = home.open()
     log.config = log.config.with_overrides({"index.interval.bytes": "0"})
     home.append_values(log, b"a")
     log.roll(T)
-    home.append_values(log, b"b")
+    home.append_values(log, *[b"b"] * ENTRIES_IN_ONE_WRITE)
+    assert log.segments.active.offset_index.entries == ENTRIES_IN_ONE_WRITE - 1, "the first batch has none"
     home.files.fail("write", errno.ENOSPC, suffix=".index")
     home.append_values(log, b"c")
     assert log.segments.active.index_entries_skipped == 1
+    assert log.segments.active.offset_index.entries == ENTRIES_IN_ONE_WRITE - 1
     home.append_values(log, b"d")
-    assert log.segments.active.offset_index.entries == 1
-    assert [h.base_offset for h in headers_in(home.bytes_of("00000000000000000001.log"))] == [1, 2, 3]
-    assert values_in(log) == [b"a", b"b", b"c", b"d"]
+    assert log.segments.active.offset_index.entries == ENTRIES_IN_ONE_WRITE
+    stored = headers_in(home.bytes_of("00000000000000000001.log"))
+    assert [h.base_offset for h in stored] == list(range(1, ENTRIES_IN_ONE_WRITE + 3))
+    assert values_in(log) == [b"a", *[b"b"] * ENTRIES_IN_ONE_WRITE, b"c", b"d"]
 
 
 def test_a_broken_index_file_takes_the_directory_down_but_not_the_batch(home: LogHome) -> None:
     home.config = home.config.with_overrides({"index.interval.bytes": "0"})
     log = home.open()
-    home.append_values(log, b"a")
+    home.append_values(log, *[b"a"] * ENTRIES_IN_ONE_WRITE)
     log.stage(batch_of(b"b"), leader_epoch=0)
     write = log.begin_write(T)
     assert write is not None
@@ -142,7 +148,7 @@ def test_a_broken_index_file_takes_the_directory_down_but_not_the_batch(home: Lo
     home.files.fail("write", suffix=".index")
     with pytest.raises(LogDirFailed):
         log.complete_write(write)
-    assert log.log_end_offset == 2
+    assert log.log_end_offset == ENTRIES_IN_ONE_WRITE + 1
     assert log.staged == []
 
 
