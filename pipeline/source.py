@@ -210,7 +210,7 @@ class Source:
 def split(source: PartitionSource | OffsetRange, most_bytes: int) -> list[OffsetRange]:
     """Cut what can be read of a partition, or a range of it, into ranges of about `most_bytes` of its files.
 
-    Each begins with a batch, as far as the offset indexes know where batches begin.
+    Each begins with a batch. The offset indexes know where batches begin; what they do not have yet is stepped over.
     """
     whole = source.readable() if isinstance(source, PartitionSource) else source
     if whole.from_offset >= whole.until_offset:
@@ -242,9 +242,10 @@ def _batch_offsets(whole: OffsetRange, most_bytes: int) -> Iterator[int]:
             room = most_bytes
         while size - position > room:
             # The last batch that still fits, or the first one behind it.
-            place = segment.boundary_before(position + max(room, 0))
+            wanted = position + max(room, 0)
+            place = segment.boundary_before(wanted)
             if place is None or place[0] <= position:
-                place = segment.entry_behind(position + max(room, 0))
+                place = segment.entry_behind(wanted) or segment.batch_behind(position, max(wanted, position + 1))
             if place is None:
                 break
             position, offset = place

@@ -25,6 +25,9 @@ from storage.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_S
 SWAP_SUFFIX: Final = ".swap"
 """What the cleaner has put on disk whole, and is about to give the name of what it replaces."""
 
+_MOST_STEPS: Final = 65_536
+"""Batches of 16 KiB in a segment of a gigabyte. Without any index, smaller ones are not all worth a read each."""
+
 _FILES: Final = FileSystem()
 
 
@@ -120,6 +123,18 @@ class SegmentFile:
             header = self.header_at(at)
             if header is not None and header.last_offset == entry_offset:
                 return at, header.base_offset
+        return None
+
+    def batch_behind(self, batch: int, position: int) -> tuple[int, int] | None:
+        """The first batch at or behind a position, stepping from header to header from another one before it:
+        (position, first offset). For the end of a segment in use, whose last entries its broker still holds back."""
+        for _ in range(_MOST_STEPS):
+            header = self.header_at(batch)
+            if header is None or not self.base_offset <= header.base_offset <= self.most_offset:
+                break
+            if batch >= position:
+                return batch, header.base_offset
+            batch += header.size
         return None
 
     @property

@@ -9,6 +9,7 @@ map is for searching only, and is dropped before its file is cut.
 
 The last few entries wait in memory for others to be written with them, until somebody searches: a log that is only
 appended to has one system call for dozens of entries. A crash may take them, with the index that is then made anew.
+Whoever reads the files beside a running broker finds an index that ends a little before its log does.
 """
 
 from contextlib import suppress

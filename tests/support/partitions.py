@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,11 @@ class SegmentOnDisk:
                 file.write(INDEX_ENTRY.pack(relative_offset, self.size))
         self.positions.append(self.size)
         self.size += len(batch)
+
+    def keep_entries(self, entries: int) -> None:
+        """Take what is behind so many of its entries out of the index."""
+        path = self.path(".index")
+        os.truncate(path, min(entries * INDEX_ENTRY.size, path.stat().st_size))
 
     def change(self, position: int, data: bytes) -> None:
         """Other bytes in the place of what stands there."""

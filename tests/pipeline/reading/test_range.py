@@ -14,7 +14,7 @@ from pipeline.reading import scan
 from pipeline.reading.ranges import OffsetRange, Wanted
 from pipeline.reading.reader import read_range
 from pipeline.source import split
-from storage.batch.record_batch import Codec
+from storage.batch.record_batch import HEADER_SIZE, Codec
 from storage.batch.records import encode_batch
 from tests.support.batches import AS_BY_JAVA, NO_UTF8, changed, end_marker, named, record
 from tests.support.partitions import PartitionOnDisk
@@ -342,15 +342,18 @@ def test_a_batch_of_more_headers_than_are_held_is_told_of(
 # Splitting
 
 
+@pytest.mark.parametrize("index_entries", [0, 3, 25])
 @pytest.mark.parametrize("most_bytes", [1, 300, 1000, 5000, 1 << 30])
 def test_ranges_that_are_split_have_all_records_once_and_begin_with_a_batch(
-    partition: PartitionOnDisk, most_bytes: int
+    partition: PartitionOnDisk, most_bytes: int, index_entries: int
 ) -> None:
     begins = set()
     for number in range(60):
         if number % 25 == 24:
             partition.roll()
         begins.add(partition.append(number % 5 + 1))
+    for segment in partition.segments:
+        segment.keep_entries(index_entries)  # a broker holds the last ones back for a while
     whole = partition.range()
     parts = split(whole, most_bytes)
     assert [(part.from_offset, part.until_offset) for part in parts[1:]] == [
@@ -372,3 +375,11 @@ def test_a_range_inside_a_partition_is_split_inside_it(partition: PartitionOnDis
     assert (parts[0].from_offset, parts[-1].until_offset) == (10, 50)
     assert len(parts) > 2
     assert split(partition.range(5, 5), 500) == []
+
+
+def test_where_no_index_says_it_a_cut_is_not_behind_what_is_no_batch(partition: PartitionOnDisk) -> None:
+    offsets_of = [partition.append(2) for _ in range(10)]
+    segment = partition.segments[0]
+    segment.keep_entries(0)
+    segment.change(segment.positions[5], bytes(HEADER_SIZE))
+    assert [part.from_offset for part in split(partition.range(), 1)] == offsets_of[:5]
