@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from broker.replication.fetch_sessions import FetchSessions
     from broker.replication.replica_manager import ReplicaManager
     from broker.request.channel import RequestChannel
-    from broker.request.node import Node
     from config.broker_settings import BrokerSettings
     from storage.log_manager import LogManager
 
@@ -54,7 +53,6 @@ class Rooms:
     """What each flusher has counted."""
     state: BrokerState = BrokerState.STARTING
     handlers: "HandlerPool | None" = None
-    node: "Node | None" = None
     loading: "LogLoading | None" = None
     logs: "LogManager | None" = None
     metadata_log: "MetadataLog | None" = None

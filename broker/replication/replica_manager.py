@@ -60,6 +60,11 @@ class ReplicaManager:
         self.fetch_purgatory = fetch_purgatory
         self.delete_records_purgatory = delete_records_purgatory
 
+    def expire_waiting(self) -> None:
+        """Answer every request that waits as if its time were over."""
+        for purgatory in (self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory):
+            purgatory.expire_all()
+
     def watch_leadership(self, topic: str, told: Callable[[Partition], None]) -> None:
         """Call ``told`` with each partition of ``topic`` that this node comes to lead, or leads no more: those that it
         hosts already at once, and from then on whoever is hosted, led by another, deleted or offline."""

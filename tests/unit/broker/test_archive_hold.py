@@ -430,7 +430,7 @@ def test_whether_something_is_held_can_be_asked_at_any_time(broker: InProcessBro
     assert isinstance(hold, ArchiveHold)
     log = broker.log("orders")
     assert (hold.held_from(log), hold.lag(log)) == (0, 10)
-    broker.daemon.group_coordinator.stop()
+    broker.daemon.opened.group_coordinator.stop()
     assert (hold.held_from(log), hold.lag(log)) == (0, 10)
     alter(broker, "ottla.archive.group", None)
     assert (hold.held_from(log), hold.lag(log)) == (None, None)

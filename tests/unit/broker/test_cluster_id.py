@@ -16,8 +16,7 @@ ANOTHER = "5L6g3nShT-eMCtK--X86sw"
 def cluster_id(directory: Path, **settings: object) -> str:
     """What a broker says once it has started on ``directory``."""
     with running_broker(directory, **settings) as broker:
-        assert broker.daemon.node is not None
-        return broker.daemon.node.cluster_id
+        return broker.daemon.opened.node.cluster_id
 
 
 def test_a_new_directory_gets_the_id_that_is_given_and_keeps_it(tmp_path: Path) -> None:

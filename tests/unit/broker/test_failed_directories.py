@@ -44,7 +44,7 @@ class TwoDirectories(InProcessBroker):
 
     def codes(self, topic: str = "orders") -> list[int]:
         """What a produce to each partition of a topic is answered."""
-        count = len(self.daemon.publisher.image.topics_by_name[topic].partitions)
+        count = len(self.daemon.opened.publisher.image.topics_by_name[topic].partitions)
         return [self.code(index, topic) for index in range(count)]
 
     def code(self, partition: int, topic: str = "orders") -> int:
@@ -100,8 +100,8 @@ def test_a_failed_write_takes_one_directory_offline_with_one_line(
 
 def test_the_metadata_log_says_what_kafkas_would(broker: TwoDirectories) -> None:
     broker.lose_b()
-    image = broker.daemon.publisher.image
-    a, b = broker.daemon._directories.by_id
+    image = broker.daemon.opened.publisher.image
+    a, b = broker.daemon.directories.by_id
     assert image.brokers[1].log_dirs == [a]
     lost = image.topics_by_name["orders"].partitions[1]
     # Without eligible leader replicas the last replica in sync stays so.
@@ -297,10 +297,10 @@ def test_a_directory_whose_name_tag_was_lost_has_its_logs_all_the_same(broker: T
     (broker.b / META_PROPERTIES).unlink()
     broker.start_again()
     assert broker.codes() == [E.NONE, E.NONE]
-    (new_id,) = set(broker.daemon._directories.by_id) - {
-        broker.daemon._directories.id_of(broker.daemon._logs.directories[0])
+    (new_id,) = set(broker.daemon.directories.by_id) - {
+        broker.daemon.directories.id_of(broker.daemon.opened.logs.directories[0])
     }
-    assert broker.daemon.publisher.image.topics_by_name["orders"].partitions[1].directory == new_id
+    assert broker.daemon.opened.publisher.image.topics_by_name["orders"].partitions[1].directory == new_id
 
 
 # At the stop ----------------------------------------------------------------------------------------------------------

@@ -384,7 +384,7 @@ def test_ten_thousand_groups_stand_beside_each_other(broker: InProcessBroker) ->
     assert consumer.heartbeat() == E.NONE
     broker.restart()
     assert offsets(broker, "simple-group-4999") == {0: 7}
-    while broker.daemon.group_coordinator.groups.loading_stats.partitions_loaded < 5:
+    while broker.daemon.opened.group_coordinator.groups.loading_stats.partitions_loaded < 5:
         broker.settle()
     assert sum(name.startswith("simple-") for name in states(broker)) == 5_000
 
@@ -429,8 +429,7 @@ def test_an_absurdly_long_name_does_not_fill_the_log(broker: InProcessBroker, ca
 
 def test_the_broker_counts_what_happens_to_groups(broker: InProcessBroker) -> None:
     stable_member(broker)
-    assert broker.daemon.group_coordinator is not None
-    counts = broker.daemon.group_coordinator.trace.counts
+    counts = broker.daemon.opened.group_coordinator.trace.counts
     assert (counts["rebalance_began"], counts["generation_formed"], counts["assignment_stored"]) == (1, 1, 1)
 
 

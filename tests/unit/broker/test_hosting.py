@@ -77,10 +77,10 @@ def test_a_partition_that_changes_before_its_log_is_made_is_hosted_once(
         host(self, partition)
 
     monkeypatch.setattr(ReplicaManager, "host", counted)
-    controller = broker.daemon._controller
+    controller = broker.daemon.opened.controller
     assert controller is not None
     controller._append([PartitionChangeRecord(partition_id=MOST_AT_ONCE + 1, topic_id=topic_id, leader=1)])
-    changed = broker.daemon.publisher.image.topics_by_name["orders"].partitions
+    changed = broker.daemon.opened.publisher.image.topics_by_name["orders"].partitions
     broker.wait_until(lambda: changed[MOST_AT_ONCE + 1].leader_epoch == 1)
     broker.advance(1)
 

@@ -176,7 +176,7 @@ def test_a_topic_that_is_deleted_below_its_flush_takes_nobody_with_it(
 ) -> None:
     broker.create_topic("safe", flush_messages=1)
     broker.create_topic("others", flush_messages=1)
-    flusher = broker.daemon._flushers.of(str(broker.directory))
+    flusher = broker.daemon.machinery.flushers.of(str(broker.directory))
     held = []
     with monkeypatch.context() as patched:
         patched.setattr(flusher._thread, "submit", lambda *job: held.append(job))
@@ -187,7 +187,7 @@ def test_a_topic_that_is_deleted_below_its_flush_takes_nobody_with_it(
         safe = broker.daemon.replicas.partition("safe", 0)
         broker.daemon.replicas.drop("safe", 0)
         assert second.receive().responses[0].partition_responses[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
-        broker.daemon._logs.delete(safe.topic_partition, "0" * 32)
+        broker.daemon.opened.logs.delete(safe.topic_partition, "0" * 32)
 
     async def go_on() -> None:
         flusher._thread.submit(*held.pop())

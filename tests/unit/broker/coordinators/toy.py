@@ -101,7 +101,7 @@ class Toy:
                 settings=RuntimeSettings(
                     partitions=1, codec=codec, write_timeout_ms=5_000, load_buffer_bytes=load_buffer_bytes
                 ),
-                image=broker.daemon.publisher.image,
+                image=broker.daemon.opened.publisher.image,
                 replicas=broker.daemon.replicas,
                 clock=broker.clock,
                 slices=Slices(loop.call_soon, now_ns),

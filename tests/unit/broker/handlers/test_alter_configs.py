@@ -547,11 +547,9 @@ def test_max_connections_per_ip_turns_the_next_connection_away_after_a_restart_t
 
 def test_producers_are_forgotten_sooner(broker: InProcessBroker) -> None:
     assert alter(broker, BROKER, "1", ("producer.id.expiration.ms", SET, "5000")) == E.NONE
-    assert broker.daemon._logs is not None
-    assert broker.daemon._logs.producer_id_expiration_ms == 5000
+    assert broker.daemon.opened.logs.producer_id_expiration_ms == 5000
     broker.restart()
-    assert broker.daemon._logs is not None
-    assert broker.daemon._logs.producer_id_expiration_ms == 5000
+    assert broker.daemon.opened.logs.producer_id_expiration_ms == 5000
 
 
 def test_one_line_says_what_has_changed(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:

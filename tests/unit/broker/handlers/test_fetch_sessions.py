@@ -28,7 +28,7 @@ class Consumer:
 
     def topic(self, name: str) -> dict[str, Any]:
         """How this version names a topic."""
-        known = self.broker.daemon.publisher.image.topics_by_name.get(name)
+        known = self.broker.daemon.opened.publisher.image.topics_by_name.get(name)
         topic_id = self.ids.setdefault(name, known.topic_id if known else name.encode().ljust(16, b"?"))
         return {"topic_id": topic_id} if self.version >= 13 else {"topic": name}
 
@@ -398,7 +398,7 @@ def test_an_unknown_id_stays_in_the_session_until_it_is_known(
     assert consumer.fetch({("soon", 0): 0, ("a", 0): 1}) == [("a", 0, 0, 1, False), unknown]
     assert consumer.fetch() == [unknown]
     # No client can choose an id: the image is told of one as if the metadata log had.
-    image = broker.daemon.publisher.image
+    image = broker.daemon.opened.publisher.image
     image.topics_by_id[consumer.ids["soon"]] = image.topics_by_name["b"]
     assert consumer.fetch() == [("soon", 0, E.INCONSISTENT_TOPIC_ID, -1, False)]
 

@@ -72,7 +72,7 @@ def test_topics_and_partitions_are_counted(broker: InProcessBroker) -> None:
 
 
 def test_brokers_are_counted(broker: InProcessBroker) -> None:
-    image = broker.daemon.publisher.image
+    image = broker.daemon.opened.publisher.image
     epoch = image.brokers[1].broker_epoch
     assert scrape(broker)[f"{CONTROLLER}_activebrokercount"] == 1
     with shown(

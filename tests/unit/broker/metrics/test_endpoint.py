@@ -5,10 +5,12 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.daemon import CannotStart, Daemon
+from broker.log_loading import LogLoading
 from broker.metrics import http
 from config.broker_settings import BrokerSettings
 from config.metrics_listener import METRICS_LISTENER, MetricsListener
@@ -89,7 +91,9 @@ def test_it_is_healthy_and_ready_and_says_what_there_is(broker: InProcessBroker)
     assert get(broker, "/")[::2] == (200, b"Ottla: /metrics /healthz /readyz\n")
 
 
-def test_it_is_not_ready_while_logs_are_loaded_and_says_how_far_that_is(tmp_path: Path) -> None:
+def test_it_is_not_ready_while_logs_are_loaded_and_says_how_far_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running_broker(tmp_path) as broker:
         broker.create_topic("orders", partitions=3)
     seen: list[Answer] = []
@@ -104,16 +108,16 @@ def test_it_is_not_ready_while_logs_are_loaded_and_says_how_far_that_is(tmp_path
             ],
         ).settings
         daemon = Daemon(settings)
-        load_logs = daemon._load_logs
+        load_logs = LogLoading.run
 
-        async def ask_while_they_are_loaded() -> None:
+        async def ask_while_they_are_loaded(loading: LogLoading, **arguments: Any) -> None:
             assert daemon.metrics is not None
             port = daemon.metrics.address.port
             seen.append(await ask(port, "GET /readyz HTTP/1.1"))
-            await load_logs()
+            await load_logs(loading, **arguments)
             seen.extend([await ask(port, f"GET {path} HTTP/1.1") for path in ("/readyz", "/healthz", "/metrics")])
 
-        daemon._load_logs = ask_while_they_are_loaded  # type: ignore[method-assign]
+        monkeypatch.setattr(LogLoading, "run", ask_while_they_are_loaded)
         await daemon.start()
         return daemon
 
@@ -124,7 +128,7 @@ def test_it_is_not_ready_while_logs_are_loaded_and_says_how_far_that_is(tmp_path
     asyncio.run(start_and_stop())
 
     before, after, health, metrics = seen
-    assert before[::2] == (503, b"starting\n")
+    assert before[::2] == (503, b"loading logs: 0 of 0, 0 of 0 bytes checked\n")
     assert after[::2] == (503, b"loading logs: 3 of 3, 0 of 0 bytes checked\n")
     assert health.status == 200
     page = Page(metrics.text)
@@ -133,9 +137,9 @@ def test_it_is_not_ready_while_logs_are_loaded_and_says_how_far_that_is(tmp_path
 
 
 def test_it_is_not_ready_any_more_once_it_stops(broker: InProcessBroker) -> None:
-    readiness = broker.daemon._readiness()
-    broker.daemon._stop_asked.set()
-    assert (readiness, broker.daemon._readiness()) == (
+    readiness = broker.daemon.readiness
+    broker.daemon.ending.ask()
+    assert (readiness, broker.daemon.readiness) == (
         http.Readiness(True, "ready"),
         http.Readiness(False, "stopping"),
     )
@@ -429,7 +433,9 @@ def test_a_port_that_somebody_named_and_that_the_system_gave_to_a_listener_refus
         asyncio.run(start())
 
 
-def test_a_listener_whose_port_is_taken_while_logs_are_loaded_refuses_the_start(tmp_path: Path) -> None:
+def test_a_listener_whose_port_is_taken_while_logs_are_loaded_refuses_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", 0))
@@ -437,13 +443,13 @@ def test_a_listener_whose_port_is_taken_while_logs_are_loaded_refuses_the_start(
 
         async def start() -> None:
             daemon = Daemon(settings_with_metrics_at(0, tmp_path, is_given=True, listener_port=taken))
-            load_logs = daemon._load_logs
+            load_logs = LogLoading.run
 
-            async def be_overtaken() -> None:
+            async def be_overtaken(loading: LogLoading, **arguments: Any) -> None:
                 other.listen()
-                await load_logs()
+                await load_logs(loading, **arguments)
 
-            daemon._load_logs = be_overtaken  # type: ignore[method-assign]
+            monkeypatch.setattr(LogLoading, "run", be_overtaken)
             await daemon.start()
 
         with pytest.raises(

@@ -189,7 +189,7 @@ def test_connections_whose_answers_wait_for_their_turn_are_told(broker: InProces
     network = Network(broker.daemon.rooms)
 
     async def look_while_they_wait() -> Samples:
-        broker.daemon.expire_waiting()
+        broker.daemon.replicas.expire_waiting()
         return read(network)["kafka_network_requestchannel_responsequeuesize"]
 
     waiting = dict(broker.run(look_while_they_wait()).values)

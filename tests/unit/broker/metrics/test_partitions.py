@@ -152,7 +152,7 @@ def test_any_name_of_a_topic_is_a_label(broker: InProcessBroker, name: str) -> N
 def test_names_that_no_client_could_give_are_written_so_that_they_can_be_read(broker: InProcessBroker) -> None:
     """Kafka lets no such name be; an adopted directory could bring one all the same."""
     broker.create_topic("orders")
-    image = broker.daemon.publisher.image
+    image = broker.daemon.opened.publisher.image
     topic = image.topics_by_name["orders"]
     topic.name = 'a "quoted" \\ name\nof two lines'
     labels = scrape(broker).labelled("kafka_topic_partitions")

@@ -52,7 +52,7 @@ def test_partitions_are_counted_when_a_topic_is_made(broker: InProcessBroker) ->
 def test_partitions_that_are_being_moved_are_counted(broker: InProcessBroker) -> None:
     topic_id = broker.create_topic("orders")
     with shown(broker, {"kafka_server_replicamanager_reassigningpartitions": now(1)}):
-        broker.daemon.publisher.image.replay(
+        broker.daemon.opened.publisher.image.replay(
             PartitionChangeRecord(partition_id=0, topic_id=topic_id, adding_replicas=[2])
         )
 

@@ -82,7 +82,7 @@ class Walk:
             last_fetched_epoch=asked.last_fetched_epoch,
         )
         if isinstance(topic, bytes):
-            known = self.broker.daemon.publisher.image.topics_by_id.get(topic)
+            known = self.broker.daemon.opened.publisher.image.topics_by_id.get(topic)
             name = self.names.setdefault(key, known.name) if known else self.names.get(key)
             if name is None:
                 fetch.fault = UnknownTopicId("")
@@ -299,5 +299,5 @@ def test_answers_are_those_of_a_walk_over_all_partitions(
 
 def learn(session: SessionUnderTest) -> None:
     """The client hears of the topics' ids as they are now."""
-    for name, topic in session.broker.daemon.publisher.image.topics_by_name.items():
+    for name, topic in session.broker.daemon.opened.publisher.image.topics_by_name.items():
         session.ids[name] = topic.topic_id
