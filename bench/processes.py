@@ -33,12 +33,13 @@ def worked_seconds(pid: int) -> float:
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
-def machine_cpu_seconds() -> float:
-    """What all processors together have worked since the machine started, the host's other guests included (steal)."""
+def machine_cpu_seconds() -> tuple[float, float]:
+    """Since the machine started, of all processors together: what they have worked, and what the host has taken from
+    them for its other guests (steal)."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = (
         int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     )
-    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
+    return (user + nice + system + irq + softirq) / TICKS_PER_S, steal / TICKS_PER_S
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
@@ -199,20 +200,27 @@ class Worker(Protocol):
 
 
 class Disturbance:
-    """How many processors worked for somebody else while a sample was taken: neither the brokers, nor the bench."""
+    """How many processors worked for somebody else while a sample was taken: neither the brokers, nor the bench.
+
+    Somebody on this machine, and the host's other guests. Each is counted by itself: the clock of the processors misses
+    some of the work that processes are charged for, and what is missed would hide what others took.
+    """
 
     def __init__(self, *brokers: Worker) -> None:
         self._brokers = brokers
         self._started = time.perf_counter()
-        self._others = self._other_seconds()
+        self._others, self._stolen = self._other_seconds()
 
-    def _other_seconds(self) -> float:
+    def _other_seconds(self) -> tuple[float, float]:
         times = os.times()
         ours = times.user + times.system + times.children_user + times.children_system
-        return machine_cpu_seconds() - ours - sum(broker.cpu_seconds() for broker in self._brokers)
+        worked, stolen = machine_cpu_seconds()
+        return worked - ours - sum(broker.cpu_seconds() for broker in self._brokers), stolen
 
     def processors(self) -> float:
-        return max(0.0, (self._other_seconds() - self._others) / (time.perf_counter() - self._started))
+        others, stolen = self._other_seconds()
+        seconds = max(0.0, others - self._others) + stolen - self._stolen
+        return seconds / (time.perf_counter() - self._started)
 
 
 class Program:

@@ -35,7 +35,7 @@ from bench.side_by_side import catalogue, congestion, machine, order, page
 from bench.side_by_side.catalogue import Table
 from bench.side_by_side.contenders import Contender, Kafka, Ottla
 from bench.side_by_side.journal import Journal
-from bench.side_by_side.sampling import QUIET_CORES, Arena
+from bench.side_by_side.sampling import Arena
 from bench.side_by_side.standing import Standing, standings
 from tests.support.kafka_jars import KAFKA_VERSION, NoKafka, libraries
 
@@ -127,7 +127,7 @@ def _run(given: argparse.Namespace, pair: tuple[Contender, Contender], jars: Pat
         except (LoadFailed, BrokerRefused, KeyboardInterrupt) as reason:
             kept = f"{len(journal.samples)} samples are kept in {journal.path}; the same command goes on from there"
             return _refuse(f"\nstopped: {reason or 'interrupted'}\n{kept}", 130 if not str(reason) else 1)
-    found = standings(journal.samples.values(), tables, workloads, keys, QUIET_CORES)
+    found = standings(journal.samples.values(), tables, workloads, keys)
     titles = (pair[0].title, pair[1].title)
     print(page.terminal_table(found, titles))
     about = _about(given, jars)

@@ -150,5 +150,6 @@ def workloads() -> list[Workload]:
             seconds=FIRST_S,
             around_s=2.5,
             live=_latency,
+            is_of_moments=True,
         ),
     ]

@@ -322,6 +322,7 @@ def workloads() -> list[Workload]:
             rows=(*PERCENTILES, *ECHO_PERCENTILES),
             seconds=10.0,
             measure=_latency_beside_echo,
+            is_of_moments=True,
         ),
         Workload(
             name="latency-end-to-end",
@@ -329,6 +330,7 @@ def workloads() -> list[Workload]:
             rows=PERCENTILES,
             seconds=5.0,
             measure=_end_to_end,
+            is_of_moments=True,
         ),
         Workload(
             name="many-partitions",
@@ -337,5 +339,6 @@ def workloads() -> list[Workload]:
             seconds=5.0,
             around_s=6.0,
             measure=_many_partitions,
+            is_of_moments=True,
         ),
     ]  # fmt: skip

@@ -19,9 +19,6 @@ from bench.side_by_side.order import Step
 from bench.side_by_side.verified import VerifiedBench, leave_warm_memory
 from bench.side_by_side.workload import Birth, Figures, Workload
 
-ATTEMPTS: Final = 3
-QUIET_CORES: Final = 0.25
-"""More than this share of a processor spent on others makes a sample worth repeating."""
 WARMING_SCALE: Final = 0.1
 
 
@@ -66,12 +63,12 @@ class Arena:
                         break
 
     def sample(self, step: Step) -> Sample:
-        """One sample during which nobody else had work for the processors; after three attempts, the quietest one."""
+        """One sample during which nobody else had work for the processors; after some attempts, the quietest one."""
         take = self._taking(step)
         quietest: tuple[float, Figures] | None = None
         attempts = 0
         began = time.monotonic()
-        while attempts < ATTEMPTS:
+        while attempts < step.workload.attempts:
             attempts += 1
             leave_warm_memory(step.workload.written_mb * self._scale)
             disturbance = Disturbance(*self._brokers)
@@ -79,7 +76,7 @@ class Arena:
             others = disturbance.processors()
             if quietest is None or others < quietest[0]:
                 quietest = others, figures
-            if others <= QUIET_CORES:
+            if others <= step.workload.quiet_cores:
                 break
         assert quietest is not None
         return Sample(

@@ -70,7 +70,6 @@ def standings(
     tables: Sequence[Table],
     workloads: Sequence[Workload],
     contenders: tuple[str, str],
-    quiet_cores: float,
 ) -> list[Standing]:
     """All rows of which there is a whole pair, in the order of tables and workloads; ours is the first contender."""
     by_place: dict[tuple[str, str, int], dict[str, Sample]] = {}
@@ -86,13 +85,11 @@ def standings(
                 if (of_table, name) == (table.key, workload.name) and ours in of_round and theirs in of_round
             ]
             if pairs:
-                found += [_standing(table, workload, row, pairs, quiet_cores) for row in workload.rows]
+                found += [_standing(table, workload, row, pairs) for row in workload.rows]
     return found
 
 
-def _standing(
-    table: Table, workload: Workload, row: Row, pairs: Sequence[tuple[Sample, Sample]], quiet_cores: float
-) -> Standing:
+def _standing(table: Table, workload: Workload, row: Row, pairs: Sequence[tuple[Sample, Sample]]) -> Standing:
     values = [(mine.figures[row.figure], other.figures[row.figure]) for mine, other in pairs]
     return Standing(
         table,
@@ -102,7 +99,7 @@ def _standing(
         Spread.of([other for _, other in values]),
         Spread.of([_advantage(row, mine, other) for mine, other in values]),
         len(pairs),
-        sum(sample.others_cores > quiet_cores for pair in pairs for sample in pair),
+        sum(sample.others_cores > workload.quiet_cores for pair in pairs for sample in pair),
     )
 
 

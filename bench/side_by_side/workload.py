@@ -13,6 +13,12 @@ from bench.side_by_side.verified import VerifiedBench
 
 Figures = dict[str, float]
 
+QUIET_CORES: Final = 0.25
+"""More than this share of a processor spent on others makes a sample worth repeating, up to three times in all."""
+STILL_CORES: Final = 0.005
+"""The same where a sample asks for its slowest hundredth: a hundredth of the time is enough to make it. Such moments
+are rare where a machine has other guests, so there are more attempts."""
+
 PREPARED_MB_S: Final = 2_000
 """So fast memory is warmed for what a sample writes, and that verified and removed."""
 
@@ -70,6 +76,18 @@ class Workload:
     warms: bool = False
     """A part of the mixed load that comes before everything."""
     needs_java: bool = False
+    is_of_moments: bool = False
+    """Its figures are of the slowest requests, and ask for a machine on which nobody else does anything."""
+
+    @property
+    def quiet_cores(self) -> float:
+        """How much of a processor others may take while it is measured."""
+        return STILL_CORES if self.is_of_moments else QUIET_CORES
+
+    @property
+    def attempts(self) -> int:
+        """How often it is measured at most, until it is quiet enough."""
+        return 8 if self.is_of_moments else 3
 
     def expected_s(self, scale: float) -> float:
         return self.around_s + (self.seconds + self.written_mb / PREPARED_MB_S) * scale

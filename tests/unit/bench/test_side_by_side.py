@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from bench.processes import Disturbance, machine_cpu_seconds
 from bench.side_by_side import order, page
 from bench.side_by_side.catalogue import WORKLOADS, Table, tables
 from bench.side_by_side.journal import Journal, Sample
+from bench.side_by_side.order import Step
+from bench.side_by_side.sampling import Arena
 from bench.side_by_side.standing import Spread, Standing, reaches, standings
 from bench.side_by_side.targets import TARGETS, target
 from bench.side_by_side.workload import CPU_S_GB, MB_S, Workload
@@ -45,7 +51,7 @@ def standing(pairs: list[tuple[float, float]], *, cpu: tuple[float, float] = (1.
         for number, pair in enumerate(pairs)
         for contender, mb_s, seconds in zip(BOTH, pair, cpu, strict=True)
     ]
-    return {one.row.figure: one for one in standings(samples, [SYSTEM], [LARGE], BOTH, 0.25)}
+    return {one.row.figure: one for one in standings(samples, [SYSTEM], [LARGE], BOTH)}
 
 
 # The order ------------------------------------------------------------------------------------------------------------
@@ -197,7 +203,7 @@ def test_a_clock_that_saw_no_work_makes_nobody_better() -> None:
 def test_a_round_that_only_one_of_them_has_does_not_count() -> None:
     samples = [sample("ottla", 1, 200.0), sample("kafka", 1, 100.0), sample("ottla", 2, 900.0)]
 
-    (found,) = [one for one in standings(samples, [SYSTEM], [LARGE], BOTH, 0.25) if one.row is MB_S]
+    (found,) = [one for one in standings(samples, [SYSTEM], [LARGE], BOTH) if one.row is MB_S]
 
     assert (found.rounds, found.ratio.most) == (1, 2.0)
 
@@ -211,12 +217,58 @@ def test_a_row_is_reached_where_the_median_is_and_the_lowest_pair_is_near(
     assert reaches(Spread(median, least, 2.0), 1.4) is is_reached
 
 
-def test_disturbed_samples_are_counted() -> None:
-    samples = [sample("ottla", 1, 2.0), sample("kafka", 1, 1.0)]
+@pytest.mark.parametrize(
+    ("others_cores", "is_of_moments", "disturbed"), [(0.1, False, 0), (0.1, True, 2), (0.3, False, 2)]
+)
+def test_disturbed_samples_are_counted(others_cores: float, is_of_moments: bool, disturbed: int) -> None:
+    workload = replace(LARGE, is_of_moments=is_of_moments)
+    samples = [replace(sample(contender, 1, 2.0), others_cores=others_cores) for contender in BOTH]
 
-    (found, _) = standings(samples, [SYSTEM], [LARGE], BOTH, 0.05)
+    (found, _) = standings(samples, [SYSTEM], [workload], BOTH)
 
-    assert found.disturbed == 2
+    assert found.disturbed == disturbed
+
+
+# What makes a sample worth repeating ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("others_cores", "is_of_moments", "attempts", "kept"),
+    [
+        ([0.3, 0.2], False, 2, 1),
+        ([0.3, 0.28, 0.29], False, 3, 1),
+        ([0.2, 0.02, 0.004], True, 3, 2),
+        ([0.2, 0.02, 0.1, 0.2, 0.1, 0.1, 0.1, 0.1], True, 8, 1),
+    ],
+)
+def test_a_sample_is_taken_again_until_it_is_quiet_and_else_the_quietest_counts(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    others_cores: list[float],
+    is_of_moments: bool,
+    attempts: int,
+    kept: int,
+) -> None:
+    seen = iter(others_cores)
+    monkeypatch.setattr("bench.side_by_side.sampling.Disturbance", lambda: Mock(processors=lambda: next(seen)))
+    taken = itertools.count()
+    workload = replace(LARGE, measure=None, live=lambda _: {"mb_s": next(taken)}, is_of_moments=is_of_moments)
+    arena = Arena([Mock(key="ottla")], {}, tmp_path, scale=1.0, libraries=None)
+
+    found = arena.sample(Step(table=SYSTEM, workload=workload, round=1, contender="ottla"))
+
+    assert (found.attempts, found.figures["mb_s"], found.others_cores) == (attempts, kept, others_cores[kept])
+
+
+def test_what_the_host_takes_counts_where_the_clock_has_missed_work_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked, stolen = machine_cpu_seconds()
+    monkeypatch.setattr("bench.processes.machine_cpu_seconds", lambda: (worked, stolen))
+    broker = Mock(cpu_seconds=Mock(side_effect=[1.0, 2.0]))
+    disturbance = Disturbance(broker)
+
+    monkeypatch.setattr("bench.processes.machine_cpu_seconds", lambda: (worked, stolen + 1e6))
+
+    assert disturbance.processors() > 1
 
 
 # What is asked --------------------------------------------------------------------------------------------------------
