@@ -87,7 +87,7 @@ class Workload:
     @property
     def attempts(self) -> int:
         """How often it is measured at most, until it is quiet enough."""
-        return 8 if self.is_of_moments else 3
+        return 5 if self.is_of_moments else 3
 
     def expected_s(self, scale: float) -> float:
         return self.around_s + (self.seconds + self.written_mb / PREPARED_MB_S) * scale

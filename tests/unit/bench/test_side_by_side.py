@@ -238,7 +238,7 @@ def test_disturbed_samples_are_counted(others_cores: float, is_of_moments: bool,
         ([0.3, 0.2], False, 2, 1),
         ([0.3, 0.28, 0.29], False, 3, 1),
         ([0.2, 0.02, 0.004], True, 3, 2),
-        ([0.2, 0.02, 0.1, 0.2, 0.1, 0.1, 0.1, 0.1], True, 8, 1),
+        ([0.2, 0.02, 0.1, 0.2, 0.1], True, 5, 1),
     ],
 )
 def test_a_sample_is_taken_again_until_it_is_quiet_and_else_the_quietest_counts(
