@@ -1,4 +1,4 @@
-// A member of a group: what it is assigned and what it reads goes to stdout, an event a line, until SIGINT.
+// A member of a group: what it is assigned and what it reads goes to stdout, an event a line, until SIGTERM.
 // Arguments: the broker, the topic, and options of the consumer as JSON.
 const { Kafka, logLevel } = require('kafkajs')
 
@@ -10,7 +10,7 @@ const tell = event => process.stdout.write(JSON.stringify(event) + '\n')
 consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => tell({ assigned: payload.memberAssignment[topic] || [] }))
 consumer.on(consumer.events.COMMIT_OFFSETS, ({ payload }) => tell({ committed: payload.topics }))
 consumer.on(consumer.events.CRASH, ({ payload }) => tell({ crashed: payload.error.message }))
-process.on('SIGINT', () => consumer.disconnect())
+process.on('SIGTERM', () => consumer.disconnect())
 
 async function main() {
   await consumer.connect()

@@ -23,7 +23,7 @@ INSTALL = Path(__file__).resolve().parent / "install"
 CACHE = REPOSITORY / ".interop"
 INSTALL_TIMEOUT_S = 300.0
 RUN_TIMEOUT_S = 60.0
-ENDED = (0, 128 + signal.SIGINT)
+ENDED = (0, 128 + signal.SIGTERM)
 
 
 class Missing(Exception):
@@ -110,8 +110,12 @@ class Running:
         return _content(self._printed).split("\n")[:-1]
 
     def end(self) -> None:
-        """End it in order, as Ctrl-C does. Java says with its exit code that this was the reason."""
-        self._process.send_signal(signal.SIGINT)
+        """End it in order. Java says with its exit code that this was the reason.
+
+        Not by SIGINT, as Ctrl-C would: where a shell starts these tests in the background, it has that ignored, in what
+        they start, too.
+        """
+        self._process.terminate()
         code = self._process.wait(RUN_TIMEOUT_S)
         assert code in ENDED, f"exit code {code}: {_content(self._errors)}"
 

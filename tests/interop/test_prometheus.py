@@ -158,6 +158,7 @@ def test_an_alert_fires_while_a_consumer_stands_still_and_is_over_when_it_reads_
         )
     ) as consumer:
         consumer.subscribe(["read"])
+        consumer.partitions_for_topic("read")  # else it may never apply its assignment: see `kafka_python_member`
         until(lambda: bool(consumer.poll(timeout_ms=100)), "the first record")
         consumer.commit()
         client.produce("read", [Record(value=b"second")])
