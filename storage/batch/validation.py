@@ -19,6 +19,7 @@ What passes unseen otherwise is in docs/decisions/record-validation.md.
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from storage.batch.checksum import crc32c
@@ -127,6 +128,7 @@ class AppendRules:
             object.__setattr__(self, name, value)
 
     @classmethod
+    @lru_cache(maxsize=64)  # the partitions of a topic share them
     def of(cls, config: "LogConfig", *, walk_all: bool) -> "AppendRules":
         """The rules that a topic's configuration amounts to; `walk_all` is `ottla.records.validation=full`."""
         match config.compression_type:
