@@ -8,7 +8,10 @@ from broker.timing_wheel import Timer, TimingWheel
 
 class DelayedOperation(ABC):
     """Something that cannot be answered yet. A subclass says when it can (`try_complete`) and answers
-    (`on_complete`)."""
+    (`on_complete`).
+
+    It may stay under keys of a purgatory for a while when it is completed: `on_complete` lets go of what is large.
+    """
 
     __slots__ = ("_purgatory", "_timer", "is_completed")
 
@@ -87,7 +90,14 @@ class Purgatory:
         operation._purgatory = self
         self.stats.pending += 1
         for key in keys:
-            self._watchers.setdefault(key, []).append(operation)
+            watchers = self._watchers.get(key)
+            if watchers is None:
+                self._watchers[key] = [operation]
+            elif watchers[-1].is_completed:
+                watchers[-1] = operation  # most often the request that the same client has sent before
+                continue
+            else:
+                watchers.append(operation)
             self.stats.watched += 1
         # Again: an event that the first attempt itself has caused has not found it here.
         if self._attempt(operation):
@@ -125,7 +135,7 @@ class Purgatory:
 
     def _attempt(self, operation: DelayedOperation) -> bool:
         try:
-            return operation.try_complete()
+            return operation.is_completed or operation.try_complete()
         except Exception as error:  # noqa: BLE001 - see on_failure
             self._fail(operation, error)
             return True

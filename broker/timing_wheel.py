@@ -39,6 +39,7 @@ class Timer:
         if self._bucket is not None:
             del self._bucket[self]
             self._bucket = None
+            self._callback = _nothing  # which often holds this timer, and a request's megabyte
             self._wheel._pending -= 1
 
     def _move_to(self, bucket: "Bucket") -> None:
@@ -46,8 +47,13 @@ class Timer:
         self._bucket = bucket
 
     def _run(self) -> None:
+        callback = self._callback
         self.cancel()
-        self._callback()
+        callback()
+
+
+def _nothing() -> None:
+    """What is left to be called of a timer that has run or was called off."""
 
 
 Bucket = dict[Timer, None]

@@ -1,11 +1,9 @@
 """What has to be done now and then: each job by its own interval, on the timing wheel."""
 
-import logging
 from collections.abc import Callable
+from functools import partial
 
-from broker.timing_wheel import Timer, TimingWheel
-
-log = logging.getLogger(__name__)
+from broker.timing_wheel import TimingWheel
 
 Job = Callable[[], None]
 
@@ -15,34 +13,26 @@ class Upkeep:
 
     def __init__(self, wheel: TimingWheel) -> None:
         self._wheel = wheel
-        self._timers: dict[Job, Timer] = {}
         self._is_stopped = False
 
     def every(self, interval_ms: int, job: Job, *, first_after_ms: int | None = None) -> None:
         """Run ``job`` every ``interval_ms``, from its end to its beginning; the first time after ``first_after_ms``."""
-        self._arm(job, interval_ms, interval_ms if first_after_ms is None else first_after_ms)
+        after_ms = interval_ms if first_after_ms is None else first_after_ms
+        self._wheel.add_after(after_ms, partial(self._run_again, interval_ms, job))
 
     def once(self, after_ms: int, job: Job) -> None:
         """Run ``job`` once, unless the daemon stops before."""
-
-        def run() -> None:
-            del self._timers[run]
-            job()
-
-        if not self._is_stopped:
-            self._timers[run] = self._wheel.add_after(after_ms, run)
+        self._wheel.add_after(after_ms, partial(self._run, job))
 
     def stop(self) -> None:
         """Nothing is run from now on."""
         self._is_stopped = True
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
 
-    def _arm(self, job: Job, interval_ms: int, after_ms: int) -> None:
-        def run() -> None:
+    def _run(self, job: Job) -> None:
+        if not self._is_stopped:
             job()
-            if not self._is_stopped:
-                self._arm(job, interval_ms, interval_ms)
 
-        self._timers[job] = self._wheel.add_after(after_ms, run)
+    def _run_again(self, interval_ms: int, job: Job) -> None:
+        self._run(job)
+        if not self._is_stopped:
+            self.every(interval_ms, job)

@@ -74,10 +74,10 @@ class PartitionLoading:
         chunk_bytes: Callable[[], int],
         later: Callable[[int, Callable[[], None]], object],
         stats: LoadingStats,
-        done: Callable[[], None],
+        done: Callable[[int], None],
     ) -> None:
         """``chunk_bytes`` says how much may be read at a time, ``later`` calls after so many milliseconds; ``done`` is
-        called once the log's end is reached."""
+        told the log's end once it is reached."""
         self._partition = partition
         self._shard = shard
         self._decode = decode
@@ -137,7 +137,7 @@ class PartitionLoading:
                 # What the log takes for a batch, by its index, is none: behind it there may be one.
                 self._pass_over(self.offset, "no whole batch begins there")
                 self.offset += 1
-        self._done()
+        self._done(self.offset)
 
     def _replay_chunk(self, chunk: bytes) -> Steps:
         """Replay the whole batches that ``chunk`` begins with, as if they had been compacted: of the records with one

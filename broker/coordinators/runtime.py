@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
 
 from broker.clock import Clock
@@ -270,7 +270,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             chunk_bytes=self._chunk_bytes,
             later=self._later,
             stats=self.loading_stats,
-            done=lambda: self._loaded(waiting, shard, loading.offset),
+            done=partial(self._loaded, waiting, shard),
         )
         if loading.is_at_end:
             self._loaded(waiting, shard, loading.offset)
@@ -286,6 +286,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         partition = waiting.partition
         index = partition.topic_partition.partition
         del self._waiting[index]
+        waiting.loading = None  # which holds `waiting`, to call this
         journal: PartitionJournal[Any] = PartitionJournal(
             partition,
             replicas=self._replicas,

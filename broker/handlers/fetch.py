@@ -136,7 +136,7 @@ class FetchHandler:
             if terms.is_follower:
                 raise NotLeaderOrFollower(f"no node is a follower of {partition.topic_partition}")
         except (Fault, StorageError) as fault:
-            fetch.fault = fault
+            fetch.fault = fault.with_traceback(None)  # the traceback leads back to the fetch: a cycle
 
     def _name_of(self, topic_id: bytes) -> str:
         topic = self._image.topics_by_id.get(topic_id)

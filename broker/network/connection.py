@@ -571,6 +571,7 @@ class Connection:
             self._owner.loop.remove_writer(self._fd)
         self._socket.close()
         self._outgoing.clear()
+        self._unsent = ()
         buffers = [buffer for buffer, _ in self._retired]
         if self._buffer is not None:
             buffers.append(self._buffer)

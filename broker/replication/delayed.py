@@ -115,8 +115,14 @@ class DelayedFetch(DelayedOperation):
         """Read everything anew, within the same limits, and answer with what there is."""
         partitions = self._fetch.partitions()
         self._then(self._fetch.conclude(partitions, FetchRound(partitions, self._requirements).reads))
+        self._let_go()
 
     def on_failure(self, error: Exception) -> None:
         """Answer with the error: whoever appended what it waited for must not suffer."""
         partitions = self._fetch.partitions()
         self._then(self._fetch.conclude(partitions, [PartitionRead(error) for _ in partitions]))
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """A client without a session names a thousand partitions in each request."""
+        del self._fetch, self._then

@@ -98,7 +98,8 @@ class PartitionRead:
     )
 
     def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
+        self.error = error and error.with_traceback(None)
+        """Without a traceback, which would keep whoever is on the stack until the garbage collector comes."""
         self.region: FileRegion | None = None
         self.high_watermark = NO_OFFSET
         self.last_stable_offset = NO_OFFSET

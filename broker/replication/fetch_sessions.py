@@ -240,6 +240,8 @@ class FetchSession:
         for cached in self._partitions.values():
             cached.unwatch()
         self._purgatory.check(self)
+        self._partitions.clear()
+        self.changed.clear()
 
 
 class FullFetch(Fetch):

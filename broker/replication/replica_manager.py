@@ -118,12 +118,12 @@ class ReplicaManager:
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition. Raises `UnknownTopicOrPartition`, and LogDirFailed for one that is offline."""
-        try:
-            return self._partitions[topic, index]
-        except KeyError:
-            if (topic, index) in self._offline:
-                raise offline(TopicPartition(topic, index)) from None
-            raise UnknownTopicOrPartition(f"this node has no partition {index} of topic {topic!r}") from None
+        partition = self._partitions.get((topic, index))
+        if partition is not None:
+            return partition
+        if (topic, index) in self._offline:
+            raise offline(TopicPartition(topic, index))
+        raise UnknownTopicOrPartition(f"this node has no partition {index} of topic {topic!r}")
 
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether the data directory of a partition of this node cannot be used."""

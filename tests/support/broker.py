@@ -183,6 +183,11 @@ class InProcessBroker:
         self._clients.append(client)
         return client
 
+    def forget(self, client: Client) -> None:
+        """A client hangs up, and nobody knows it any more."""
+        client.close()
+        self._clients.remove(client)
+
     def ask(self, request: object, version: int, client_id: str | None = "test") -> Any:
         """Ask on a connection that stays open between questions."""
         if self._client is None:
