@@ -1,6 +1,7 @@
 """How one topic's log behaves: Kafka's topic settings, with the broker's values where the topic has none of its own."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from config.declared import Declaration, Settings, field_name, setting
@@ -75,11 +76,15 @@ class LogConfig(Settings):
         Raises:
             InvalidConfig: A text is not of its setting's type, or its value is not allowed.
         """
-        known = {key: text for key, text in overrides.items() if key in TOPIC_SETTINGS}
-        if not known:
-            return self
-        values = {field_name(key): TOPIC_SETTINGS[key].parse(key, text) for key, text in known.items()}
-        return self.replace(**values)
+        known = tuple((key, text) for key, text in overrides.items() if key in TOPIC_SETTINGS)
+        return _put_over(self, known) if known else self
+
+
+@lru_cache
+def _put_over(config: LogConfig, overrides: tuple[tuple[str, str], ...]) -> LogConfig:
+    """Remembered, so that the partitions of a topic share one."""
+    values = {field_name(key): TOPIC_SETTINGS[key].parse(key, text) for key, text in overrides}
+    return config.replace(**values)
 
 
 TOPIC_SETTINGS: Final[Mapping[str, Declaration]] = LogConfig.declarations
