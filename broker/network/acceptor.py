@@ -10,7 +10,7 @@ from typing import Final
 from broker.clock import Alarm, Clock
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor
-from broker.network.socket_options import SocketOptions, bound_socket, plain_address
+from broker.network.socket_options import SocketOptions, bound_socket, leave_unpaced, plain_address
 from broker.request.response import Peer
 
 log = logging.getLogger(__name__)
@@ -75,6 +75,8 @@ class Acceptor:
         self._backlog = backlog
         self._next_processor = 0
         self._socket: socket.socket | None = None
+        self._system_control: bytes | None = None
+        """The system's congestion control, where its connections begin with another."""
         self._is_accepting = False
         self._alarm: Alarm | None = None
         """Until when it rests, or a connection is delayed."""
@@ -97,6 +99,7 @@ class Acceptor:
         """Accept connections from now on. Raises `CannotListen`."""
         assert self._socket is not None, "bind comes before start"
         try:
+            self._system_control = leave_unpaced(self._socket)
             self._socket.listen(self._backlog)
         except OSError as error:
             reason = error.strerror or str(error)
@@ -154,7 +157,7 @@ class Acceptor:
         processor = self._processors[self._next_processor % len(self._processors)]
         self._next_processor = (self._next_processor + 1) % len(self._processors)
         try:
-            self._options.prepare_connection(accepted, host)
+            self._options.prepare_connection(accepted, host, self._system_control)
             processor.adopt(accepted, Peer(host=host, port=port, listener=self.listener))
         except OSError as error:
             log.debug("Lost %s:%d before its first request: %s", host, port, error)

@@ -11,6 +11,7 @@ _TCP_CONGESTION: Final[int | None] = getattr(socket, "TCP_CONGESTION", None)
 _UNPACED: Final = (b"cubic", b"reno")
 """Congestion controls that do not pace: as fast as loopback is."""
 
+_PACED: Final = b"bbr"
 
 PACED_SEND_BUFFER_BYTES: Final = 262_144
 """Where pacing cannot be helped, the size that large answers are fastest with (docs/decisions/sockets.md)."""
@@ -32,16 +33,34 @@ class SocketOptions(NamedTuple):
         if self.receive_buffer_bytes >= 0:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
 
-    def prepare_connection(self, accepted: socket.socket, peer_host: str) -> None:
-        """After it was accepted. Raises `OSError` where the peer is gone already."""
+    def prepare_connection(self, accepted: socket.socket, peer_host: str, system_control: bytes | None = None) -> None:
+        """After it was accepted. ``system_control``: what `leave_unpaced` said of its listener. Raises `OSError` where
+        the peer is gone already."""
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        is_paced = is_loopback(peer_host) and not _stop_pacing(accepted)
+        is_local = is_loopback(peer_host)
+        if system_control is not None and not is_local:
+            _control(accepted, system_control)
         if self.send_buffer_bytes >= 0:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
-        elif is_paced:
+        elif is_local and _control_of(accepted) == _PACED:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PACED_SEND_BUFFER_BYTES)
+
+
+def leave_unpaced(listener: socket.socket) -> bytes | None:
+    """Choose a congestion control for a listener's connections that does not pace, where the system's own does. Return
+    the system's own if another stands in its place now: peers elsewhere get it back.
+
+    Under a pacing control (bbr) large answers over loopback take twice as long, and nothing there needs pacing. It has
+    to be the listener's, before it listens: a connection that has once had such a control is paced by Linux for the
+    rest of its life, whatever it is given later (docs/decisions/sockets.md).
+    """
+    current = _control_of(listener)
+    if current is None or current in _UNPACED:
+        return None
+    # A control may not be there, or not be allowed to us.
+    return current if any(_control(listener, name) for name in _UNPACED) else None
 
 
 def bound_socket(host: str, port: int, options: SocketOptions) -> socket.socket:
@@ -80,19 +99,18 @@ def plain_address(host: str) -> str:
     return host.partition("%")[0]
 
 
-def _stop_pacing(accepted: socket.socket) -> bool:
-    """Under a pacing control (bbr) large answers over loopback take twice as long, and nothing there needs pacing.
-    Return False where there is such a control and it cannot be changed."""
+def _control_of(one: socket.socket) -> bytes | None:
+    """Its congestion control; None where the system has no such setting."""
     if _TCP_CONGESTION is None:
-        return True
-    current = accepted.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16).rstrip(b"\0")
-    if current in _UNPACED:
-        return True
-    for name in _UNPACED:
-        try:
-            accepted.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, name)
-        except OSError:
-            # Not there, or not allowed to us.
-            continue
-        return True
-    return current != b"bbr"
+        return None
+    return one.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16).rstrip(b"\0")
+
+
+def _control(one: socket.socket, name: bytes) -> bool:
+    """Give it a congestion control; whether it has it now."""
+    assert _TCP_CONGESTION is not None
+    try:
+        one.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, name)
+    except OSError:
+        return False
+    return True

@@ -2,7 +2,7 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
 from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
-from broker.network.socket_options import SocketOptions, is_loopback, plain_address
+from broker.network.socket_options import SocketOptions, is_loopback, leave_unpaced, plain_address
 from broker.request.channel import RequestChannel
 from tests.support.clock import ManualClock
 from tests.unit.broker.network.harness import on_both_loops
@@ -425,17 +425,65 @@ def test_sizes_that_a_user_gives_are_honoured() -> None:
         assert not connected.getblocking()
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="the system has no such setting")
-def test_loopback_is_not_paced() -> None:
-    with socket.socket() as connected:
+def congestion_control(one: socket.socket) -> bytes:
+    return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+
+
+@pytest.fixture
+def paced_listener() -> Iterator[socket.socket]:
+    """As a listener is where the system's congestion control paces."""
+    with socket.socket() as listening:
         try:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"bbr")
-        except OSError:
-            pytest.skip("bbr is not allowed here")
-        SocketOptions().prepare_connection(connected, "127.0.0.1")
-        control = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
-        buffer_bytes = connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-        assert control in (b"cubic", b"reno") or buffer_bytes >= 262_144
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"bbr")
+        except (AttributeError, OSError):
+            pytest.skip("there is no bbr, or it is not allowed here")
+        listening.bind(("127.0.0.1", 0))
+        yield listening
+
+
+def accepted_by(listening: socket.socket) -> tuple[socket.socket, socket.socket]:
+    connecting = socket.create_connection(listening.getsockname())
+    accepted, _ = listening.accept()
+    return connecting, accepted
+
+
+def test_a_connection_over_loopback_has_never_been_paced(paced_listener: socket.socket) -> None:
+    system_control = leave_unpaced(paced_listener)
+    paced_listener.listen()
+    connecting, accepted = accepted_by(paced_listener)
+    with connecting, accepted:
+        # Linux goes on pacing a connection that was given another control only after it was made.
+        assert congestion_control(accepted) in (b"cubic", b"reno")
+        SocketOptions().prepare_connection(accepted, "127.0.0.1", system_control)
+        assert congestion_control(accepted) in (b"cubic", b"reno")
+
+
+def test_a_peer_elsewhere_gets_the_congestion_control_that_the_administrator_chose(
+    paced_listener: socket.socket,
+) -> None:
+    system_control = leave_unpaced(paced_listener)
+    assert system_control == b"bbr"
+    paced_listener.listen()
+    connecting, accepted = accepted_by(paced_listener)
+    with connecting, accepted:
+        SocketOptions().prepare_connection(accepted, "10.0.0.1", system_control)
+        assert congestion_control(accepted) == b"bbr"
+
+
+def test_where_pacing_cannot_be_helped_answers_are_sent_from_a_larger_buffer(paced_listener: socket.socket) -> None:
+    paced_listener.listen()
+    connecting, accepted = accepted_by(paced_listener)
+    with connecting, accepted:
+        SocketOptions().prepare_connection(accepted, "127.0.0.1")
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= 262_144
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="the system has no such setting")
+def test_a_congestion_control_that_does_not_pace_stays() -> None:
+    with socket.socket() as listening:
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+        assert leave_unpaced(listening) is None
+        assert congestion_control(listening) == b"reno"
 
 
 @on_both_loops
