@@ -89,16 +89,20 @@ class HandlerPool:
             began_ns = now_ns()
             latest_ns = began_ns + MOST_NS_A_TURN
             turn = HandlerTurn(began_ns // 1000)
-            for number, slot in enumerate(requests, 1):
-                slot.turn = turn
-                handle(slot)
-                if now_ns() > latest_ns:
-                    channel.put_back(requests[number:])
-                    break
-            self._end_of_turn()
-            stats.turns += 1
-            turn.ended_us = now_ns() // 1000
-            stats.busy_us += turn.ended_us - turn.began_us
+            channel.begin_turn()
+            try:
+                for number, slot in enumerate(requests, 1):
+                    slot.turn = turn
+                    handle(slot)
+                    if now_ns() > latest_ns:
+                        channel.put_back(requests[number:])
+                        break
+                self._end_of_turn()
+                stats.turns += 1
+                turn.ended_us = now_ns() // 1000
+                stats.busy_us += turn.ended_us - turn.began_us
+            finally:
+                channel.end_turn()
             # A handler that parks now must not keep the last requests.
             del requests, slot
             if len(channel):

@@ -111,9 +111,13 @@ class Processor:
         return known
 
     def touch(self, connection: Connection) -> None:
-        """Part of `ConnectionOwner`: it has something to send. Wakes the task once, however many come."""
+        """Part of `ConnectionOwner`: it has something to send. Its turn comes once, however many come: at the end of
+        the handler's, or soon where no handler is at work."""
         if not self._touched and not self._unfinished:
-            self.loop.call_soon(self._turn)
+            if self.channel.is_in_turn:
+                self.channel.after_turn(self._turn)
+            else:
+                self.loop.call_soon(self._turn)
         self._touched.append(connection)
 
     def touch_again(self, connection: Connection) -> None:

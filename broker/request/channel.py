@@ -34,6 +34,9 @@ class RequestChannel:
         self._parked: list[asyncio.Future[None]] = []
         self._is_waking = False
         self._wanting_room: deque[Callable[[], None]] = deque()
+        self.is_in_turn = False
+        """A handler is at work: what it answers is sent when its turn ends."""
+        self._after_turn: list[Callable[[], None]] = []
         self.stats = ChannelStats()
 
     def __len__(self) -> int:
@@ -72,6 +75,23 @@ class RequestChannel:
         if requests and self._parked and not self._is_waking:
             self._wake_one()
         return taken
+
+    def begin_turn(self) -> None:
+        """A handler begins with what it has taken; nobody else comes before it has called `end_turn`."""
+        self.is_in_turn = True
+
+    def after_turn(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the handler's turn ends: it has something to send. Only while `is_in_turn`."""
+        self._after_turn.append(callback)
+
+    def end_turn(self) -> None:
+        """Have sent what was answered. To come back to it in a turn of the loop's own would cost each request that
+        comes alone another look at all sockets (bench: produce-ping-pong)."""
+        self.is_in_turn = False
+        if self._after_turn:
+            callbacks, self._after_turn = self._after_turn, []
+            for callback in callbacks:
+                callback()
 
     def put_back(self, slots: Sequence[ResponseSlot]) -> None:
         """What was taken and not begun comes first again, though there be no room for it."""

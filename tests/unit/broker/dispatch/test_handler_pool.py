@@ -113,6 +113,54 @@ def test_a_turn_of_dear_requests_ends_early_and_nobody_is_overtaken() -> None:
     asyncio.run(scenario())
 
 
+def test_what_a_turn_has_answered_is_sent_at_its_end() -> None:
+    async def scenario() -> None:
+        channel = RequestChannel(500)
+        events: list[str] = []
+
+        def handle(slot: ResponseSlot) -> None:
+            assert channel.is_in_turn
+            events.append(f"handled {slot.received_us}")
+            if not slot.received_us:
+                channel.after_turn(lambda: events.append("sent"))
+
+        pool = HandlerPool(channel, handle, size=2, end_of_turn=lambda: events.append("end"))
+        task = asyncio.ensure_future(pool.run())
+        await asyncio.sleep(0)
+        put(channel, 2)
+        await until_empty(channel)
+        assert events == ["handled 0", "handled 1", "end", "sent"]
+        assert not channel.is_in_turn
+        put(channel, 1)
+        await until_empty(channel)
+        assert events[4:] == ["handled 0", "end", "sent"]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_what_was_answered_before_a_bug_is_sent_all_the_same() -> None:
+    async def scenario() -> None:
+        channel = RequestChannel(500)
+        sent: list[int] = []
+
+        def handle(slot: ResponseSlot) -> None:
+            if slot.received_us:
+                raise ZeroDivisionError("a bug")
+            channel.after_turn(lambda: sent.append(slot.received_us))
+
+        task = asyncio.ensure_future(HandlerPool(channel, handle, size=1, end_of_turn=lambda: None).run())
+        await asyncio.sleep(0)
+        put(channel, 2)
+        with pytest.raises(ExceptionGroup):
+            await task
+        assert sent == [0]
+        assert not channel.is_in_turn, "who answers later has somebody to send it"
+
+    asyncio.run(scenario())
+
+
 def test_what_escapes_a_handler_ends_the_pool_and_comes_out() -> None:
     async def scenario() -> None:
         channel = RequestChannel(500)

@@ -98,6 +98,26 @@ async def test_who_has_had_a_turn_and_has_more_comes_behind_those_who_have_not()
 
 
 @on_both_loops
+async def test_what_is_answered_in_a_handlers_turn_leaves_when_that_ends() -> None:
+    async with network() as it:
+        sent: list[str] = []
+
+        class Sender:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def send_answers(self, most_bytes: int, now_us: int) -> None:
+                sent.append(self.name)
+
+        it.channel.begin_turn()
+        it.processor.touch(Sender("one"))  # type: ignore[arg-type]
+        it.processor.touch(Sender("two"))  # type: ignore[arg-type]
+        assert not sent
+        it.channel.end_turn()
+        assert sent == ["one", "two"]
+
+
+@on_both_loops
 async def test_alone_it_may_send_more_unless_somebody_elses_request_waits() -> None:
     async with network() as it:
         allowed: list[int] = []
