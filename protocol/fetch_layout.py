@@ -41,6 +41,7 @@ _NO_REPLICA: Final = -1
 _NO_TAGS: Final = b"\0"
 _NO_RECORDS: Final = b"\1"
 _TOPIC_ID_SIZE: Final = 16
+_CORRELATION_ID_AT: Final = 4
 
 _read_length = Struct(">h").unpack_from
 _read_count = Struct(">i").unpack_from
@@ -49,6 +50,9 @@ _pack_flexible = Struct(">ihqqqBi").pack
 
 Entry = tuple[int, int, int, int, int, int]
 """Of one partition: index, leader epoch, offset to fetch, last fetched epoch, most bytes, number of tagged fields."""
+
+FETCH_OFFSET: Final = 2
+"""Its place in an `Entry`."""
 
 
 class TopicEntries(NamedTuple):
@@ -60,6 +64,8 @@ class TopicEntries(NamedTuple):
     topic_id: bytes | None
     """Since version 13, instead of the name."""
     entries: Sequence[Entry]
+    begin: int
+    """Where the first entry stands in the frame."""
 
 
 class PlainFetch(NamedTuple):
@@ -81,6 +87,7 @@ class FetchLayout:
         "_has_replica_id",
         "_has_topic_ids",
         "_head",
+        "_offset_in_entry",
         "_read_entries",
         "_version",
         "answer_head",
@@ -98,6 +105,8 @@ class FetchLayout:
         self._begins_plainly = (_CONSUMER if self._has_replica_id else ()), (_NO_SESSION if has_session else ())
         entry, self._read_entries = _entries_reader(version)
         self._entry_size = entry.size
+        # Behind the partition's index, and the leader epoch where there is one.
+        self._offset_in_entry = 8 if version >= LEADER_EPOCH_SINCE else 4
         self.answer_head = bytes(10 if has_session else 4)
         self.pack_fixed = _fixed_packer(version)
 
@@ -131,10 +140,10 @@ class FetchLayout:
                 name = str(frame[position : position + length], "utf-8")
                 position += length
             encoded = bytes(frame[begin:position])
-            entries, position = self._entries(frame, position)
+            entries, begin, position = self._entries(frame, position)
             if entries is None:
                 return None
-            topics.append(TopicEntries(encoded, name, topic_id, entries))
+            topics.append(TopicEntries(encoded, name, topic_id, entries, begin))
         if count > 1 and len({topic.encoded for topic in topics}) < count:
             return None
         if not self._ends_plainly(frame, position):
@@ -142,20 +151,25 @@ class FetchLayout:
         max_wait_ms, min_bytes, max_bytes, isolation_level = head[first : first + 4]
         return PlainFetch(max_wait_ms, min_bytes, max_bytes, isolation_level, topics)
 
-    def _entries(self, frame: memoryview, position: int) -> tuple[Sequence[Entry] | None, int]:
-        """What is asked of a topic's partitions, and the position behind it."""
-        count, position = self._count(frame, position)
-        end = position + count * self._entry_size
+    def _entries(self, frame: memoryview, position: int) -> tuple[Sequence[Entry] | None, int, int]:
+        """What is asked of a topic's partitions, where that begins, and the position behind it."""
+        count, begin = self._count(frame, position)
+        end = begin + count * self._entry_size
         if not 0 < count <= MOST_ENTRIES or end > len(frame):
-            return None, position
-        entries = self._read_entries(frame[position:end])
+            return None, begin, end
+        entries = self._read_entries(frame[begin:end])
         if count > 1 and len({entry[0] for entry in entries}) < count:
-            return None, position
+            return None, begin, end
         if self.is_flexible:
             if frame[end]:
-                return None, position
+                return None, begin, end
             end += 1
-        return entries, end
+        return entries, begin, end
+
+    def offsets_at(self, request: PlainFetch) -> list[int]:
+        """Where the offsets to fetch stand in the frame that ``request`` was read from, in the order of partitions."""
+        first, size = self._offset_in_entry, self._entry_size
+        return [topic.begin + first + number * size for topic in request.topics for number in range(len(topic.entries))]
 
     def _ends_plainly(self, frame: memoryview, position: int) -> bool:
         """Whether nothing of weight stands behind the topics."""
@@ -188,6 +202,32 @@ class FetchLayout:
 def fetch_layout(version: int) -> FetchLayout:
     """The layout of one version."""
     return FetchLayout(version)
+
+
+class FetchPattern:
+    """What is the same in all requests of a consumer for the same partitions: every byte but the correlation id and
+    the offsets."""
+
+    __slots__ = ("_same", "_size", "_unpack")
+
+    def __init__(self, frame: memoryview, offsets_at: Sequence[int]) -> None:
+        """``frame``: one of them, from the API key on; ``offsets_at`` as `FetchLayout.offsets_at` says."""
+        fields = [f">{_CORRELATION_ID_AT}si"]
+        end = _CORRELATION_ID_AT + 4
+        for at in offsets_at:
+            fields.append(f"{at - end}sq")
+            end = at + 8
+        fields.append(f"{len(frame) - end}s")
+        self._unpack = Struct("".join(fields)).unpack
+        self._size = len(frame)
+        self._same = self._unpack(frame)[::2]
+
+    def numbers_in(self, frame: memoryview) -> tuple[int, ...] | None:
+        """The correlation id, and the offset of each partition; None for a request that is not like this."""
+        if len(frame) != self._size:
+            return None
+        fields = self._unpack(frame)
+        return fields[1::2] if fields[::2] == self._same else None
 
 
 class PlainAnswer:

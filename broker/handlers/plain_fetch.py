@@ -7,14 +7,27 @@ at once, then this is the answer. In all other cases nothing has been done, and 
 had been tried; that one alone knows errors, sessions and waiting (docs/decisions/plain-fetch.md).
 """
 
+from collections.abc import Sequence
+from typing import Final
+
 from broker.metadata.image import MetadataImage
 from broker.replication.fetch import Isolation
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
+from broker.request.response import ResponseSlot
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.fetch_layout import PlainAnswer, PlainFetch, TopicEntries, fetch_layout
+from protocol.fetch_layout import FETCH_OFFSET, FetchPattern, PlainAnswer, PlainFetch, TopicEntries, fetch_layout
+from protocol.headers import RequestHeader
 from storage.errors import LogDirFailed, StorageError
+
+MOST_REMEMBERED: Final = 32
+"""Partitions in a request that is remembered. With more of them it is no great part of what they cost."""
+
+MOST_MISSES: Final = 8
+"""A consumer whose requests have been so often unlike the one before (librdkafka's name several partitions in another
+order each time) is not remembered anew."""
 
 
 class PlainFetches:
@@ -27,13 +40,32 @@ class PlainFetches:
 
     def fetch(self, frame: memoryview, position: int, context: RequestContext) -> bool:
         """Answer the request whose body begins at ``position``. False: the general way must."""
-        request = fetch_layout(context.api_version).read(frame, position)
+        peer = context.peer
+        before = peer.repeats
+        if isinstance(before, RepeatedFetch) and before.has_refused:
+            before.has_refused = False
+            return False
+        layout = fetch_layout(context.api_version)
+        request = layout.read(frame, position)
         if request is None or request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
             return False
+        offsets = [entry[FETCH_OFFSET] for topic in request.topics for entry in topic.entries]
+        if not self.answer(request, offsets, context):
+            return False
+        if len(offsets) <= MOST_REMEMBERED:
+            if before is None:
+                peer.repeats = RepeatedFetch(self, FetchPattern(frame, layout.offsets_at(request)), request, context)
+            elif isinstance(before, RepeatedFetch) and before.misses < MOST_MISSES:
+                before.misses += 1
+                before.learn(FetchPattern(frame, layout.offsets_at(request)), request, context)
+        return True
+
+    def answer(self, request: PlainFetch, offsets: Sequence[int], context: RequestContext) -> bool:
+        """Answer ``request`` from these offsets. False: the general way must."""
         is_committed = request.isolation_level == Isolation.READ_COMMITTED
         answer = PlainAnswer(context.api_version, len(request.topics), is_committed=is_committed)
         try:
-            served = self._serve(request, answer, context, is_committed=is_committed)
+            served = self._serve(request, offsets, answer, context, is_committed=is_committed)
         except (StorageError, UnicodeDecodeError):
             return False
         if served is None:
@@ -49,7 +81,13 @@ class PlainFetches:
         return True
 
     def _serve(
-        self, request: PlainFetch, answer: PlainAnswer, context: RequestContext, *, is_committed: bool
+        self,
+        request: PlainFetch,
+        offsets: Sequence[int],
+        answer: PlainAnswer,
+        context: RequestContext,
+        *,
+        is_committed: bool,
     ) -> list[tuple[Partition, int]] | None:
         """Read into ``answer``; what was read, and how many bytes of each. None: the general way must answer."""
         if request.max_bytes < 0:
@@ -58,12 +96,14 @@ class PlainFetches:
         most_bytes = min(request.max_bytes, self._fetch_max_bytes)
         served: list[tuple[Partition, int]] = []
         total = 0
+        next_offset = iter(offsets).__next__
         for topic in request.topics:
             name = self._name_of(topic)
             if name is None or not context.may(Operation.READ, ResourceType.TOPIC, name):
                 return None
             answer.begin_topic(topic)
-            for index, leader_epoch, fetch_offset, last_fetched_epoch, partition_most_bytes, tags in topic.entries:
+            for index, leader_epoch, _, last_fetched_epoch, partition_most_bytes, tags in topic.entries:
+                fetch_offset = next_offset()
                 partition = find(name, index)
                 if (
                     partition is None
@@ -102,3 +142,51 @@ class PlainFetches:
             return topic.name
         known = self._image.topics_by_id.get(topic.topic_id)
         return None if known is None else known.name
+
+
+class RepeatedFetch:
+    """A consumer's next request, which is most often like the last one but for its offsets: then it need not be read
+    anew. A `broker.request.response.Repeats`."""
+
+    __slots__ = (
+        "_apis",
+        "_client_id",
+        "_fetches",
+        "_kind",
+        "_pattern",
+        "_request",
+        "_version",
+        "has_refused",
+        "misses",
+    )
+
+    def __init__(
+        self, fetches: PlainFetches, pattern: FetchPattern, request: PlainFetch, context: RequestContext
+    ) -> None:
+        self._fetches = fetches
+        self._apis = context.apis
+        self.misses = 0
+        """How many requests in a row were unlike those before them."""
+        self.has_refused = False
+        """The request that is looked at was like the last one and could not be answered: no need to try it again."""
+        self.learn(pattern, request, context)
+
+    def learn(self, pattern: FetchPattern, request: PlainFetch, context: RequestContext) -> None:
+        """Recognise the next request like this one, which has just been answered."""
+        self._pattern = pattern
+        self._request = request
+        self._version = context.api_version
+        self._client_id = context.client_id
+        self._kind = context.slot.kind
+
+    def take(self, slot: ResponseSlot) -> bool:
+        """Answer a request like the last one. False: it is not, or the general way must; nothing has been done."""
+        numbers = self._pattern.numbers_in(slot.frame)
+        if numbers is None:
+            return False
+        self.misses = 0
+        slot.kind = self._kind
+        header = RequestHeader(ApiKey.FETCH, self._version, numbers[0], self._client_id)
+        context = RequestContext(header, slot.peer, slot, self._apis)
+        self.has_refused = not self._fetches.answer(self._request, numbers[1:], context)
+        return not self.has_refused

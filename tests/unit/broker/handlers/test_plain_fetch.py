@@ -1,11 +1,13 @@
 """Plain fetches are answered from their bytes, as if they had been decoded."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker.handlers.plain_fetch import MOST_MISSES, MOST_REMEMBERED, RepeatedFetch
+from broker.request.response import ResponseSlot
 from protocol.codec import Chunk
 from protocol.errors import ErrorCode as E
 from protocol.fetch_layout import FetchLayout, PlainAnswer, PlainFetch
@@ -14,8 +16,9 @@ from protocol.messages.fetch import FetchRequest
 from protocol.messages.topics import DeleteTopicsRequest
 from storage.index.transaction_index import AbortedTransaction
 from storage.log import Log
+from tests.support.batches import produced
 from tests.support.broker import Client, ConnectionClosed, InProcessBroker
-from tests.support.requests import fetch_request
+from tests.support.requests import fetch_request, produce_request
 from tests.support.serving import every_version
 
 Topic, Partition, Forgotten = FetchRequest.Topic, FetchRequest.Topic.Partition, FetchRequest.ForgottenTopic
@@ -258,3 +261,156 @@ def test_whatever_is_changed_in_a_request_is_answered_as_by_the_general_way(
     sent = bytes(frame[: len(frame) - cut] + tail)
     from_bytes, decoded = both_ways(broker, shortcut, sent)
     assert from_bytes == decoded
+
+
+# The same again, from other offsets
+
+
+@pytest.fixture
+def recognised(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each request that came behind one that is remembered: whether it was answered as its repetition."""
+    outcomes: list[bool] = []
+    take = RepeatedFetch.take
+
+    def remembering(repeated: RepeatedFetch, slot: ResponseSlot) -> bool:
+        outcomes.append(take(repeated, slot))
+        return outcomes[-1]
+
+    monkeypatch.setattr(RepeatedFetch, "take", remembering)
+    return outcomes
+
+
+@every_version(FetchRequest)
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_a_repeated_request_is_answered_from_its_own_offsets(
+    broker: InProcessBroker,
+    topics: dict[str, bytes],
+    shortcut: Shortcut,
+    recognised: list[bool],
+    version: int,
+    isolation_level: int,
+) -> None:
+    client = broker.connect()
+    request = several(topics, isolation_level=isolation_level)
+    for number, offsets in enumerate([(0, 0, 0, 0), (0, 3, 1, 1), (0, 5, 0, 2), (0, 4, 1, 0)]):
+        for asked, offset in zip((one for topic in request.topics for one in topic.partitions), offsets, strict=True):
+            asked.fetch_offset = offset
+        frame = encode_request(1000 + number, "test", request, version)[4:]
+        repeated = payload(client, frame)
+        _, decoded = both_ways(broker, shortcut, frame)
+        shortcut.is_open = True
+        assert repeated == decoded
+    assert recognised == [True, True, True]
+
+
+def test_a_repeated_request_that_has_to_wait_waits_in_the_general_way(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, recognised: list[bool]
+) -> None:
+    client = broker.connect()
+    client.ask(fetch_request(max_wait_ms=500), 12)
+    client.send(fetch_request(offset=5, max_wait_ms=500), 12)
+    assert client.has_no_answer()
+    broker.produce("orders", b"late")
+    assert b"late" in bytes(client.receive().responses[0].partitions[0].records)
+    client.ask(fetch_request(offset=5, max_wait_ms=500), 12)
+    assert recognised == [False, True]
+    assert shortcut.taken == 2
+
+
+def test_a_repeated_request_finds_the_topic_that_is_there_now(
+    broker: InProcessBroker, topics: dict[str, bytes], recognised: list[bool]
+) -> None:
+    client = broker.connect()
+    client.ask(fetch_request(), 12)
+    broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5)
+    assert client.ask(fetch_request(), 12).responses[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    broker.create_topic("orders")
+    broker.produce("orders", b"anew")
+    assert b"anew" in bytes(client.ask(fetch_request(), 12).responses[0].partitions[0].records)
+    assert recognised == [False, True]
+
+
+def test_a_request_of_many_partitions_is_not_remembered(broker: InProcessBroker, recognised: list[bool]) -> None:
+    broker.create_topic("many", partitions=MOST_REMEMBERED + 1)
+    broker.produce("many", b"one")
+    client = broker.connect()
+    for count in (MOST_REMEMBERED + 1, MOST_REMEMBERED, MOST_REMEMBERED):
+        request = fetch_request("many")
+        request.topics[0].partitions = [
+            Partition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(count)
+        ]
+        client.ask(request, 12)
+    assert recognised == [True]
+
+
+def test_a_consumer_that_asks_otherwise_each_time_is_not_remembered_for_ever(
+    broker: InProcessBroker, topics: dict[str, bytes], recognised: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned: list[int] = []
+    monkeypatch.setattr(RepeatedFetch, "learn", _noting(RepeatedFetch.learn, learned))
+    client = broker.connect()
+    for number in range(MOST_MISSES + 5):
+        client.ask(fetch_request(partition_max_bytes=1000 + number), 12)
+    assert not any(recognised)
+    assert len(learned) == 1 + MOST_MISSES
+    # The last one that was remembered is recognised still, and then others are, too.
+    client.ask(fetch_request(partition_max_bytes=1000 + MOST_MISSES), 12)
+    assert recognised[-1]
+    client.ask(fetch_request(partition_max_bytes=1), 12)
+    assert len(learned) == 2 + MOST_MISSES
+
+
+def _noting(learn: Callable[..., None], learned: list[int]) -> Callable[..., None]:
+    def noting(*arguments: object) -> None:
+        learned.append(1)
+        learn(*arguments)
+
+    return noting
+
+
+def test_a_producers_requests_stay_remembered_where_it_fetches_too(
+    broker: InProcessBroker, topics: dict[str, bytes], recognised: list[bool]
+) -> None:
+    client = broker.connect()
+    peer = next(iter(broker.daemon.socket_server.processors[0])).peer
+    client.ask(produce_request("orders", produced(1), topic_id=topics["orders"]), 12)
+    known = peer.repeats
+    assert known is not None
+    client.ask(fetch_request(), 12)
+    client.ask(fetch_request(), 12)
+    assert peer.repeats is known
+    assert not recognised
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
+    cut=st.integers(0, 2),
+    tail=st.binary(max_size=2),
+    version=st.sampled_from(VERSIONS),
+)
+def test_whatever_is_changed_in_a_repetition_is_answered_as_on_a_new_connection(
+    broker: InProcessBroker,
+    topics: dict[str, bytes],
+    changes: list[tuple[int, int]],
+    cut: int,
+    tail: bytes,
+    version: int,
+) -> None:
+    plain = encode_request(7, "test", several(topics), version)[4:]
+    frame = bytearray(plain)
+    body = 14 + (version >= 12)
+    wait = body + (4 if version < 15 else 0)
+    epoch = wait + 17
+    # Nobody moves the clock for one that waits, and sessions have ids of their own.
+    kept = {*range(8), *range(wait, wait + 4), *(range(epoch - 4, epoch + 4) if version >= 7 else ())}
+    for position, byte in changes:
+        at = position % len(frame)
+        if at not in kept:
+            frame[at] = byte
+    sent = bytes(frame[: len(frame) - cut] + tail)
+    repeating, fresh = broker.connect(), broker.connect()
+    assert payload(repeating, plain) is not None
+    assert payload(repeating, sent) == payload(fresh, sent)
+    repeating.close()
+    fresh.close()
