@@ -41,7 +41,7 @@ class SocketOptions(NamedTuple):
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         is_local = is_loopback(peer_host)
         if system_control is not None and not is_local:
-            _control(accepted, system_control)
+            _set_control(accepted, system_control)
         if self.send_buffer_bytes >= 0:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
         elif is_local and _control_of(accepted) == _PACED:
@@ -60,7 +60,7 @@ def leave_unpaced(listener: socket.socket) -> bytes | None:
     if current is None or current in _UNPACED:
         return None
     # A control may not be there, or not be allowed to us.
-    return current if any(_control(listener, name) for name in _UNPACED) else None
+    return current if any(_set_control(listener, name) for name in _UNPACED) else None
 
 
 def bound_socket(host: str, port: int, options: SocketOptions) -> socket.socket:
@@ -106,7 +106,7 @@ def _control_of(one: socket.socket) -> bytes | None:
     return one.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16).rstrip(b"\0")
 
 
-def _control(one: socket.socket, name: bytes) -> bool:
+def _set_control(one: socket.socket, name: bytes) -> bool:
     """Give it a congestion control; whether it has it now."""
     assert _TCP_CONGESTION is not None
     try:
