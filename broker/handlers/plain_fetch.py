@@ -23,11 +23,10 @@ from protocol.headers import RequestHeader
 from storage.errors import LogDirFailed, StorageError
 
 MOST_REMEMBERED: Final = 32
-"""Partitions in a request that is remembered. With more of them it is no great part of what they cost."""
+"""Partitions in a request that is remembered: bounds what a connection keeps."""
 
 MOST_MISSES: Final = 8
-"""A consumer whose requests have been so often unlike the one before (librdkafka's name several partitions in another
-order each time) is not remembered anew."""
+"""A consumer whose requests have been so often unlike the one before is not remembered anew."""
 
 
 class PlainFetches:

@@ -85,8 +85,8 @@ class RequestChannel:
         self._after_turn.append(callback)
 
     def end_turn(self) -> None:
-        """Have sent what was answered. To come back to it in a turn of the loop's own would cost each request that
-        comes alone another look at all sockets (bench: produce-ping-pong)."""
+        """Have sent what was answered. In a turn of the loop's own it would wait for what has come meanwhile to be
+        received (bench: raw-128kb, raw-16kb)."""
         self.is_in_turn = False
         if self._after_turn:
             callbacks, self._after_turn = self._after_turn, []

@@ -77,20 +77,24 @@ async def test_a_connection_gets_one_turn_for_all_its_answers() -> None:
         assert it.processor.stats_of("PLAINTEXT").responses_sent == 10
 
 
+class NotingSender:
+    """Stands for a connection: notes when its turn has come."""
+
+    def __init__(self, name: str, sent: list[str]) -> None:
+        self._name = name
+        self._sent = sent
+
+    def send_answers(self, most_bytes: int, now_us: int) -> None:
+        self._sent.append(self._name)
+
+
 @on_both_loops
 async def test_who_has_had_a_turn_and_has_more_comes_behind_those_who_have_not() -> None:
     async with network() as it:
         sent: list[str] = []
 
-        class Sender:
-            def __init__(self, name: str) -> None:
-                self.name = name
-
-            def send_answers(self, most_bytes: int, now_us: int) -> None:
-                sent.append(self.name)
-
-        it.processor.touch_again(Sender("large"))  # type: ignore[arg-type]
-        it.processor.touch(Sender("small"))  # type: ignore[arg-type]
+        it.processor.touch_again(NotingSender("large", sent))  # type: ignore[arg-type]
+        it.processor.touch(NotingSender("small", sent))  # type: ignore[arg-type]
         assert it.processor.waiting_responses == 2
         await it.turns()
         assert sent == ["small", "large"]
@@ -102,16 +106,9 @@ async def test_what_is_answered_in_a_handlers_turn_leaves_when_that_ends() -> No
     async with network() as it:
         sent: list[str] = []
 
-        class Sender:
-            def __init__(self, name: str) -> None:
-                self.name = name
-
-            def send_answers(self, most_bytes: int, now_us: int) -> None:
-                sent.append(self.name)
-
         it.channel.begin_turn()
-        it.processor.touch(Sender("one"))  # type: ignore[arg-type]
-        it.processor.touch(Sender("two"))  # type: ignore[arg-type]
+        it.processor.touch(NotingSender("one", sent))  # type: ignore[arg-type]
+        it.processor.touch(NotingSender("two", sent))  # type: ignore[arg-type]
         assert not sent
         it.channel.end_turn()
         assert sent == ["one", "two"]
