@@ -34,6 +34,10 @@ LEAST_ROOM: Final = 2048
 MOST_COPIED_BYTES: Final = 2048
 """Requests up to here are copied out of the processor's memory, larger ones are cut in place."""
 
+WHOLE_FROM: Final = SMALLEST_BUFFER // 2
+"""Frames larger than this are received to their end and no further: what is behind one would have to be copied, nearly
+all of it where two frames just do not fit into a buffer (bench: raw-128kb)."""
+
 MOST_REQUESTS_A_TURN: Final = 8
 """Requests that a connection puts into the channel before it is another's turn: who pipelines thousands must not have
 more of them before everybody else's (bench: disturbers, pipeline)."""
@@ -151,7 +155,7 @@ class Connection:
         first that is larger, not whole or finds no room, the rest of that memory becomes the connection's own.
         """
         owner = self._owner
-        if self._buffer is not None or self._last_frame > SMALLEST_BUFFER or owner.memory.is_short:
+        if self._buffer is not None or self._last_frame > WHOLE_FROM or owner.memory.is_short:
             self._receive_in_place()
             return
         channel = owner.channel
@@ -204,6 +208,7 @@ class Connection:
             if buffer is None:
                 return
             self._use(buffer, 0)
+            self._limit = self._end_of_next(buffer)
         received = self._received(buffer.view[self._end : self._limit])
         if received:
             self._end += received
@@ -315,14 +320,13 @@ class Connection:
             if capacity - end < max(self._last_frame, LEAST_ROOM):
                 self._retire(buffer)
             else:
-                self._limit = capacity
+                self._limit = self._end_of_next(buffer)
             return
         needed = SIZE_BYTES
         if arrived >= SIZE_BYTES:
             needed += _read_size(buffer.data, start)[0]
         if start + needed <= capacity:
-            # A large frame is received to its end only: what is behind it would have to be copied to the next buffer.
-            self._limit = start + needed if needed > SMALLEST_BUFFER // 2 else capacity
+            self._limit = start + needed if needed > WHOLE_FROM else capacity
         elif start == 0 and end < capacity:
             self._limit = capacity
         else:
@@ -333,8 +337,13 @@ class Connection:
                 larger.view[:arrived] = buffer.view[start:end]
                 self._retire(buffer)
                 self._use(larger, arrived)
-                if needed <= larger.capacity and needed > SMALLEST_BUFFER // 2:
+                if larger.capacity >= needed > WHOLE_FROM:
                     self._limit = needed
+
+    def _end_of_next(self, buffer: Buffer) -> int:
+        """How far to receive the next frame, of which nothing is there yet: most often it is as large as the last."""
+        last = self._last_frame
+        return min(self._end + last, buffer.capacity) if last > WHOLE_FROM else buffer.capacity
 
     def _borrow(self, needed: int) -> Buffer | None:
         """A buffer, or None: then the connection is not read until there is memory."""

@@ -1,6 +1,8 @@
 import asyncio
 import logging
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -142,6 +144,29 @@ async def test_the_second_large_request_is_received_where_the_first_one_has_show
             it.slots[-1].fill([frame(b"ok")])
             await it.until(lambda: not connection.holds_buffer)
         assert it.memory.used_bytes == 0
+
+
+@on_both_loops
+async def test_a_large_request_is_received_to_its_end_and_nothing_of_the_next_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    received: list[int] = []
+
+    class Watched(socket.socket):
+        def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+            received.append(super().recv_into(buffer, nbytes, flags))
+            return received[-1]
+
+    async with network() as it:
+        monkeypatch.setattr(socket, "socket", Watched)
+        _, client = it.connect()
+        request = frame(b"r" * 40_000)
+        client.send(request)
+        await it.requests(1)
+        received.clear()
+        client.send(request * 3)
+        await it.requests(4)
+        assert received == [len(request)] * 3
 
 
 @on_both_loops
