@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.errors import OffsetOutOfRange
+from storage.index.offset_index import OffsetIndex, OffsetPosition
 from storage.log import Log
 from tests.support.logs import LogHome, T, batch_of, headers_in
 
@@ -52,6 +53,37 @@ def test_a_reader_who_follows_gets_every_batch_once(home: LogHome) -> None:
         seen += [h.base_offset for h in headers]
         offset = headers[-1].next_offset
     assert seen == [h.base_offset for h, _ in log.batches()]
+
+
+def test_a_reader_of_one_batch_after_the_other_is_helped_by_the_index_once(
+    home: LogHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(home, [4] * 50, interval=0).close(T)
+    log = home.open(clean=True)
+    looked_up: list[int] = []
+    lookup = OffsetIndex.lookup
+
+    def counting(index: OffsetIndex, offset: int) -> OffsetPosition:
+        looked_up.append(offset)
+        return lookup(index, offset)
+
+    monkeypatch.setattr(OffsetIndex, "lookup", counting)
+    assert [headers_in(read(log, offset, most=1))[0].base_offset for offset in range(0, 200, 4)] == [*range(0, 200, 4)]
+    assert looked_up == [0]
+    read(log, 100)
+    assert looked_up == [0, 100]
+
+
+def test_what_was_read_last_does_not_lead_astray_when_the_log_has_been_cut_below_it(home: LogHome) -> None:
+    log = filled(home, [1, 1, 1, 1])
+    log.close(T)
+    log = home.open(clean=True)
+    assert headers_in(read(log, 1))[0].base_offset == 1
+    log.truncate_to(1, T)
+    home.append(log, batch_of(*[b"y" * 10] * 3))
+    for _ in range(300):
+        home.append(log, batch_of(b"y"))
+    assert headers_in(read(log, 2))[0].base_offset == 1
 
 
 def test_a_read_stays_in_its_segment(home: LogHome) -> None:
