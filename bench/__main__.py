@@ -58,6 +58,7 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "start": process_cases.start,
     "idle-connections": connection_cases.idle_connections,
     "disturbers": connection_cases.disturbers,
+    "cold-reader": connection_cases.cold_reader,
     "partitions": partition_cases.partitions,
     "many-partitions": recovery_cases.many_partitions,
     "counters": metrics_cases.counters,

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 from bench.conversation import Conversation, address_of, fetch_frame, produce_frame
-from bench.disturbers import GREEDY_BYTES
-from bench.load import LoadFailed, run_load
+from bench.disturbers import COLD_BYTES, GREEDY_BYTES
+from bench.load import LoadFailed, run_load, run_paced
 from bench.processes import Disturber, OwnBroker, memory_mb
-from bench.raw_cases import Bench, check_produced, values_in
+from bench.raw_cases import Bench, check_produced, percentiles, values_in
 
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
@@ -25,6 +25,9 @@ ACTIVE = 2_000
 ACTIVE_S = 10.0
 FETCHED_BYTES = 64 * 1024
 PRODUCED_BYTES = 4 * 1024
+
+COLD_BATCH_BYTES = 16 * 1024
+COLD_LOG_BYTES = 512_000_000
 
 PACED_RATE = 500
 PACED_S = 4.0
@@ -213,3 +216,30 @@ def _undisturbed_p99(broker: OwnBroker) -> float:
     if int(told[1]) < asked:
         raise LoadFailed(f"{asked} requests were answered, the broker has counted {told[1]}")
     return float(told[3])
+
+
+def cold_reader(directory: Path) -> dict[str, float]:
+    """Requests of one record, 500 a second, as their client sees them, while a consumer follows a log that only the
+    disk has, and while nobody does."""
+    broker = OwnBroker(directory)
+    try:
+        with Conversation(broker.bootstrap) as conversation:
+            conversation.create_topic("bench-cold", partitions=1)
+            conversation.create_topic("bench-good", partitions=1)
+        records = values_in(COLD_BATCH_BYTES)
+        fill = produce_frame("bench-cold", 0, records=records, value_bytes=1_000)
+        batches = COLD_LOG_BYTES // len(fill)
+        run_load(broker.bootstrap, [fill], in_flight=2, requests=batches, check=check_produced)
+        frame = produce_frame("bench-good", 0, records=1, value_bytes=100)
+        requests = int(PACED_RATE * PACED_S)
+        alone = run_paced(broker.bootstrap, [frame], rate=PACED_RATE, requests=requests)
+        log = broker.data_directory / "bench-cold-0" / f"{0:020d}.log"
+        reader = Disturber(
+            "cold", "--bootstrap", broker.bootstrap, "--topic", "bench-cold", "--log", str(log),
+            "--records", str(batches * records), "--step", str(COLD_BYTES // COLD_BATCH_BYTES * records),
+        )  # fmt: skip
+        with reader:
+            beside = run_paced(broker.bootstrap, [frame], rate=PACED_RATE, requests=requests)
+    finally:
+        broker.close()
+    return percentiles(beside) | {f"alone_{name}": figure for name, figure in percentiles(alone).items()}

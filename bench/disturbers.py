@@ -4,6 +4,7 @@
     python -m bench.disturbers deaf ...                                       asks for 1 MB again and again, never reads
     python -m bench.disturbers pipeline ...                                   10,000 requests at once, again and again
     python -m bench.disturbers greedy ...                                     asks for 100 MB at a time
+    python -m bench.disturbers cold ... --log FILE --records N --step N       reads what only the disk has
     python -m bench.disturbers scrape --bootstrap HOST:PORT                   asks for all metrics once a second
     python -m bench.disturbers spin --share 0.3                               takes 30 % of a processor, asks nobody
 
@@ -13,16 +14,18 @@ They print a line when they have begun and end when their standard input closes.
 from __future__ import annotations
 
 import argparse
+import os
 import select
 import socket
 import sys
 import time
 from collections.abc import Callable
 
-from bench.conversation import address_of, fetch_frame, produce_frame
+from bench.conversation import Conversation, address_of, fetch_frame, produce_frame
 
 PIPELINED = 10_000
 GREEDY_BYTES = 100_000_000
+COLD_BYTES = 1024 * 1024
 RECEIVE_BYTES = 1 << 20
 SPIN_PERIOD_S = 0.01
 
@@ -71,6 +74,29 @@ def pipeline(options: argparse.Namespace) -> None:
 def greedy(options: argparse.Namespace) -> None:
     frame = fetch_frame(options.topic, [0], partition_bytes=GREEDY_BYTES)
     exchange(options, frame, 1)
+
+
+def cold(options: argparse.Namespace) -> None:
+    """A consumer that follows a log which the page cache has forgotten, again and again."""
+    with Conversation(options.bootstrap) as conversation:
+        forget(options.log)
+        begun()
+        while True:
+            for offset in range(0, options.records, options.step):
+                if is_over(0.0):
+                    return
+                conversation.exchange(fetch_frame(options.topic, [0], partition_bytes=COLD_BYTES, fetch_offset=offset))
+            forget(options.log)
+
+
+def forget(path: str) -> None:
+    """Have what stands in a file written to the disk, and no longer in memory."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 def exchange(options: argparse.Namespace, frame: bytes, at_once: int) -> None:
@@ -122,6 +148,7 @@ KINDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "deaf": deaf,
     "pipeline": pipeline,
     "greedy": greedy,
+    "cold": cold,
     "scrape": scrape,
     "spin": spin,
 }
@@ -132,6 +159,9 @@ def main() -> None:
     parser.add_argument("kind", choices=list(KINDS))
     parser.add_argument("--bootstrap", default="")
     parser.add_argument("--topic", default="")
+    parser.add_argument("--log", default="")
+    parser.add_argument("--records", type=int, default=0)
+    parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--share", type=float, default=1.0)
     options = parser.parse_args()
     KINDS[options.kind](options)

@@ -294,6 +294,7 @@ class Daemon:
             if self._opened is not None:
                 self._opened.group_coordinator.stop()
             await machinery.reader.stop()
+            await machinery.read_ahead.stop()
             await machinery.writer.stop()
             if served is not None and ending.failure is None:
                 broker_epoch = await self._leave_office(served)
@@ -348,6 +349,7 @@ class Daemon:
         return ReplicaManager(
             machinery.clock,
             writer=machinery.writer,
+            read_ahead=machinery.read_ahead,
             call_soon=machinery.loop.call_soon,
             flusher_of=lambda partition: machinery.flushers.of(partition.log_dir.path),
             produce_purgatory=Purgatory(

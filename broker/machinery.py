@@ -33,4 +33,6 @@ class Machinery:
         """Checkpoints, snapshots, removals, pages of metrics."""
         self.reader = WorkerThread("reader", loop, self.clock)
         """Reads the coordinators' partitions."""
+        self.read_ahead = WorkerThread("read-ahead", loop, self.clock)
+        """Waits for the disk where a fetch wants what the page cache has lost."""
         self.flushers = Flushers(loop, self.clock)

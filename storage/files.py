@@ -30,6 +30,7 @@ _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_ALLOWED: Final = frozenset({errno.EACCES, errno.EPERM})
 _KEEP_SIZE: Final = 1
 """FALLOC_FL_KEEP_SIZE"""
+_CANNOT_TELL: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _LEFT_TO_OTHERS: Final = 256 << 20
 """Bytes of a file system that nobody reserves: on a disk that fills up, every block goes to bytes that exist."""
 
@@ -60,6 +61,10 @@ else:
         os.fdatasync(fd)
 
 
+_CAN_TELL: Final = hasattr(os, "RWF_NOWAIT") and hasattr(os, "posix_fadvise")
+"""Whether the system says what the page cache has, and can be asked to fill it."""
+
+
 @cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
     """fallocate(2), which Python has not got: `posix_fallocate` changes the length. None where the system has none."""
@@ -79,7 +84,7 @@ class File:
     descriptor never changes hands below a flush in another thread.
     """
 
-    __slots__ = ("__weakref__", "_fd", "path", "reserved_to")
+    __slots__ = ("__weakref__", "_can_tell", "_fd", "asked_to", "in_memory_to", "path", "reserved_to")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
@@ -87,6 +92,11 @@ class File:
         self._fd = fd
         self.reserved_to = 0
         """Up to which position blocks have been asked for."""
+        self.in_memory_to = 0
+        """Up to which position a reader need not look again whether the page cache has it; see `storage.read_ahead`."""
+        self.asked_to = 0
+        """Up to which position the disk need not be asked again."""
+        self._can_tell = _CAN_TELL
 
     def __del__(self) -> None:
         os.close(self._fd)
@@ -112,6 +122,31 @@ class File:
             return os.pread(self._fd, size, position)
         except OSError as error:
             raise storage_error(error, "reading", self.path) from error
+
+    def pread_in_memory(self, size: int, position: int) -> bytes | bytearray | None:
+        """The ``size`` bytes at ``position``, if the page cache has them all; None if not, or if the file has not.
+
+        Where the system can't tell (preadv2 with RWF_NOWAIT), like `pread`.
+        """
+        if not self._can_tell:
+            return self.pread(size, position)
+        memory = bytearray(size)
+        try:
+            return memory if os.preadv(self._fd, (memory,), position, os.RWF_NOWAIT) == size else None
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _CANNOT_TELL:
+                raise storage_error(error, "reading", self.path) from error
+            self._can_tell = False
+            return self.pread(size, position)
+
+    def will_need(self, size: int, position: int) -> None:
+        """Have the system begin to read into the page cache; it takes no more than a few hundred KB at once."""
+        try:
+            os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_WILLNEED)
+        except OSError as error:
+            raise storage_error(error, "reading ahead in", self.path) from error
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data`` at ``position``. Raises DiskFull, LogDirFailed; a part may be written then."""

@@ -326,12 +326,21 @@ class Log:
         self.producers.replicated_to(offset)
         return True
 
-    def read(self, fetch_offset: int, *, max_bytes: int, upper_bound_offset: int, at_least_one_batch: bool) -> LogRead:
+    def read(
+        self,
+        fetch_offset: int,
+        *,
+        max_bytes: int,
+        upper_bound_offset: int,
+        at_least_one_batch: bool,
+        in_memory_only: bool = False,
+    ) -> LogRead:
         """A stretch that begins with the batch that holds ``fetch_offset`` and ends before ``upper_bound_offset``.
 
         It stays in one segment and within ``max_bytes``; its last batch may be cut short there. The first is whole:
         where it is too large it comes all the same with ``at_least_one_batch``, and without that there is nothing.
-        Reads headers only, of an index interval at most. Raises OffsetOutOfRange.
+        Reads headers only, of an index interval at most. Raises OffsetOutOfRange; with ``in_memory_only`` NotInMemory,
+        where that or what is to be sent would have to wait for the disk (`storage.read_ahead`).
         """
         if not self.log_start_offset <= fetch_offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -341,7 +350,13 @@ class Log:
         if fetch_offset >= upper_bound_offset:
             return NOTHING_READ
         return read_region(
-            self.segments, self.log_end_offset, fetch_offset, max_bytes, upper_bound_offset, at_least_one_batch
+            self.segments,
+            self.log_end_offset,
+            fetch_offset,
+            max_bytes,
+            upper_bound_offset,
+            at_least_one_batch,
+            in_memory_only,
         )
 
     def readable_bytes(self, fetch_offset: int, upper_bound_offset: int, most: int) -> int:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from storage.batch.record_batch import BatchHeader
 from storage.files import FileRegion
 from storage.index.transaction_index import AbortedTransaction
+from storage.read_ahead import NotInMemory, look_ahead
 from storage.segment import Segment
 from storage.segments import Segments
 
@@ -27,11 +28,16 @@ def read_region(
     max_bytes: int,
     upper_bound_offset: int,
     at_least_one_batch: bool,
+    in_memory_only: bool,
 ) -> LogRead:
     """What `storage.log.Log.read` says, for an offset that is in the log."""
     segment: Segment | None = segments.at(fetch_offset)
     while segment is not None:
-        place = segment.locate(fetch_offset)
+        try:
+            place = segment.locate(fetch_offset, in_memory_only=in_memory_only)
+        except NotInMemory as error:
+            error.ahead.size = max(min(max_bytes, segment.size - error.ahead.position), error.ahead.size)
+            raise
         if place is not None:
             position, first_size = place
             available = _end_position(segments, log_end_offset, segment, upper_bound_offset) - position
@@ -45,7 +51,10 @@ def read_region(
                 size = first_size
             else:
                 return NOTHING_READ
-            return LogRead(FileRegion(segment.file(), position, size), size)
+            region = FileRegion(segment.file(), position, size)
+            if in_memory_only:
+                look_ahead(region, segment.size)
+            return LogRead(region, size)
         # Compaction has left nothing at the segment's end.
         segment = segments.after(segment)
     return NOTHING_READ

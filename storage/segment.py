@@ -30,6 +30,7 @@ from storage.index.offset_index import MOST_RELATIVE_OFFSET, OffsetIndex, Offset
 from storage.index.time_index import TimeIndex, TimestampOffset
 from storage.index.transaction_index import TransactionIndex
 from storage.open_files import OpenFiles
+from storage.read_ahead import read_in_memory
 from storage.segment_walk import EVERYTHING, SegmentWalk, find_batch
 
 log = logging.getLogger(__name__)
@@ -360,8 +361,11 @@ class Segment:
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
-    def locate(self, offset: int) -> BatchPlace | None:
-        """The batch that holds ``offset``, or the first one behind it; None if all of them lie before it."""
+    def locate(self, offset: int, *, in_memory_only: bool = False) -> BatchPlace | None:
+        """The batch that holds ``offset``, or the first one behind it; None if all of them lie before it.
+
+        With ``in_memory_only`` raises NotInMemory where the disk would have to be asked.
+        """
         offsets = self._recent_offsets
         if offsets and offset >= offsets[0]:
             number = bisect_right(offsets, offset)
@@ -369,19 +373,20 @@ class Segment:
             position = positions[number - 1]
             return BatchPlace(position, (positions[number] if number < len(positions) else self.size) - position)
         try:
-            return self._find(offset)
+            return self._find(offset, in_memory_only=in_memory_only)
         except CorruptIndex as error:
             self._index_anew_after(error)
             return self._find(offset)
 
-    def _find(self, offset: int) -> BatchPlace | None:
+    def _find(self, offset: int, *, in_memory_only: bool = False) -> BatchPlace | None:
         """Go on by headers from the last index entry, an index interval at most and one batch; or from the last batch
         found, if the next is asked for (bench: fetch-1mb)."""
         file, end = self.file(), self.size
+        read = partial(read_in_memory, file) if in_memory_only else file.pread
         is_next = offset == self._next_offset
         entry_offset, position = (offset, self._next_position) if is_next else self.offset_index.lookup(offset)
         chunk_bytes = min(self._index_interval_bytes, _MOST_SCAN_BYTES) + HEADER_SIZE
-        chunk = file.pread(min(chunk_bytes, max(end - position, 0)), position)
+        chunk = read(min(chunk_bytes, max(end - position, 0)), position)
         base_offset, length, _, delta = _unpack_span(chunk) if len(chunk) >= _SPAN.size else (-1, 0, 0, 0)
         if position and not is_next and base_offset + delta != entry_offset:
             raise self._contradiction(entry_offset, position)
@@ -412,7 +417,7 @@ class Segment:
             before -= at
             position += at
             at = 0
-            chunk = file.pread(min(chunk_bytes, max(end - position, 0)), position)
+            chunk = read(min(chunk_bytes, max(end - position, 0)), position)
         return None
 
     def _contradiction(self, offset: int, position: int) -> CorruptIndex:

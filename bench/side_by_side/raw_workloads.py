@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 import time
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Final
 
 from bench import raw_cases
 from bench.conversation import Conversation, address_of, fetch_frame, produce_frame
+from bench.disturbers import forget
 from bench.librdkafka import Consumer
 from bench.limits import MEGABYTE, echo_latencies
 from bench.load import RECEIVE_BYTES, STALLED_S, LoadFailed, run_paced
@@ -106,7 +106,7 @@ def _read_cold(bench: VerifiedBench, *, partitions: int, partition_bytes: int, l
             raw_cases.fill(bench, topic, number, log_bytes=log_bytes, batch_bytes=16 * KB)
         for number in range(partitions):
             for path in (bench.data_directory / f"{topic}-{number}").glob("*.log"):
-                _forget(str(path))
+                forget(str(path))
         records = bench.end_offsets(topic, partitions)
         cpu, started = bench.broker.cpu_seconds(), time.perf_counter()
         received = 0
@@ -123,16 +123,6 @@ def _read_cold(bench: VerifiedBench, *, partitions: int, partition_bytes: int, l
         seconds = time.perf_counter() - started
         cpu = bench.broker.cpu_seconds() - cpu
     return {"mb_s": received / seconds / MEGABYTE, "cpu_s_gb": cpu / (received / 1e9), "cores": cpu / seconds}
-
-
-def _forget(path: str) -> None:
-    """Have what stands in a file written to the disk, and no longer in memory."""
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
 
 
 def _next_offset(answer: bytes, topic: str, partitions: int) -> int:

@@ -122,6 +122,7 @@ class PlainFetches:
                         max_bytes=min(partition_most_bytes, max(most_bytes - total, 0)),
                         upper_bound_offset=last_stable_offset if is_committed else high_watermark,
                         at_least_one_batch=not total,
+                        in_memory_only=True,
                     )
                     if is_committed and log.aborted_transactions(fetch_offset, found):
                         return None

@@ -12,6 +12,7 @@ from storage.errors import LogDirFailed, OffsetOutOfRange, StorageError
 from storage.files import FileRegion
 from storage.index.transaction_index import AbortedTransaction
 from storage.leader_epochs import EpochEndOffset
+from storage.read_ahead import NotInMemory, ReadAhead
 
 NO_OFFSET = -1
 NO_TOPIC_ID = bytes(16)
@@ -89,6 +90,7 @@ class PartitionRead:
 
     __slots__ = (
         "aborted_transactions",
+        "ahead",
         "diverging_epoch",
         "error",
         "high_watermark",
@@ -100,6 +102,8 @@ class PartitionRead:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error and error.with_traceback(None)
         """Without a traceback, which would keep whoever is on the stack until the garbage collector comes."""
+        self.ahead: ReadAhead | None = None
+        """What must be in memory before there is an answer."""
         self.region: FileRegion | None = None
         self.high_watermark = NO_OFFSET
         self.last_stable_offset = NO_OFFSET
@@ -116,9 +120,10 @@ def visible_end(partition: Partition, isolation: Isolation) -> int:
 
 
 def read_partition(
-    fetch: PartitionFetch, isolation: Isolation, *, max_bytes: int, at_least_one_batch: bool
+    fetch: PartitionFetch, isolation: Isolation, *, max_bytes: int, at_least_one_batch: bool, in_memory_only: bool
 ) -> PartitionRead:
-    """Read one partition; whatever is wrong stands in the answer's ``error``.
+    """Read one partition; whatever is wrong stands in the answer's ``error``; with ``in_memory_only`` what must be read
+    from the disk first in ``ahead``.
 
     Records are given as whole bytes of one segment, cut at ``max_bytes``, so the last batch may be partial; the first
     one is whole however large it is if ``at_least_one_batch`` (facts of the fetch path; KIP-74).
@@ -128,7 +133,11 @@ def read_partition(
         return PartitionRead(fetch.fault)
     try:
         partition.check_leadership(max(fetch.current_leader_epoch, NO_EPOCH))  # to Kafka every negative one is none
-        return _read(partition, fetch, isolation, max_bytes, at_least_one_batch)
+        return _read(partition, fetch, isolation, max_bytes, at_least_one_batch, in_memory_only)
+    except NotInMemory as error:
+        read = PartitionRead()
+        read.ahead = error.ahead
+        return read
     except LogDirFailed as error:
         partition.disk_failed(error)
         return PartitionRead(error)
@@ -138,7 +147,12 @@ def read_partition(
 
 
 def _read(
-    partition: Partition, fetch: PartitionFetch, isolation: Isolation, max_bytes: int, at_least_one_batch: bool
+    partition: Partition,
+    fetch: PartitionFetch,
+    isolation: Isolation,
+    max_bytes: int,
+    at_least_one_batch: bool,
+    in_memory_only: bool,
 ) -> PartitionRead:
     log = partition.log
     read = PartitionRead()
@@ -159,6 +173,7 @@ def _read(
         max_bytes=max_bytes,
         upper_bound_offset=upper_bound_offset,
         at_least_one_batch=at_least_one_batch,
+        in_memory_only=in_memory_only,
     )
     read.region = found.region
     if isolation is Isolation.READ_COMMITTED and found.region is not None:
@@ -228,10 +243,14 @@ def located_first(fetches: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]
 class FetchRound:
     """One pass over what a fetch reads, in its order and within its limits."""
 
-    __slots__ = ("has_news", "reads", "size")
+    __slots__ = ("ahead", "has_news", "reads", "size")
 
-    def __init__(self, fetches: Sequence[PartitionFetch], requirements: FetchRequirements) -> None:
+    def __init__(
+        self, fetches: Sequence[PartitionFetch], requirements: FetchRequirements, *, in_memory_only: bool = False
+    ) -> None:
         self.reads: list[PartitionRead] = []
+        self.ahead: list[ReadAhead] = []
+        """With ``in_memory_only``: what a thread must read before all this can be said."""
         self.size = 0
         self.has_news = False
         """Whether something other than records is to be told at once: an error of reading, a diverging epoch, a
@@ -243,9 +262,12 @@ class FetchRound:
                 requirements.isolation,
                 max_bytes=min(fetch.max_bytes, left),
                 at_least_one_batch=self.size == 0,
+                in_memory_only=in_memory_only,
             )
             self.reads.append(read)
-            if read.region is not None:
+            if read.ahead is not None:
+                self.ahead.append(read.ahead)
+            elif read.region is not None:
                 size = read.region.size
                 self.size += size
                 left = max(0, left - size)

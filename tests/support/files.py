@@ -93,6 +93,9 @@ class FaultyFile(File):
         self.disk.reads.append(Read(os.path.basename(self.path), position, len(data)))
         return data
 
+    def pread_in_memory(self, size: int, position: int) -> bytes:
+        return self.pread(size, position)
+
     def pwrite(self, data: Buffer, position: int) -> None:
         written, failure = bytes(data), None
         if fault := self.disk.check("write", self.path):

@@ -1,5 +1,6 @@
 """Files, regions and locks, on the machine's own file system."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from storage.errors import DirectoryLocked, LogDirFailed
 from storage.files import FileRegion, FileSystem
 
 FILES = FileSystem()
+CAN_TELL = hasattr(os, "RWF_NOWAIT")
 
 
 def open_descriptors() -> int:
@@ -37,6 +39,52 @@ def test_a_vector_longer_than_the_system_takes_is_written_whole(tmp_path: Path) 
     parts = [b"%05d" % number for number in range(5000)]
     assert file.append_vector(parts, 7) == 25_000
     assert file.pread(30_000, 7) == b"".join(parts)
+
+
+def test_what_is_in_memory_is_read_like_anything_else_and_what_the_file_has_not_is_not_in_memory(
+    tmp_path: Path,
+) -> None:
+    file = FILES.open_log(str(tmp_path / "a"), create=True)
+    file.pwrite(b"abcdef", 0)
+    assert file.pread_in_memory(3, 2) == b"cde"
+    assert file.pread_in_memory(0, 6) == b""
+    file.will_need(4096, 0)
+    if CAN_TELL:
+        assert file.pread_in_memory(3, 4) is None
+
+
+@pytest.mark.skipif(not CAN_TELL, reason="the system has no RWF_NOWAIT")
+def test_where_the_file_system_cannot_tell_what_is_in_memory_it_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def unsupported(fd: int, buffers: object, offset: int, flags: int) -> int:
+        asked.append(offset)
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    file = FILES.open_log(str(tmp_path / "a"), create=True)
+    file.pwrite(b"abcdef", 0)
+    monkeypatch.setattr(os, "preadv", unsupported)
+    assert [file.pread_in_memory(2, position) for position in (0, 2, 4)] == [b"ab", b"cd", b"ef"]
+    assert asked == [0]
+
+
+@pytest.mark.skipif(not CAN_TELL, reason="the system has no RWF_NOWAIT")
+@pytest.mark.parametrize(("number", "expected"), [(errno.EAGAIN, None), (errno.EIO, LogDirFailed)])
+def test_what_would_have_to_wait_is_not_in_memory_and_a_broken_disk_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[Exception] | None
+) -> None:
+    def failing(fd: int, buffers: object, offset: int, flags: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    file = FILES.open_log(str(tmp_path / "a"), create=True)
+    monkeypatch.setattr(os, "preadv", failing)
+    if expected is None:
+        assert file.pread_in_memory(2, 0) is None
+    else:
+        with pytest.raises(expected, match=r"reading .*: Input/output error"):
+            file.pread_in_memory(2, 0)
 
 
 def test_a_log_file_is_made_once(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""A file system whose page cache has nothing, once a test says so, and whose disk gives when the test lets it."""
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from storage.files import Buffer, File, FileSystem
+
+PAGE: Final = 4096
+
+
+class ColdDisk(FileSystem):
+    """Logs that lie on a disk."""
+
+    def __init__(self) -> None:
+        self.gives = threading.Event()
+        """While it is not set, the disk keeps who asks it waiting."""
+        self.gives.set()
+        self.is_asked = threading.Event()
+        self.error: Callable[[], Exception] | None = None
+        """What reading ahead meets."""
+        self._cached: set[tuple[str, int]] | None = None
+        """Which pages are in memory; None: all of them."""
+
+    def forget(self) -> None:
+        """The page cache is empty from now on, but for what is asked of the disk."""
+        self._cached = set()
+
+    def has(self, path: str, size: int, position: int) -> bool:
+        """Whether memory has all of these bytes."""
+        return self._cached is None or all((path, page) in self._cached for page in _pages(size, position))
+
+    def ask(self, path: str, size: int, position: int) -> None:
+        """Bring them there."""
+        self.is_asked.set()
+        assert self.gives.wait(30), "the test has forgotten the disk"
+        if self.error is not None:
+            raise self.error()
+        self.keep(path, size, position)
+
+    def keep(self, path: str, size: int, position: int) -> None:
+        """These bytes are in memory now."""
+        if self._cached is not None:
+            self._cached |= {(path, page) for page in _pages(size, position)}
+
+    def _file(self, path: str, fd: int) -> File:
+        return ColdFile(path, fd, self)
+
+
+class ColdFile(File):
+    """A file on it."""
+
+    __slots__ = ("disk",)
+
+    def __init__(self, path: str, fd: int, disk: ColdDisk) -> None:
+        super().__init__(path, fd)
+        self.disk = disk
+
+    def pread_in_memory(self, size: int, position: int) -> bytes | None:
+        if position + size > os.fstat(self.fileno()).st_size or not self.disk.has(self.path, size, position):
+            return None
+        return self.pread(size, position)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self.disk.keep(self.path, len(data), position)
+        super().pwrite(data, position)
+
+    def will_need(self, size: int, position: int) -> None:
+        self.disk.ask(self.path, size, position)
+
+
+def _pages(size: int, position: int) -> range:
+    return range(position // PAGE, -(-(position + size) // PAGE))
