@@ -8,6 +8,8 @@ from typing import Final
 from storage.files import Buffer, File, FileSystem
 
 PAGE: Final = 4096
+STEP: Final = 128 * 1024
+"""What the system reads at once."""
 
 
 class ColdDisk(FileSystem):
@@ -18,6 +20,10 @@ class ColdDisk(FileSystem):
         """While it is not set, the disk keeps who asks it waiting."""
         self.gives.set()
         self.is_asked = threading.Event()
+        self.askers: set[str] = set()
+        """The threads that have waited for it."""
+        self.is_slow = False
+        """What it is only told that it will be asked for has not come by then."""
         self.error: Callable[[], Exception] | None = None
         """What reading ahead meets."""
         self._cached: set[tuple[str, int]] | None = None
@@ -34,6 +40,7 @@ class ColdDisk(FileSystem):
     def ask(self, path: str, size: int, position: int) -> None:
         """Bring them there."""
         self.is_asked.set()
+        self.askers.add(threading.current_thread().name)
         assert self.gives.wait(30), "the test has forgotten the disk"
         if self.error is not None:
             raise self.error()
@@ -57,8 +64,17 @@ class ColdFile(File):
         super().__init__(path, fd)
         self.disk = disk
 
+    def pread(self, size: int, position: int) -> bytes:
+        if not self.disk.has(self.path, size, position):
+            self.disk.ask(self.path, max(size, STEP), position)
+        return super().pread(size, position)
+
     def pread_in_memory(self, size: int, position: int) -> bytes | None:
-        if position + size > os.fstat(self.fileno()).st_size or not self.disk.has(self.path, size, position):
+        if position + size > os.fstat(self.fileno()).st_size:
+            return None
+        if not self.disk.has(self.path, size, position):
+            # Who looks in vain has set the system reading.
+            self.disk.keep(self.path, size, position)
             return None
         return self.pread(size, position)
 
@@ -67,7 +83,8 @@ class ColdFile(File):
         super().pwrite(data, position)
 
     def will_need(self, size: int, position: int) -> None:
-        self.disk.ask(self.path, size, position)
+        if not self.disk.is_slow:
+            self.disk.ask(self.path, size, position)
 
 
 def _pages(size: int, position: int) -> range:

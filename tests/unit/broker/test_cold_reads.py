@@ -34,8 +34,8 @@ def broker(tmp_path: Path, disk: ColdDisk) -> Iterator[InProcessBroker]:
         broker.create_topic("orders", partitions=2)
         while broker.log("orders").size < LOG_BYTES:
             broker.produce("orders", *[b"v" * 8_000] * 8)
-        broker.produce("orders", b"small", partition=1)
         broker.restart()
+        broker.produce("orders", b"small", partition=1)
         disk.forget()
         yield broker
 
@@ -90,6 +90,18 @@ def test_who_follows_waits_once_in_half_of_what_is_read_ahead(
         0, max_bytes=1 << 30, upper_bound_offset=end, at_least_one_batch=True
     ).region.read()  # fmt: skip
     assert 2 <= len(performed) <= LOG_BYTES // (READ_AHEAD_BYTES // 2) + 1
+
+
+def test_who_follows_on_a_slow_disk_waits_in_the_thread_for_what_has_been_asked_for_and_not_come(
+    broker: InProcessBroker, disk: ColdDisk, performed: list[ReadAhead]
+) -> None:
+    disk.is_slow = True
+    for offset in (0, 16, 32):
+        assert partitions_of(broker.ask(fetch_request("orders", offset=offset, partition_max_bytes=128_000), 12))
+    positions = [ahead.position for ahead in performed]
+    assert len(positions) == 3
+    assert positions == sorted(set(positions))
+    assert disk.askers == {"read-ahead"}
 
 
 def test_what_has_been_forgotten_again_is_waited_for_again(
