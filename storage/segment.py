@@ -96,9 +96,9 @@ class Segment:
 
     __slots__ = (
         "__weakref__", "_bytes_since_index_entry", "_file", "_files", "_first_timestamp", "_index_interval_bytes",
-        "_is_damage_told", "_largest", "_next_offset", "_next_position", "_open_files", "_recent_offsets",
-        "_recent_positions", "base_offset", "created_ms", "directory", "index_entries_skipped", "is_active",
-        "is_indexed_anew", "jitter", "log_path", "offset_index", "on_repair", "size", "time_index", "transaction_index",
+        "_is_damage_told", "_largest", "_last_found", "_open_files", "_recent_offsets", "_recent_positions",
+        "base_offset", "created_ms", "directory", "index_entries_skipped", "is_active", "is_indexed_anew", "jitter",
+        "log_path", "offset_index", "on_repair", "size", "time_index", "transaction_index",
     )  # fmt: skip
 
     def __init__(
@@ -153,9 +153,7 @@ class Segment:
         # follows the log's end finds his place without index and file.
         self._recent_offsets = array("q")
         self._recent_positions = array("q")
-        # Behind the batch found last: whoever reads batches as large as his fetches asks for that next.
-        self._next_offset = -1
-        self._next_position = 0
+        self._last_found = _NOTHING_FOUND
 
     def __repr__(self) -> str:
         return f"<Segment {self.log_path} of {self.size} bytes>"
@@ -304,7 +302,7 @@ class Segment:
         self.file().truncate(position)
         self.size = position
         self.forget_recent_batches()
-        self._next_offset = -1
+        self._last_found = _NOTHING_FOUND
         self._bytes_since_index_entry = 0
         self._largest = self._find_largest()
         self._first_timestamp = None
@@ -383,15 +381,17 @@ class Segment:
         found, if the next is asked for (bench: fetch-1mb)."""
         file, end = self.file(), self.size
         read = partial(read_in_memory, file) if in_memory_only else file.pread
-        is_next = offset == self._next_offset
-        entry_offset, position = (offset, self._next_position) if is_next else self.offset_index.lookup(offset)
+        last_found = self._last_found
+        is_next = offset == last_found.next_offset
+        entry_offset, position = (offset, last_found.end) if is_next else self.offset_index.lookup(offset)
         chunk_bytes = min(self._index_interval_bytes, _MOST_SCAN_BYTES) + HEADER_SIZE
         chunk = read(min(chunk_bytes, max(end - position, 0)), position)
         base_offset, length, _, delta = _unpack_span(chunk) if len(chunk) >= _SPAN.size else (-1, 0, 0, 0)
         if position and not is_next and base_offset + delta != entry_offset:
             raise self._contradiction(entry_offset, position)
         limit = end if self.is_indexed_anew else position + length + _MOST_UNINDEXED_BYTES
-        at = before = 0
+        at = 0
+        before = last_found.position - position if is_next else 0
         while position < end:
             last = len(chunk) - _SPAN.size
             while at <= last:
@@ -401,8 +401,7 @@ class Segment:
                 if base_offset + delta >= offset:
                     size = length + LOG_OVERHEAD
                     if size <= end - position - at and base_offset + delta - self.base_offset <= MOST_RELATIVE_OFFSET:
-                        self._next_offset = base_offset + delta + 1
-                        self._next_position = position + at + size
+                        self._last_found = _Found(base_offset + delta + 1, position + at, position + at + size)
                         return BatchPlace(position + at, size)
                     break
                 before = at
@@ -601,6 +600,17 @@ class Segment:
         except CorruptIndex as error:
             self._index_anew_after(error)
             return search()
+
+
+class _Found(NamedTuple):
+    """The batch found last: whoever reads batches as large as his fetches asks for the one behind it next."""
+
+    next_offset: int
+    position: int
+    end: int
+
+
+_NOTHING_FOUND: Final = _Found(-1, 0, 0)
 
 
 class _Tail(NamedTuple):

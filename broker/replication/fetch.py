@@ -120,7 +120,12 @@ def visible_end(partition: Partition, isolation: Isolation) -> int:
 
 
 def read_partition(
-    fetch: PartitionFetch, isolation: Isolation, *, max_bytes: int, at_least_one_batch: bool, in_memory_only: bool
+    fetch: PartitionFetch,
+    isolation: Isolation,
+    *,
+    max_bytes: int,
+    at_least_one_batch: bool,
+    in_memory_only: bool = False,
 ) -> PartitionRead:
     """Read one partition; whatever is wrong stands in the answer's ``error``; with ``in_memory_only`` what must be read
     from the disk first in ``ahead``.
