@@ -30,7 +30,8 @@ _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_ALLOWED: Final = frozenset({errno.EACCES, errno.EPERM})
 _KEEP_SIZE: Final = 1
 """FALLOC_FL_KEEP_SIZE"""
-_CANNOT_TELL: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_CANNOT_TELL: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
+"""What `preadv2` says on file systems without RWF_NOWAIT, and in containers that may not call it."""
 _LEFT_TO_OTHERS: Final = 256 << 20
 """Bytes of a file system that nobody reserves: on a disk that fills up, every block goes to bytes that exist."""
 

@@ -54,14 +54,15 @@ def test_what_is_in_memory_is_read_like_anything_else_and_what_the_file_has_not_
 
 
 @pytest.mark.skipif(not CAN_TELL, reason="the system has no RWF_NOWAIT")
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EPERM])
 def test_where_the_file_system_cannot_tell_what_is_in_memory_it_is_asked_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     asked = []
 
     def unsupported(fd: int, buffers: object, offset: int, flags: int) -> int:
         asked.append(offset)
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        raise OSError(number, os.strerror(number))
 
     file = FILES.open_log(str(tmp_path / "a"), create=True)
     file.pwrite(b"abcdef", 0)
