@@ -347,7 +347,7 @@ class Log:
                 f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, "
                 f"and {fetch_offset} was asked for"
             )
-        if fetch_offset >= upper_bound_offset:
+        if fetch_offset >= upper_bound_offset or (max_bytes <= 0 and not at_least_one_batch):
             return NOTHING_READ
         return read_region(
             self.segments,

@@ -10,6 +10,7 @@ not there comes out as `NotInMemory`: have its `ReadAhead` performed in a thread
                      | he is half through
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from storage.errors import StorageError
@@ -17,6 +18,9 @@ from storage.files import File, FileRegion
 
 READ_AHEAD_BYTES: Final = 1 << 20
 """How far ahead of a reader the disk is asked, and looked whether it has to be."""
+
+MOST_AHEAD_BYTES: Final = 16 << 20
+"""What the disk is asked for at once behind all that one fetch waits for."""
 
 _STEP_BYTES: Final = 128 * 1024
 """What every system reads when it is told to read ahead."""
@@ -28,12 +32,13 @@ _NOTHING: Final = -1
 class ReadAhead:
     """A stretch of a file that has to come from the disk, and what stands behind it."""
 
-    __slots__ = ("file", "position", "size")
+    __slots__ = ("_ahead_bytes", "file", "position", "size")
 
     def __init__(self, file: File, position: int, size: int) -> None:
         self.file = file
         self.position = position
         self.size = size
+        self._ahead_bytes = READ_AHEAD_BYTES
 
     def perform(self) -> None:
         """Wait until the stretch is in the page cache; what stands behind it is on its way. Blocks: for a thread.
@@ -41,7 +46,7 @@ class ReadAhead:
         Raises LogDirFailed.
         """
         file, end = self.file, self.position + self.size
-        for position in range(self.position, end + READ_AHEAD_BYTES, _STEP_BYTES):
+        for position in range(self.position, end + self._ahead_bytes, _STEP_BYTES):
             file.will_need(_STEP_BYTES, position)
         for position in (*range(self.position, end, _STEP_BYTES), end - 1):
             file.pread(1, position)
@@ -49,7 +54,14 @@ class ReadAhead:
     def done(self) -> None:
         """It has been performed."""
         self.file.in_memory_to = end = self.position + self.size
-        self.file.asked_to = end + READ_AHEAD_BYTES // 2
+        self.file.asked_to = end + self._ahead_bytes // 2
+
+    @staticmethod
+    def perform_all(together: "Sequence[ReadAhead]") -> None:
+        """Perform what one fetch waits for. Blocks; raises LogDirFailed."""
+        for one in together:
+            one._ahead_bytes = min(READ_AHEAD_BYTES, MOST_AHEAD_BYTES // len(together))
+            one.perform()
 
 
 class NotInMemory(StorageError):

@@ -266,12 +266,13 @@ class FetchRound:
                 fetch,
                 requirements.isolation,
                 max_bytes=min(fetch.max_bytes, left),
-                at_least_one_batch=self.size == 0,
+                at_least_one_batch=self.size == 0 and not self.ahead,
                 in_memory_only=in_memory_only,
             )
             self.reads.append(read)
             if read.ahead is not None:
                 self.ahead.append(read.ahead)
+                left = max(0, left - read.ahead.size)
             elif read.region is not None:
                 size = read.region.size
                 self.size += size

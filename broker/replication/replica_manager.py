@@ -198,10 +198,6 @@ class ReplicaManager:
     def _when_in_memory(self, ahead: Sequence[ReadAhead], then: Callable[[], object]) -> None:
         """Call ``then`` when all of it has been read. Also if that fails: who reads it next finds out what is wrong."""
 
-        def job() -> None:
-            for one in ahead:
-                one.perform()
-
         def done(_: None) -> None:
             for one in ahead:
                 one.done()
@@ -210,7 +206,7 @@ class ReplicaManager:
         def failed(_: Exception) -> None:
             then()
 
-        self._read_ahead.submit(job, done, failed)
+        self._read_ahead.submit(lambda: ReadAhead.perform_all(ahead), done, failed)
 
     def changed(self, partition: Partition) -> None:
         """Something that a fetch can see has changed: records, high watermark, log start, leadership, config."""

@@ -1,5 +1,6 @@
 """A fetch of what only the disk has: it waits in a thread, and nobody waits with it."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.metadata import MetadataRequest
 from storage.errors import LogDirFailed
-from storage.read_ahead import READ_AHEAD_BYTES, ReadAhead
+from storage.read_ahead import MOST_AHEAD_BYTES, READ_AHEAD_BYTES, ReadAhead
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
-from tests.support.cold_disk import ColdDisk
+from tests.support.cold_disk import ColdDisk, ColdFile
 from tests.support.requests import fetch_request, produce_request
 
 FETCH_BYTES = 64 * 1024
@@ -128,6 +129,29 @@ def test_all_that_a_fetch_asks_for_is_read_in_one_go(broker: InProcessBroker, pe
     read = partitions_of(broker.ask(request, 12))
     assert [len(read[0].records), bool(read[1].records)] == [FETCH_BYTES, True]
     assert len({ahead.file for ahead in performed}) == len(performed) == 2
+
+
+def test_what_does_not_fit_into_the_answer_is_not_read_ahead(
+    broker: InProcessBroker, performed: list[ReadAhead]
+) -> None:
+    request = fetch_request("orders", max_bytes=FETCH_BYTES, partition_max_bytes=FETCH_BYTES)
+    request.topics += fetch_request("orders", partition=1, partition_max_bytes=FETCH_BYTES).topics
+    read = partitions_of(broker.ask(request, 12))
+    assert [len(read[0].records), len(read[1].records)] == [FETCH_BYTES, 0]
+    assert len(performed) == 1
+
+
+def test_many_that_are_waited_for_together_share_what_is_read_ahead(tmp_path: Path) -> None:
+    needed: list[int] = []
+
+    class Noting(ColdFile):
+        def will_need(self, size: int, position: int) -> None:
+            needed.append(size)
+
+    path = str(tmp_path / "log")
+    file = Noting(path, os.open(path, os.O_RDWR | os.O_CREAT), ColdDisk())
+    ReadAhead.perform_all([ReadAhead(file, 0, FETCH_BYTES)] * 100)
+    assert MOST_AHEAD_BYTES < sum(needed) < 2 * MOST_AHEAD_BYTES + 100 * 2 * FETCH_BYTES
 
 
 def test_an_offset_out_of_range_is_told_though_the_other_partition_is_on_the_disk(broker: InProcessBroker) -> None:
