@@ -14,7 +14,8 @@ from config.log_config import LogConfig
 from storage.batch.record_batch import BatchHeader
 from storage.files import Buffer, File
 from storage.producer_state import CompletedTransaction, ProducerEntry
-from storage.segment import ROOM_AHEAD_FROM, Segment, room_ahead
+from storage.room_ahead import ROOM_AHEAD_FROM, room_ahead
+from storage.segment import Segment
 from storage.segments import is_roll_due
 
 

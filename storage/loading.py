@@ -21,6 +21,7 @@ from storage.batch.record_batch import computed_crc
 from storage.batch_reader import read_batches
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from storage.errors import CorruptCheckpoint, CorruptIndex
+from storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
 from storage.files import DirectoryEntry, FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log import Log
@@ -36,14 +37,7 @@ from storage.recovery import (
     recover_segment,
     transactions_anew,
 )
-from storage.segment import (
-    DELETED_SUFFIX,
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    SNAPSHOT_SUFFIX,
-    Segment,
-    SegmentFiles,
-)
+from storage.segment import Segment, SegmentFiles
 from storage.segments import Segments
 from storage.topic_partition import TopicPartition
 

@@ -350,14 +350,9 @@ class Log:
         if fetch_offset >= upper_bound_offset or (max_bytes <= 0 and not at_least_one_batch):
             return NOTHING_READ
         return read_region(
-            self.segments,
-            self.log_end_offset,
-            fetch_offset,
-            max_bytes,
-            upper_bound_offset,
-            at_least_one_batch,
+            self.segments, self.log_end_offset, fetch_offset, max_bytes, upper_bound_offset, at_least_one_batch,
             in_memory_only,
-        )
+        )  # fmt: skip
 
     def readable_bytes(self, fetch_offset: int, upper_bound_offset: int, most: int) -> int:
         """Roughly what a read up to ``most`` bytes would give, for a fetch that waits for enough; never too little.

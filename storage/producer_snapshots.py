@@ -8,9 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping
 
 from storage.errors import CorruptSnapshot
+from storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name
 from storage.files import FileSystem
 from storage.producer_state import ProducerEntry, decode_snapshot, encode_snapshot
-from storage.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name
 
 
 class ProducerSnapshots:

@@ -25,25 +25,27 @@ from config.log_config import LogConfig
 from storage.batch.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header
 from storage.batch_reader import CHUNK_BYTES, StoredBatch, read_batches
 from storage.errors import CorruptIndex, DiskFull, LogDirFailed, TooManyOpenFiles
+from storage.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+)
 from storage.files import File, FileSystem
 from storage.index.offset_index import MOST_RELATIVE_OFFSET, OffsetIndex, OffsetPosition
 from storage.index.time_index import TimeIndex, TimestampOffset
 from storage.index.transaction_index import TransactionIndex
 from storage.open_files import OpenFiles
 from storage.read_ahead import read_in_memory
+from storage.room_ahead import ROOM_AHEAD_FROM
 from storage.segment_walk import EVERYTHING, SegmentWalk, find_batch
 
 log = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
-
-LOG_SUFFIX: Final = ".log"
-OFFSET_INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
-SNAPSHOT_SUFFIX: Final = ".snapshot"
-DELETED_SUFFIX: Final = ".deleted"
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 _RECENT_BATCHES: Final = 128
 _MOST_SCAN_BYTES: Final = 1 << 16
@@ -54,22 +56,6 @@ _LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 # Base offset, batch length, magic and last offset delta: what a search for an offset needs of a header.
 _SPAN: Final = Struct(">qi4xb6xi")
 _unpack_span = _SPAN.unpack_from
-
-
-ROOM_AHEAD_FROM: Final = 4 << 20
-"""How large a segment is when room begins to be found ahead of its end."""
-_LEAST_ROOM_AHEAD: Final = 1 << 20
-_MOST_ROOM_AHEAD: Final = 4 << 20
-
-
-def room_ahead(size: int) -> int:
-    """How much room is found at once behind a segment of ``size`` bytes: a sixteenth of it, within bounds."""
-    return min(max(size >> 4, _LEAST_ROOM_AHEAD), _MOST_ROOM_AHEAD)
-
-
-def file_name(offset: int, suffix: str) -> str:
-    """The name of a segment's or a snapshot's file: twenty digits and a suffix."""
-    return f"{offset:020d}{suffix}"
 
 
 class BatchPlace(NamedTuple):

@@ -19,9 +19,9 @@ from storage.checkpoints import (
     read_offset_checkpoint,
 )
 from storage.errors import CorruptCheckpoint, StorageError, WrongDirectory
+from storage.file_names import SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
 from storage.files import FileSystem
 from storage.log_dir import METADATA_DIR_NAME, NOT_LOGS
-from storage.segment import SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
 from storage.topic_partition import TopicPartition, parse_dir_name
 
 _CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)

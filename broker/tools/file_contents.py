@@ -39,10 +39,7 @@ from storage.checkpoints import (
     read_topic_id,
 )
 from storage.errors import CorruptCheckpoint, CorruptSnapshot, UndecodableRecords, WrongDirectory
-from storage.files import FileSystem
-from storage.index import offset_index, time_index, transaction_index
-from storage.producer_state import decode_snapshot
-from storage.segment import (
+from storage.file_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -50,6 +47,9 @@ from storage.segment import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from storage.files import FileSystem
+from storage.index import offset_index, time_index, transaction_index
+from storage.producer_state import decode_snapshot
 
 METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 

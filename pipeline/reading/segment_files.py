@@ -15,12 +15,12 @@ from typing import Final
 from pipeline.errors import PipelineError
 from storage.batch.record_batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from storage.errors import StorageError
+from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 from storage.files import File, FileSystem, storage_error
 from storage.index.offset_index import ENTRY as INDEX_ENTRY
 from storage.index.offset_index import MOST_RELATIVE_OFFSET
 from storage.index.transaction_index import ENTRY as TRANSACTION_ENTRY
 from storage.index.transaction_index import AbortedTransaction
-from storage.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 
 SWAP_SUFFIX: Final = ".swap"
 """What the cleaner has put on disk whole, and is about to give the name of what it replaces."""

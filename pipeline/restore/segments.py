@@ -51,10 +51,10 @@ from storage.checkpoints import (
     write_topic_id,
 )
 from storage.errors import DirectoryLocked, DiskFull, WrongDirectory
+from storage.file_names import LOG_SUFFIX
 from storage.files import FileSystem
 from storage.loading import LoadReport
 from storage.log_dir import METADATA_DIR_NAME, NOT_LOGS, LogDir
-from storage.segment import LOG_SUFFIX
 from storage.topic_partition import TopicPartition, parse_dir_name
 
 _ASIDE: Final = "stray"

@@ -20,10 +20,10 @@ from pipeline.errors import PipelineError
 from pipeline.restore.selection import Offsets, batches_within
 from storage.batch.record_batch import NO_TIMESTAMP, Buffer, read_header
 from storage.batch.records import encode_batch
+from storage.file_names import LOG_SUFFIX, file_name
 from storage.files import File, FileSystem
 from storage.index.offset_index import MOST_RELATIVE_OFFSET
 from storage.loading import LoadReport, open_log
-from storage.segment import LOG_SUFFIX, file_name
 from storage.topic_partition import TopicPartition
 
 PART_BYTES: Final = 32 << 20

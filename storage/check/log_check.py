@@ -31,11 +31,7 @@ from storage.check.log_files import UNFINISHED_SUFFIXES, LogFiles
 from storage.check.producer_check import ProducerCheck
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from storage.errors import CorruptCheckpoint, UndecodableRecords
-from storage.files import FileSystem
-from storage.index.offset_index import MOST_RELATIVE_OFFSET
-from storage.leader_epochs import LeaderEpochs
-from storage.producer_state import read_marker
-from storage.segment import (
+from storage.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -43,6 +39,10 @@ from storage.segment import (
     TRANSACTION_INDEX_SUFFIX,
     file_name,
 )
+from storage.files import FileSystem
+from storage.index.offset_index import MOST_RELATIVE_OFFSET
+from storage.leader_epochs import LeaderEpochs
+from storage.producer_state import read_marker
 
 ALL_OF_IT: Final = 1 << 63
 """A recovery point above every offset."""

@@ -5,8 +5,8 @@ from typing import Final
 
 from storage.batch_reader import read_batches
 from storage.check.index_entries import offset_entries
+from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name
 from storage.files import FileSystem
-from storage.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name
 
 UNFINISHED_SUFFIXES: Final = (".cleaned", ".swap")
 """Of files that the cleaner has not put into their place."""

@@ -8,10 +8,10 @@ from storage.check.findings import Findings
 from storage.check.index_check import NOWHERE
 from storage.check.log_files import LogFiles
 from storage.errors import CorruptSnapshot
+from storage.file_names import SNAPSHOT_SUFFIX
 from storage.files import FileSystem
 from storage.index.transaction_index import AbortedTransaction
 from storage.producer_state import ProducerEntry, Producers, decode_snapshot, is_expired
-from storage.segment import SNAPSHOT_SUFFIX
 
 
 class ProducerCheck:

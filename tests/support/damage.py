@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage.batch.record_batch import read_header
+from storage.file_names import LOG_SUFFIX
 from storage.index.transaction_index import AbortedTransaction
 from storage.log import Log
-from storage.segment import LOG_SUFFIX, Segment
+from storage.segment import Segment
 from tests.support.logs import LogHome, T, batch_of, headers_in, marker
 
 ALL = 1 << 40

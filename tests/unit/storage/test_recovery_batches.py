@@ -6,8 +6,8 @@ import pytest
 
 from storage.batch.record_batch import HEADER_SIZE, read_header, seal
 from storage.batch.records import iterate_records
+from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from storage.log import Log
-from storage.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from tests.support.damage import ALL, RECORDS, KnownLog, damage
 from tests.support.logs import LogHome, T, batch_of
 

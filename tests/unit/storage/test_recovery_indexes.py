@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from storage.errors import DiskFull
-from storage.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from tests.support.damage import RECORDS, Damage, KnownLog, damage, segment_at
 from tests.support.logs import LogHome, T, batch_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from storage.files import FileSystem
 from storage.log import Log
-from storage.segment import ROOM_AHEAD_FROM, room_ahead
+from storage.room_ahead import ROOM_AHEAD_FROM, room_ahead
 from tests.support.logs import LogHome
 
 MB = 1 << 20
