@@ -59,7 +59,7 @@ def serve_all(
         keeps_frame=True,
     )
     fetch = FetchHandler(replicas, fetch_sessions, image, node, fetch_max_bytes=settings.fetch_max_bytes)
-    plain_fetches = PlainFetches(replicas, image, fetch_max_bytes=settings.fetch_max_bytes)
+    plain_fetches = PlainFetches(replicas, image, fetch, fetch_max_bytes=settings.fetch_max_bytes)
     registry.serve(
         FetchRequest,
         fetch.fetch,

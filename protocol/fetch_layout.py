@@ -13,7 +13,7 @@ codec's, which reads and writes these too: `protocol.messages.fetch` is what hol
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
@@ -63,9 +63,10 @@ class TopicEntries(NamedTuple):
     name: str | None
     topic_id: bytes | None
     """Since version 13, instead of the name."""
-    entries: Sequence[Entry]
     begin: int
     """Where the first entry stands in the frame."""
+    partitions: int
+    """How many there are."""
 
 
 class PlainFetch(NamedTuple):
@@ -76,6 +77,9 @@ class PlainFetch(NamedTuple):
     max_bytes: int
     isolation_level: int
     topics: Sequence[TopicEntries]
+    """One may stand here twice, with others between: librdkafka begins with another partition every time."""
+    partitions: int
+    """Of all topics together."""
 
 
 class FetchLayout:
@@ -126,7 +130,8 @@ class FetchLayout:
         count, position = self._count(frame, position)
         if not 0 < count <= MOST_ENTRIES:
             return None
-        topics = []
+        topics: list[TopicEntries] = []
+        partitions = 0
         for _ in range(count):
             begin = position
             name = topic_id = None
@@ -140,36 +145,51 @@ class FetchLayout:
                 name = str(frame[position : position + length], "utf-8")
                 position += length
             encoded = bytes(frame[begin:position])
-            entries, begin, position = self._entries(frame, position)
-            if entries is None:
+            if topics and topics[-1].encoded == encoded:
+                return None  # the codec makes one of them
+            entries, begin = self._count(frame, position)
+            position = begin + entries * self._entry_size
+            if not 0 < entries <= MOST_ENTRIES or position > len(frame):
                 return None
-            topics.append(TopicEntries(encoded, name, topic_id, entries, begin))
-        if count > 1 and len({topic.encoded for topic in topics}) < count:
-            return None
+            if self.is_flexible:
+                if frame[position]:
+                    return None
+                position += 1
+            topics.append(TopicEntries(encoded, name, topic_id, begin, entries))
+            partitions += entries
         if not self._ends_plainly(frame, position):
             return None
         max_wait_ms, min_bytes, max_bytes, isolation_level = head[first : first + 4]
-        return PlainFetch(max_wait_ms, min_bytes, max_bytes, isolation_level, topics)
+        return PlainFetch(max_wait_ms, min_bytes, max_bytes, isolation_level, topics, partitions)
 
-    def _entries(self, frame: memoryview, position: int) -> tuple[Sequence[Entry] | None, int, int]:
-        """What is asked of a topic's partitions, where that begins, and the position behind it."""
-        count, begin = self._count(frame, position)
-        end = begin + count * self._entry_size
-        if not 0 < count <= MOST_ENTRIES or end > len(frame):
-            return None, begin, end
-        entries = self._read_entries(frame[begin:end])
-        if count > 1 and len({entry[0] for entry in entries}) < count:
-            return None, begin, end
-        if self.is_flexible:
-            if frame[end]:
-                return None, begin, end
-            end += 1
-        return entries, begin, end
+    def entries(self, frame: memoryview, request: PlainFetch) -> Sequence[Sequence[Entry]] | None:
+        """What is asked of the partitions of each topic, in the frame that ``request`` was read from; None if one of
+        them is named twice."""
+        entries = []
+        named: dict[bytes, set[int]] = {}
+        for topic in request.topics:
+            of_topic = self._read_entries(frame[topic.begin : topic.begin + topic.partitions * self._entry_size])
+            if request.partitions > 1:
+                indexes = {entry[0] for entry in of_topic}
+                before = named.setdefault(topic.encoded, indexes)
+                if len(indexes) < topic.partitions or (before is not indexes and not before.isdisjoint(indexes)):
+                    return None
+                before |= indexes
+            entries.append(of_topic)
+        return entries
+
+    def pieces(self, frame: memoryview, topic: TopicEntries) -> Sequence[bytes]:
+        """The bytes of each entry of a topic."""
+        return _splitter(self._entry_size, topic.partitions)(frame, topic.begin)
+
+    def entry(self, piece: bytes) -> Entry:
+        """One of `pieces`, read."""
+        return self._read_entries(memoryview(piece))[0]
 
     def offsets_at(self, request: PlainFetch) -> list[int]:
         """Where the offsets to fetch stand in the frame that ``request`` was read from, in the order of partitions."""
         first, size = self._offset_in_entry, self._entry_size
-        return [topic.begin + first + number * size for topic in request.topics for number in range(len(topic.entries))]
+        return [topic.begin + first + number * size for topic in request.topics for number in range(topic.partitions)]
 
     def _ends_plainly(self, frame: memoryview, position: int) -> bool:
         """Whether nothing of weight stands behind the topics."""
@@ -250,7 +270,7 @@ class PlainAnswer:
     def begin_topic(self, topic: TopicEntries) -> None:
         """Its partitions come next, all that were asked for."""
         self._out += topic.encoded
-        self._append_count(len(topic.entries))
+        self._append_count(topic.partitions)
 
     def end_topic(self) -> None:
         """That was all of the topic."""
@@ -282,6 +302,19 @@ class PlainAnswer:
         if self._is_flexible:
             out += _NO_TAGS
 
+    def add_encoded(self, partitions: Sequence[bytes]) -> None:
+        """What partitions give that have been encoded already."""
+        self._out += b"".join(partitions)
+
+    def encode_nothing(self, index: int, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> bytes:
+        """What `add` writes for a partition without records, for `add_encoded`."""
+        if self._is_flexible:
+            fixed = _pack_flexible(
+                index, 0, high_watermark, last_stable_offset, log_start_offset, self._aborted + 1, _NO_REPLICA
+            )
+            return fixed + _NO_RECORDS + _NO_TAGS
+        return self._pack_fixed(index, high_watermark, last_stable_offset, log_start_offset, self._aborted, 0)
+
     def finish(self, correlation_id: int) -> Sequence[Chunk]:
         """The whole answer as chunks."""
         if self._is_flexible:
@@ -292,6 +325,12 @@ class PlainAnswer:
 
     def _append_count(self, count: int) -> None:
         self._out += encode_uvarint(count + 1) if self._is_flexible else _pack_count(count)
+
+
+@lru_cache(64)
+def _splitter(size: int, count: int) -> Callable[[memoryview, int], tuple[bytes, ...]]:
+    """What cuts so many pieces out of a frame."""
+    return Struct(f"{size}s" * count).unpack_from
 
 
 def _entries_reader(version: int) -> tuple[Struct, Callable[[memoryview], Sequence[Entry]]]:

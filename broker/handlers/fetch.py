@@ -23,6 +23,7 @@ from broker.request.faults import (
     error_code_of,
 )
 from broker.request.node import Node
+from protocol.codec import decoder
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import NO_UUID
@@ -98,6 +99,19 @@ class FetchHandler:
         )
         self._replicas.fetch(fetch, requirements, then=partial(self._answer, context))
         return None
+
+    def answer_at_once(self, frame: memoryview, position: int, context: RequestContext) -> None:
+        """Answer a request that has waited, whose body begins at ``position``, with what there is."""
+        request, _ = decoder(FetchRequest, context.api_version)(frame, position)
+        request.max_wait_ms = 0
+        answer = self.fetch(request, context)
+        if answer is not None:
+            context.respond(answer)
+
+    def answer_failure(self, frame: memoryview, position: int, context: RequestContext) -> None:
+        """Answer a request that has waited and met a bug."""
+        request, _ = decoder(FetchRequest, context.api_version)(frame, position)
+        context.respond(self.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None))
 
     def refuse(self, request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
         """The answer in which everything carries ``code``; topics that were asked by their ids are left out of it."""

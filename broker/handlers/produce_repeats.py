@@ -79,6 +79,9 @@ class Repeats:
             self._known.clear()
         self._known[prefix] = repeated
 
+    def close(self) -> None:
+        """Nobody else knows of it."""
+
     def take(self, slot: ResponseSlot) -> bool:
         """Append what a request brings that is like an earlier one. False: it is not, and nothing has been done."""
         frame = slot.frame
@@ -219,6 +222,7 @@ def remember(request: ProduceRequest, context: RequestContext, partition: Partit
     else:
         end = len(frame) - len(records) - 4
     repeats = context.peer.repeats
-    if not isinstance(repeats, Repeats) or not repeats.fits(version, end):
+    if repeats is None or (isinstance(repeats, Repeats) and not repeats.fits(version, end)):
         repeats = context.peer.repeats = Repeats(version, end)
-    repeats.add(bytes(frame[FIRST_COMPARED:end]), RepeatedProduce(request, context, partition, replicas))
+    if isinstance(repeats, Repeats):  # a connection that has fetched first is remembered for that
+        repeats.add(bytes(frame[FIRST_COMPARED:end]), RepeatedProduce(request, context, partition, replicas))

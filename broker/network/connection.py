@@ -20,7 +20,7 @@ from broker.network.buffer_pool import SMALLEST_BUFFER, Buffer
 from broker.network.connection_owner import ConnectionOwner, Runs
 from broker.network.departed import Departed
 from broker.network.send_buffer import RegionCutShort, SendBuffer, SendOutcome, held_bytes
-from broker.request.response import NO_FRAME, NOTHING, Peer, ResponseSlot
+from broker.request.response import NO_FRAME, NO_REPEATS, NOTHING, Peer, ResponseSlot
 
 log = logging.getLogger(__name__)
 
@@ -592,5 +592,8 @@ class Connection:
         heir.inherit([*self._slots, *self._detached], buffers, self._owner.pool)
         self._slots.clear()
         self._detached.clear()
+        if self.peer.repeats is not None:
+            self.peer.repeats.close()
+        self.peer.repeats = NO_REPEATS
         self._owner.memory.leave(self)
         self._owner.closed(self)

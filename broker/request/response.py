@@ -22,6 +22,23 @@ class Repeats(Protocol):
     def take(self, slot: "ResponseSlot") -> bool:
         """Serve a request that is like an earlier one. False: it is not, and nothing has been done."""
 
+    def close(self) -> None:
+        """The connection is gone."""
+
+
+class NoRepeats:
+    """Recognises nothing: of a connection that is gone."""
+
+    def take(self, slot: "ResponseSlot") -> bool:
+        """It is not like an earlier one."""
+        return False
+
+    def close(self) -> None:
+        """Nothing hangs on it."""
+
+
+NO_REPEATS: Final = NoRepeats()
+
 
 class Peer:
     """Who is at the other end of a connection; one object for all its requests."""

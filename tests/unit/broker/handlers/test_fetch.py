@@ -287,17 +287,18 @@ def test_a_client_that_hangs_up_while_it_waits_harms_nobody(broker: InProcessBro
 
 
 @serves(FetchRequest, E.UNKNOWN_SERVER_ERROR, versions=[12])
+@pytest.mark.parametrize(("min_bytes", "waits_by"), [(1, "read"), (2, "readable_bytes")])
 def test_a_waiting_fetch_that_breaks_answers_so_and_harms_no_producer(
-    broker: InProcessBroker, orders: bytes, monkeypatch: pytest.MonkeyPatch
+    broker: InProcessBroker, orders: bytes, monkeypatch: pytest.MonkeyPatch, min_bytes: int, waits_by: str
 ) -> None:
     consumer = broker.connect()
-    consumer.send(fetch_request(offset=3, max_wait_ms=10_000), 12)
+    consumer.send(fetch_request(offset=3, max_wait_ms=10_000, min_bytes=min_bytes), 12)
     assert consumer.has_no_answer()
 
-    def broken(log: Log, *_: object) -> int:
+    def broken(*_: object, **__: object) -> int:
         raise ZeroDivisionError("a bug")
 
     with monkeypatch.context() as bug:
-        bug.setattr(Log, "readable_bytes", broken)
+        bug.setattr(Log, waits_by, broken)
         assert broker.produce("orders", b"d") == 3
     assert consumer.receive().responses[0].partitions[0].error_code == E.UNKNOWN_SERVER_ERROR
