@@ -62,17 +62,19 @@ def entry(asked: Partition, version: int) -> Entry:
 def test_a_plain_request_is_read(version: int, request: FetchRequest) -> None:
     body = encode(request, version)
     frame = memoryview(b"header" + body + b"more")
+    layout = fetch_layout(version)
 
-    read = fetch_layout(version).read(frame, len(b"header"))
+    read = layout.read(frame, len(b"header"))
 
     assert read is not None
     assert read[:4] == (request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level)
     assert [(one.name, one.topic_id) for one in read.topics] == [
         (None, topic.topic_id) if version >= 13 else (topic.topic, None) for topic in request.topics
     ]
-    assert [list(one.entries) for one in read.topics] == [
-        [entry(asked, version) for asked in topic.partitions] for topic in request.topics
-    ]
+    entries = [[entry(asked, version) for asked in topic.partitions] for topic in request.topics]
+    assert layout.entries(frame, read) == entries
+    assert [[layout.entry(piece) for piece in layout.pieces(frame, topic)] for topic in read.topics] == entries
+    assert read.partitions == sum(map(len, entries))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -131,7 +133,11 @@ def test_an_answer_is_written_as_by_the_codec(
         expected.responses.append(told)
         for index, high_watermark, last_stable_offset, log_start_offset, size in of_topic:
             records = Region(size)
-            answer.add(index, high_watermark, last_stable_offset, log_start_offset, records if size else None)
+            offsets = high_watermark, last_stable_offset, log_start_offset
+            if size or index % 2:
+                answer.add(index, *offsets, records if size else None)
+            else:
+                answer.add_encoded([answer.encode_nothing(index, *offsets)])
             told.partitions.append(
                 FetchResponse.Response.Partition(
                     partition_index=index,

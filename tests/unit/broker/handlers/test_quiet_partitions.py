@@ -227,16 +227,37 @@ def test_what_is_counted_is_what_the_general_way_counts(broker: InProcessBroker,
         broker.produce("few", b"x")
 
 
-def test_a_partition_that_is_named_again_otherwise_is_decoded(broker: InProcessBroker, ids: dict[str, bytes]) -> None:
+@pytest.mark.parametrize("begins_at", [0, 2])
+@pytest.mark.parametrize("offset", [0, 1])
+@pytest.mark.parametrize("other_offset", [0, 1])
+def test_a_partition_that_is_named_again_otherwise_is_decoded(
+    broker: InProcessBroker, ids: dict[str, bytes], begins_at: int, offset: int, other_offset: int
+) -> None:
     broker.produce("many", b"one")
     consumer = Consumer(broker, ids)
     consumer.ask()
     consumer.ask()
-    for offset in (1, 0):  # quiet, and not
-        request = consumer.request()
-        request.topics[0].partitions.append(Asked(partition=0, fetch_offset=offset, partition_max_bytes=77))
-        consumer.client.send(request, NEW)
-        assert consumer.client.receive_payload()[4:] == generally(broker, request, NEW)
+    consumer.offsets["many", 0] = offset
+    consumer._begin = begins_at
+    request = consumer.request()
+    request.topics[0].partitions.append(Asked(partition=0, fetch_offset=other_offset, partition_max_bytes=77))
+    consumer.client.send(request, NEW)
+    assert consumer.client.receive_payload()[4:] == generally(broker, request, NEW)
+
+
+def test_a_partition_that_is_asked_otherwise_is_remembered_so(
+    broker: InProcessBroker, ids: dict[str, bytes], reads: list[tuple[str, int]]
+) -> None:
+    consumer = Consumer(broker, ids)
+    request = consumer.request()
+    for most_bytes in (1000, 77, 77):
+        reads.clear()
+        request.topics[0].partitions[3].partition_max_bytes = most_bytes
+        consumer.client.ask(request, NEW)
+        assert watchers(broker) == COUNT + 2
+    assert reads == []
+    broker.produce("many", b"new", partition=3)
+    assert records(consumer.client.ask(request, NEW)) == [(3, 1)]
 
 
 # Waiting
