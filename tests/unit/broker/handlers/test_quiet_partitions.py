@@ -22,7 +22,7 @@ from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.topics import DeleteTopicsRequest
 from tests.support.broker import Client, InProcessBroker
 
-COUNT = MOST_REMEMBERED + 8
+COUNT = 3 * MOST_REMEMBERED
 Topic, Asked = FetchRequest.Topic, FetchRequest.Topic.Partition
 OLD, NEW = 12, 16
 """Versions with names, and with ids."""
@@ -230,8 +230,9 @@ def test_what_is_counted_is_what_the_general_way_counts(broker: InProcessBroker,
 @pytest.mark.parametrize("begins_at", [0, 2])
 @pytest.mark.parametrize("offset", [0, 1])
 @pytest.mark.parametrize("other_offset", [0, 1])
+@pytest.mark.parametrize("most_bytes", [77, 1000])
 def test_a_partition_that_is_named_again_otherwise_is_decoded(
-    broker: InProcessBroker, ids: dict[str, bytes], begins_at: int, offset: int, other_offset: int
+    broker: InProcessBroker, ids: dict[str, bytes], begins_at: int, offset: int, other_offset: int, most_bytes: int
 ) -> None:
     broker.produce("many", b"one")
     consumer = Consumer(broker, ids)
@@ -240,7 +241,7 @@ def test_a_partition_that_is_named_again_otherwise_is_decoded(
     consumer.offsets["many", 0] = offset
     consumer._begin = begins_at
     request = consumer.request()
-    request.topics[0].partitions.append(Asked(partition=0, fetch_offset=other_offset, partition_max_bytes=77))
+    request.topics[0].partitions.append(Asked(partition=0, fetch_offset=other_offset, partition_max_bytes=most_bytes))
     consumer.client.send(request, NEW)
     assert consumer.client.receive_payload()[4:] == generally(broker, request, NEW)
 
@@ -309,12 +310,16 @@ def test_a_partition_that_goes_is_told_at_once(broker: InProcessBroker, ids: dic
     assert codes[3] == E.NOT_LEADER_OR_FOLLOWER
 
     Events(broker, ids).lead("many", 3)
+    ids["one"] = broker.create_topic("one")
+    consumer.offsets["one", 0] = 0
     consumer.client.send(consumer.request(max_wait_ms=10_000), OLD)
-    broker.ask(DeleteTopicsRequest(topic_names=["few"], timeout_ms=1000), 5)
+    assert consumer.client.has_no_answer()
+    broker.ask(DeleteTopicsRequest(topic_names=["one"], timeout_ms=1000), 5)
     answer = consumer.client.receive()
     assert {topic.topic: {one.error_code for one in topic.partitions} for topic in answer.responses} == {
         "many": {E.NONE},
-        "few": {E.UNKNOWN_TOPIC_OR_PARTITION},
+        "few": {E.NONE},
+        "one": {E.UNKNOWN_TOPIC_OR_PARTITION},
     }
 
 
