@@ -14,8 +14,8 @@ from typing import Final
 from broker.purgatory import Purgatory
 from broker.replication.partition import Partition
 
-MOST_IN_ALL: Final = 100_000
-"""Partitions that all connections together remember: about 40 MB."""
+MOST_IN_ALL: Final = 50_000
+"""Partitions that all connections together remember: 36 MB at most."""
 
 MOST_FOR_EACH_NAMED: Final = 2
 """What a connection remembers, for each partition of its largest request: what it names no more is among them."""
