@@ -87,6 +87,12 @@ class Purgatory:
         if timeout_ms <= 0:
             self._expire(operation)
             return True
+        self.wait(operation, keys, timeout_ms)
+        # Again: an event that the first attempt itself has caused has not found it here.
+        return self._attempt(operation)
+
+    def wait(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> None:
+        """The same for an operation of which it is known that its time has not come; ``timeout_ms`` is above 0."""
         operation._purgatory = self
         self.stats.pending += 1
         for key in keys:
@@ -99,13 +105,9 @@ class Purgatory:
             else:
                 watchers.append(operation)
             self.stats.watched += 1
-        # Again: an event that the first attempt itself has caused has not found it here.
-        if self._attempt(operation):
-            return True
         operation._timer = self._wheel.add_after(timeout_ms, lambda: self._expire(operation))
         if self._completed_since_purge > self._purge_interval:
             self.purge()
-        return False
 
     def check(self, key: Hashable) -> int:
         """Something has happened to ``key``: complete what that completes, and return how many."""

@@ -69,6 +69,10 @@ class TopicEntries(NamedTuple):
     """How many there are."""
 
 
+AskedEntries = Sequence[tuple[TopicEntries, Sequence[Entry]]]
+"""Topics, and what is asked of the partitions of each."""
+
+
 class PlainFetch(NamedTuple):
     """A request, as far as it counts."""
 
@@ -162,9 +166,8 @@ class FetchLayout:
         max_wait_ms, min_bytes, max_bytes, isolation_level = head[first : first + 4]
         return PlainFetch(max_wait_ms, min_bytes, max_bytes, isolation_level, topics, partitions)
 
-    def entries(self, frame: memoryview, request: PlainFetch) -> Sequence[Sequence[Entry]] | None:
-        """What is asked of the partitions of each topic, in the frame that ``request`` was read from; None if one of
-        them is named twice."""
+    def entries(self, frame: memoryview, request: PlainFetch) -> AskedEntries | None:
+        """What is asked in the frame that ``request`` was read from; None if a partition is named twice."""
         entries = []
         named: dict[bytes, set[int]] = {}
         for topic in request.topics:
@@ -175,7 +178,7 @@ class FetchLayout:
                 if len(indexes) < topic.partitions or (before is not indexes and not before.isdisjoint(indexes)):
                     return None
                 before |= indexes
-            entries.append(of_topic)
+            entries.append((topic, of_topic))
         return entries
 
     def pieces(self, frame: memoryview, topic: TopicEntries) -> Sequence[bytes]:

@@ -8,22 +8,29 @@ nothing had been tried; that one alone knows errors, sessions, and all else that
 (docs/decisions/plain-fetch.md).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 
 from broker.handlers.fetch import FetchHandler
-from broker.handlers.plain_reading import Outcome, PlainReading
+from broker.handlers.plain_reading import Outcome, Served, finish, nothing_of, read_partitions
 from broker.handlers.quiet_partitions import QuietPartitions, Room
-from broker.handlers.waiting_fetch import WaitingFetch
+from broker.handlers.waiting_fetch import Attempt, WaitingFetch
 from broker.metadata.image import MetadataImage
 from broker.replication.fetch import Isolation
+from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.response import Peer, ResponseSlot
-from protocol.api_keys import ApiKey
-from protocol.fetch_layout import FETCH_OFFSET, Entry, FetchPattern, PlainFetch, TopicEntries, fetch_layout
-from protocol.headers import RequestHeader
+from protocol.fetch_layout import (
+    FETCH_OFFSET,
+    AskedEntries,
+    FetchPattern,
+    PlainAnswer,
+    PlainFetch,
+    TopicEntries,
+    fetch_layout,
+)
 from storage.errors import StorageError
 
 MOST_REMEMBERED: Final = 32
@@ -65,18 +72,20 @@ class PlainFetches:
         ):
             return False
         repeated = self._repeated_of(context.peer)
-        outcome = Outcome.TOO_LITTLE
-        if repeated is None or request.partitions <= MOST_REMEMBERED:
-            entries = layout.entries(frame, request)
-            if entries is None:
-                return False
-            offsets = [entry[FETCH_OFFSET] for of_topic in entries for entry in of_topic]
-            outcome = self.answer(request, entries, offsets, context)
-            if repeated is not None and outcome is Outcome.ANSWERED and repeated.is_worth_it:
-                repeated.learn(FetchPattern(frame, layout.offsets_at(request)), request, entries, position, context)
-        if repeated is not None and outcome is Outcome.TOO_LITTLE:
-            outcome = self.answer_or_wait(request, frame, position, context, repeated.quiet)
-        return outcome is Outcome.ANSWERED
+        if repeated is not None and request.partitions > MOST_REMEMBERED:
+            return self._fetch_beside(repeated.quiet, request, frame, position, context)
+        entries = layout.entries(frame, request)
+        if entries is None:
+            return False
+        offsets = [entry[FETCH_OFFSET] for _, of_topic in entries for entry in of_topic]
+        outcome = self.answer(entries, offsets, context, request)
+        if outcome is Outcome.NOT_PLAIN:
+            return False
+        if repeated is not None and repeated.is_worth_it:
+            repeated.learn(FetchPattern(frame, layout.offsets_at(request)), request, entries, position, context)
+        if outcome is Outcome.TOO_LITTLE:
+            self.wait(entries, offsets, context, request, frame, position)
+        return True
 
     def _repeated_of(self, peer: Peer) -> "RepeatedFetch | None":
         """What is remembered of a consumer's requests; None for a connection whose producer's are remembered."""
@@ -86,95 +95,140 @@ class PlainFetches:
 
     def answer(
         self,
-        request: PlainFetch,
-        entries: Sequence[Sequence[Entry]],
+        entries: AskedEntries,
         offsets: Sequence[int],
         context: RequestContext,
+        request: PlainFetch,
     ) -> Outcome:
-        """Answer ``request`` from these offsets, if there is enough."""
-        reading = self._reading(request, context)
-        answer, read = reading.answer, reading.read
+        """Answer ``request``, of these entries, from these offsets, if there is enough."""
+        is_committed = request.isolation_level == Isolation.READ_COMMITTED
+        most_bytes = min(request.max_bytes, self._fetch_max_bytes)
+        answer = PlainAnswer(context.api_version, len(request.topics), is_committed=is_committed)
         find = self._replicas.find
         next_offset = iter(offsets).__next__
+        served: Served = []
+        size = 0
         try:
-            for topic, of_topic in zip(request.topics, entries, strict=True):
+            for topic, of_topic in entries:
                 name = self._readable_name(topic, context)
                 if name is None:
                     return Outcome.NOT_PLAIN
                 answer.begin_topic(topic)
-                for entry in of_topic:
-                    if not read(find(name, entry[0]), entry, next_offset()):
-                        return Outcome.NOT_PLAIN
+                size = read_partitions(
+                    find, name, of_topic, next_offset, answer, served, size, most_bytes, is_committed
+                )
+                if size < 0:
+                    return Outcome.NOT_PLAIN
                 answer.end_topic()
         except (StorageError, UnicodeDecodeError):
             return Outcome.NOT_PLAIN
-        return reading.finish(context, is_last=False)
+        return finish(request, context, answer, served, size, most_bytes)
 
-    def answer_or_wait(
-        self, request: PlainFetch, frame: memoryview, position: int, context: RequestContext, quiet: QuietPartitions
-    ) -> Outcome:
-        """Answer ``request``, which stands in ``frame``, when there is enough: that counts as answered, too."""
+    def wait(
+        self,
+        entries: AskedEntries,
+        offsets: Sequence[int],
+        context: RequestContext,
+        request: PlainFetch,
+        frame: memoryview,
+        position: int,
+    ) -> None:
+        """Answer ``request``, which stands in ``frame`` and has found nothing, when one of its partitions changes."""
+        find = self._replicas.find
+        partitions: list[Hashable] = []
+        for topic, of_topic in entries:
+            name = self._readable_name(topic, context)
+            if name is not None:
+                partitions += [find(name, entry[0]) for entry in of_topic]
+        self._wait(request, frame, position, context, partial(self.answer, entries, offsets, context), partitions)
+
+    def _wait(
+        self,
+        request: PlainFetch,
+        frame: memoryview,
+        position: int,
+        context: RequestContext,
+        attempt: Attempt,
+        keys: Iterable[Hashable],
+    ) -> None:
+        waiting = WaitingFetch(request, attempt, memoryview(bytes(frame)), position, context, self._general)
+        context.slot.release_frame()
+        self._replicas.fetch_purgatory.wait(waiting, keys, request.max_wait_ms)
+
+    # Many partitions
+
+    def _fetch_beside(
+        self, quiet: QuietPartitions, request: PlainFetch, frame: memoryview, position: int, context: RequestContext
+    ) -> bool:
+        """Answer ``request`` now or later; what is quiet is not read."""
         asked = _asked(request, frame, context.api_version)
         if asked is None:
-            return Outcome.NOT_PLAIN
-        outcome = self._answer_beside(quiet, asked, context, is_last=False)
-        if outcome is not Outcome.TOO_LITTLE:
-            return outcome
+            return False
         attempt = partial(self._answer_beside, quiet, asked, context)
-        waiting = WaitingFetch(memoryview(bytes(frame)), position, context, quiet, attempt, self._general)
-        context.slot.release_frame()
-        self._replicas.fetch_purgatory.watch(waiting, (quiet,), request.max_wait_ms)
-        return Outcome.ANSWERED
+        outcome = attempt(request)
+        if outcome is Outcome.TOO_LITTLE:
+            self._wait(request, frame, position, context, attempt, (quiet,))
+        return outcome is not Outcome.NOT_PLAIN
 
     def _answer_beside(
-        self, quiet: QuietPartitions, asked: "_Asked", context: RequestContext, *, is_last: bool
+        self, quiet: QuietPartitions, asked: "_Asked", context: RequestContext, request: PlainFetch
     ) -> Outcome:
-        """Answer what is asked if there is enough or, with ``is_last``, in any case. What is quiet is not read."""
-        layout = fetch_layout(context.api_version)
-        request, pieces, named = asked
-        quiet.begin(context.api_version, request.isolation_level, request.partitions)
-        reading = self._reading(request, context)
-        answer = reading.answer
+        """Answer ``request``, of these pieces, if there is enough."""
+        version = context.api_version
+        layout = fetch_layout(version)
+        quiet.begin(version, request.isolation_level, request.partitions)
+        is_committed = request.isolation_level == Isolation.READ_COMMITTED
+        most_bytes = min(request.max_bytes, self._fetch_max_bytes)
+        answer = PlainAnswer(version, len(request.topics), is_committed=is_committed)
+        find = self._replicas.find
         read: set[tuple[str, int]] = set()
-        can_wait = request.min_bytes <= 1
+        served: Served = []
+        times: list[tuple[Partition, int]] = []
+        size = 0
+        are_quiet = True
         try:
-            for topic, of_topic in zip(request.topics, pieces, strict=True):
+            for topic, pieces in zip(request.topics, asked.pieces, strict=True):
                 name = self._readable_name(topic, context)
                 if name is None:
                     return Outcome.NOT_PLAIN
                 known = quiet.topic(topic.encoded)
+                answers = list(map(known.answers.get, pieces))
                 answer.begin_topic(topic)
-                answers = list(map(known.answers.get, of_topic))
-                told = count = 0
-                for place in _unknown(answers):
-                    answer.add_encoded(cast("list[bytes]", answers[told:place]))
-                    told = place + 1
-                    count += 1
-                    piece = of_topic[place]
+                behind = unknown = 0
+                for place in _places_of_none(answers):
+                    answer.add_encoded(cast("list[bytes]", answers[behind:place]))
+                    behind = place + 1
+                    unknown += 1
+                    piece = pieces[place]
                     entry = layout.entry(piece)
-                    index, fetch_offset = entry[0], entry[FETCH_OFFSET]
+                    index, offset = entry[0], entry[FETCH_OFFSET]
                     before = known.partitions.get(index)
-                    if (name, index) in read or (before is not None and before.piece in named[topic.encoded]):
+                    if (name, index) in read or (before is not None and before.piece in asked.named[topic.encoded]):
                         return Outcome.NOT_PLAIN  # the same partition otherwise
                     read.add((name, index))
-                    partition = self._replicas.find(name, index)
-                    if partition is None or not reading.read(partition, entry, fetch_offset):
+                    size = read_partitions(
+                        find, name, (entry,), iter((offset,)).__next__, answer, served, size, most_bytes, is_committed
+                    )
+                    if size < 0:
                         return Outcome.NOT_PLAIN
-                    nothing = reading.nothing_of(partition, index, fetch_offset)
+                    partition, _ = served[-1]
+                    nothing = nothing_of(partition, index, offset, answer, is_committed=is_committed)
                     if nothing is None or not known.add(index, piece, partition, nothing):
-                        can_wait = False
-                answer.add_encoded(cast("list[bytes]", answers[told:]))
+                        are_quiet = False
+                answer.add_encoded(cast("list[bytes]", answers[behind:]))
                 answer.end_topic()
-                if count < len(of_topic):
-                    reading.count_quiet(known.one(), len(of_topic) - count)
+                if unknown < len(pieces):
+                    times.append((known.one(), len(pieces) - unknown))
         except (StorageError, UnicodeDecodeError):
             return Outcome.NOT_PLAIN
-        outcome = reading.finish(context, is_last=is_last)
-        return Outcome.NOT_PLAIN if outcome is Outcome.TOO_LITTLE and not can_wait else outcome
-
-    def _reading(self, request: PlainFetch, context: RequestContext) -> PlainReading:
-        most_bytes = min(request.max_bytes, self._fetch_max_bytes)
-        return PlainReading(request, context.api_version, most_bytes=most_bytes)
+        outcome = finish(request, context, answer, served, size, most_bytes)
+        if outcome is Outcome.ANSWERED:
+            for partition, count in times:
+                # All of a topic's are counted at one of them: what is told is told by topic.
+                partition.stats.fetches += count
+        elif not are_quiet:
+            return Outcome.NOT_PLAIN
+        return outcome
 
     def _readable_name(self, topic: TopicEntries, context: RequestContext) -> str | None:
         """What a topic is called; None if it is not there, or not for this client."""
@@ -188,7 +242,6 @@ class PlainFetches:
 class _Asked(NamedTuple):
     """What a request names, undecoded."""
 
-    request: PlainFetch
     pieces: Sequence[Sequence[bytes]]
     """The entries of each topic."""
     named: Mapping[bytes, Collection[bytes]]
@@ -202,11 +255,11 @@ def _asked(request: PlainFetch, frame: memoryview, version: int) -> _Asked | Non
     named: dict[bytes, set[bytes]] = {}
     for topic, of_topic in zip(request.topics, pieces, strict=True):
         named.setdefault(topic.encoded, set()).update(of_topic)
-    return _Asked(request, pieces, named) if sum(map(len, named.values())) == request.partitions else None
+    return _Asked(pieces, named) if sum(map(len, named.values())) == request.partitions else None
 
 
-def _unknown(answers: Sequence[bytes | None]) -> Iterator[int]:
-    """Where there is none."""
+def _places_of_none(answers: Sequence[bytes | None]) -> Iterator[int]:
+    """Where there is no answer."""
     place = -1
     try:
         while True:
@@ -221,8 +274,7 @@ class RepeatedFetch:
     anew. A `broker.request.response.Repeats`."""
 
     __slots__ = (
-        "_apis",
-        "_client_id",
+        "_context",
         "_entries",
         "_fetches",
         "_kind",
@@ -230,7 +282,6 @@ class RepeatedFetch:
         "_pattern",
         "_position",
         "_request",
-        "_version",
         "has_refused",
         "quiet",
     )
@@ -253,7 +304,7 @@ class RepeatedFetch:
         self,
         pattern: FetchPattern,
         request: PlainFetch,
-        entries: Sequence[Sequence[Entry]],
+        entries: AskedEntries,
         position: int,
         context: RequestContext,
     ) -> None:
@@ -263,10 +314,8 @@ class RepeatedFetch:
         self._request = request
         self._entries = entries
         self._position = position
-        self._version = context.api_version
-        self._client_id = context.client_id
+        self._context = context
         self._kind = context.slot.kind
-        self._apis = context.apis
 
     def take(self, slot: ResponseSlot) -> bool:
         """Answer a request like the last one. False: it is not, or the general way must; nothing has been done."""
@@ -276,12 +325,12 @@ class RepeatedFetch:
             return False
         self._misses = 0
         slot.kind = self._kind
-        header = RequestHeader(ApiKey.FETCH, self._version, numbers[0], self._client_id)
-        context = RequestContext(header, slot.peer, slot, self._apis)
-        outcome = self._fetches.answer(self._request, self._entries, numbers[1:], context)
+        context = self._context.again(numbers[0], slot)
+        offsets = numbers[1:]
+        outcome = self._fetches.answer(self._entries, offsets, context, self._request)
         if outcome is Outcome.TOO_LITTLE:
-            outcome = self._fetches.answer_or_wait(self._request, slot.frame, self._position, context, self.quiet)
-        self.has_refused = outcome is not Outcome.ANSWERED
+            self._fetches.wait(self._entries, offsets, context, self._request, slot.frame, self._position)
+        self.has_refused = outcome is Outcome.NOT_PLAIN
         return not self.has_refused
 
     def close(self) -> None:

@@ -91,7 +91,7 @@ class QuietPartitions:
     """Those of one connection, for requests of one version and isolation; what waits for them to change, waits under
     this in the purgatory."""
 
-    __slots__ = ("_is_closed", "_most", "_purgatory", "_remembered", "_room", "_terms", "changes", "topics")
+    __slots__ = ("_is_closed", "_most", "_purgatory", "_remembered", "_room", "_terms", "topics")
 
     def __init__(self, purgatory: Purgatory, room: Room) -> None:
         self._purgatory = purgatory
@@ -102,8 +102,6 @@ class QuietPartitions:
         self._is_closed = False
         self.topics: dict[bytes, QuietTopic] = {}
         """By their names or ids, as requests have them."""
-        self.changes = 0
-        """How often one of them has changed."""
 
     def __len__(self) -> int:
         return self._remembered
@@ -126,7 +124,6 @@ class QuietPartitions:
 
     def partition_changed(self) -> None:
         """One of them is quiet no more: whoever waits for that may look."""
-        self.changes += 1
         self._purgatory.check(self)
 
     def take_room(self) -> bool:

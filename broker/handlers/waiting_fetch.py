@@ -1,60 +1,54 @@
-"""A plain fetch whose partitions are all quiet: it waits for one of them to change."""
+"""A plain fetch that has found nothing: it waits for one of its partitions to change."""
 
 import logging
-from typing import Protocol
+from collections.abc import Callable
 
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.plain_reading import Outcome
-from broker.handlers.quiet_partitions import QuietPartitions
 from broker.purgatory import DelayedOperation
 from broker.request.context import RequestContext
+from protocol.fetch_layout import PlainFetch
 
 log = logging.getLogger(__name__)
 
 
-class Attempt(Protocol):
-    """Answers if there is enough; with ``is_last`` in any case that is plain."""
-
-    def __call__(self, *, is_last: bool) -> Outcome: ...
+Attempt = Callable[[PlainFetch], Outcome]
+"""Answers a request if there is enough, or if it will not wait."""
 
 
 class WaitingFetch(DelayedOperation):
-    """It waits under its connection's `QuietPartitions`, not under its partitions, which may be thousands."""
+    """It has just been tried. What is not plain when it is tried again, the general way answers at once."""
 
-    __slots__ = ("_attempt", "_changes", "_context", "_frame", "_general", "_outcome", "_position", "_quiet")
+    __slots__ = ("_attempt", "_context", "_frame", "_general", "_outcome", "_position", "_request")
 
     def __init__(
         self,
+        request: PlainFetch,
+        attempt: Attempt,
         frame: memoryview,
         position: int,
         context: RequestContext,
-        quiet: QuietPartitions,
-        attempt: Attempt,
         general: FetchHandler,
     ) -> None:
         super().__init__()
+        self._request = request
+        self._attempt = attempt
         self._frame = frame
         """A copy of its own: what it came in serves other requests."""
         self._position = position
         self._context = context
         self._general = general
-        self._quiet = quiet
-        self._changes = quiet.changes
-        self._attempt = attempt
         self._outcome = Outcome.TOO_LITTLE
 
     def try_complete(self) -> bool:
         """Complete once a partition has records, or something that is not plain."""
-        if self._changes == self._quiet.changes:
-            return False
-        self._changes = self._quiet.changes
-        self._outcome = self._attempt(is_last=False)
+        self._outcome = self._attempt(self._request)
         return self._outcome is not Outcome.TOO_LITTLE and self.complete()
 
     def on_complete(self) -> None:
-        """Answer, if that has not been done: what is not plain is told at once, as by the general way."""
+        """Answer, if that has not been done."""
         if self._outcome is Outcome.TOO_LITTLE:
-            self._outcome = self._attempt(is_last=True)
+            self._outcome = self._attempt(self._request._replace(max_wait_ms=0))
         if self._outcome is Outcome.NOT_PLAIN:
             self._general.answer_at_once(self._frame, self._position, self._context)
         self._let_go()

@@ -103,6 +103,17 @@ class RequestContext:
         self.slot = slot
         self.apis = apis
 
+    def again(self, correlation_id: int, slot: ResponseSlot) -> "RequestContext":
+        """Those of another request, which is like this one otherwise and came on the same connection."""
+        other = RequestContext.__new__(RequestContext)
+        other.api_version = self.api_version
+        other.correlation_id = correlation_id
+        other.client_id = self.client_id
+        other.peer = self.peer
+        other.slot = slot
+        other.apis = self.apis
+        return other
+
     def may(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the principal may do this to the resource. Everybody may, until there is an authorizer."""
         return True

@@ -72,7 +72,7 @@ def test_a_plain_request_is_read(version: int, request: FetchRequest) -> None:
         (None, topic.topic_id) if version >= 13 else (topic.topic, None) for topic in request.topics
     ]
     entries = [[entry(asked, version) for asked in topic.partitions] for topic in request.topics]
-    assert layout.entries(frame, read) == entries
+    assert layout.entries(frame, read) == list(zip(read.topics, entries, strict=True))
     assert [[layout.entry(piece) for piece in layout.pieces(frame, topic)] for topic in read.topics] == entries
     assert read.partitions == sum(map(len, entries))
 

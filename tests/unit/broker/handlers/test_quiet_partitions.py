@@ -2,20 +2,21 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.dispatch.dispatcher import Dispatcher
+from broker.handlers import plain_fetch
 from broker.handlers.plain_fetch import MOST_REMEMBERED, RepeatedFetch
-from broker.handlers.plain_reading import PlainReading
+from broker.handlers.plain_reading import Find, read_partitions
 from broker.handlers.quiet_partitions import MOST_FOR_EACH_NAMED
 from broker.network.departed import Departed
-from broker.replication.partition import Partition
 from broker.request.response import ResponseSlot
 from protocol.errors import ErrorCode as E
-from protocol.fetch_layout import FetchLayout
+from protocol.fetch_layout import Entry, FetchLayout
 from protocol.headers import encode_request
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -38,14 +39,12 @@ def ids(broker: InProcessBroker) -> dict[str, bytes]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The partitions that plain fetches have read."""
     found: list[tuple[str, int]] = []
-    read = PlainReading.read
 
-    def noting(reading: PlainReading, partition: Partition | None, *rest: object) -> bool:
-        if partition is not None:
-            found.append(partition.topic_partition)
-        return read(reading, partition, *rest)  # type: ignore[arg-type]
+    def noting(find: Find, topic: str, entries: Sequence[Entry], *rest: Any) -> int:
+        found.extend((topic, entry[0]) for entry in entries)
+        return read_partitions(find, topic, entries, *rest)
 
-    monkeypatch.setattr(PlainReading, "read", noting)
+    monkeypatch.setattr(plain_fetch, "read_partitions", noting)
     return found
 
 
