@@ -52,7 +52,7 @@ class Dispatcher:
                 self._refuse_version(header, frame, position, slot)
                 return
             slot.kind = route.kind
-            context = RequestContext(header, slot.peer, slot, self._registry)
+            context = RequestContext(header.api_version, header.correlation_id, header.client_id, slot, self._registry)
             if route.shortcut is not None and route.shortcut(frame, position, context):
                 return
             request, _ = route.decode(frame, position)

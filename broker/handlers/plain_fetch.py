@@ -8,17 +8,17 @@ nothing had been tried; that one alone knows errors, sessions, and all else that
 (docs/decisions/plain-fetch.md).
 """
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Final
 
 from broker.handlers.fetch import FetchHandler
-from broker.handlers.plain_reading import Outcome, Served, finish, nothing_of, read_partitions
+from broker.handlers.plain_reading import Outcome, Served, finish, read_partitions
+from broker.handlers.quiet_fetch import QuietFetch
 from broker.handlers.quiet_partitions import QuietPartitions, Room
 from broker.handlers.waiting_fetch import Attempt, WaitingFetch
 from broker.metadata.image import MetadataImage
 from broker.replication.fetch import Isolation
-from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.response import Peer, ResponseSlot
@@ -155,80 +155,25 @@ class PlainFetches:
         context.slot.release_frame()
         self._replicas.fetch_purgatory.wait(waiting, keys, request.max_wait_ms)
 
-    # Many partitions
-
     def _fetch_beside(
         self, quiet: QuietPartitions, request: PlainFetch, frame: memoryview, position: int, context: RequestContext
     ) -> bool:
-        """Answer ``request`` now or later; what is quiet is not read."""
-        asked = _asked(request, frame, context.api_version)
-        if asked is None:
+        """The same as `fetch` for many partitions."""
+        fetch = QuietFetch(
+            request,
+            frame,
+            context,
+            quiet,
+            find=self._replicas.find,
+            readable_name=self._readable_name,
+            most_bytes=min(request.max_bytes, self._fetch_max_bytes),
+        )
+        if fetch.repeats_itself:
             return False
-        attempt = partial(self._answer_beside, quiet, asked, context)
-        outcome = attempt(request)
+        outcome = fetch.answer(request)
         if outcome is Outcome.TOO_LITTLE:
-            self._wait(request, frame, position, context, attempt, (quiet,))
+            self._wait(request, frame, position, context, fetch.answer, (quiet,))
         return outcome is not Outcome.NOT_PLAIN
-
-    def _answer_beside(
-        self, quiet: QuietPartitions, asked: "_Asked", context: RequestContext, request: PlainFetch
-    ) -> Outcome:
-        """Answer ``request``, of these pieces, if there is enough."""
-        version = context.api_version
-        layout = fetch_layout(version)
-        quiet.begin(version, request.isolation_level, request.partitions)
-        is_committed = request.isolation_level == Isolation.READ_COMMITTED
-        most_bytes = min(request.max_bytes, self._fetch_max_bytes)
-        answer = PlainAnswer(version, len(request.topics), is_committed=is_committed)
-        find = self._replicas.find
-        read: set[tuple[str, int]] = set()
-        served: Served = []
-        times: list[tuple[Partition, int]] = []
-        size = 0
-        are_quiet = True
-        try:
-            for topic, pieces in zip(request.topics, asked.pieces, strict=True):
-                name = self._readable_name(topic, context)
-                if name is None:
-                    return Outcome.NOT_PLAIN
-                known = quiet.topic(topic.encoded)
-                answers = list(map(known.answers.get, pieces))
-                answer.begin_topic(topic)
-                behind = unknown = 0
-                for place in _places_of_none(answers):
-                    answer.add_encoded(cast("list[bytes]", answers[behind:place]))
-                    behind = place + 1
-                    unknown += 1
-                    piece = pieces[place]
-                    entry = layout.entry(piece)
-                    index, offset = entry[0], entry[FETCH_OFFSET]
-                    before = known.partitions.get(index)
-                    if (name, index) in read or (before is not None and before.piece in asked.named[topic.encoded]):
-                        return Outcome.NOT_PLAIN  # the same partition otherwise
-                    read.add((name, index))
-                    size = read_partitions(
-                        find, name, (entry,), iter((offset,)).__next__, answer, served, size, most_bytes, is_committed
-                    )
-                    if size < 0:
-                        return Outcome.NOT_PLAIN
-                    partition, _ = served[-1]
-                    nothing = nothing_of(partition, index, offset, answer, is_committed=is_committed)
-                    if nothing is None or not known.add(index, piece, partition, nothing):
-                        are_quiet = False
-                answer.add_encoded(cast("list[bytes]", answers[behind:]))
-                answer.end_topic()
-                if unknown < len(pieces):
-                    times.append((known.one(), len(pieces) - unknown))
-        except (StorageError, UnicodeDecodeError):
-            return Outcome.NOT_PLAIN
-        outcome = finish(request, context, answer, served, size, most_bytes)
-        if outcome is Outcome.ANSWERED:
-            for partition, count in times:
-                # All of a topic's are counted at one of them: what is told is told by topic.
-                partition.stats.fetches += count
-        elif not are_quiet:
-            return Outcome.NOT_PLAIN
-        return outcome
 
     def _readable_name(self, topic: TopicEntries, context: RequestContext) -> str | None:
         """What a topic is called; None if it is not there, or not for this client."""
@@ -239,42 +184,13 @@ class PlainFetches:
         return name if name is not None and context.may(Operation.READ, ResourceType.TOPIC, name) else None
 
 
-class _Asked(NamedTuple):
-    """What a request names, undecoded."""
-
-    pieces: Sequence[Sequence[bytes]]
-    """The entries of each topic."""
-    named: Mapping[bytes, Collection[bytes]]
-    """The same, by the topics' names or ids: one may stand there twice."""
-
-
-def _asked(request: PlainFetch, frame: memoryview, version: int) -> _Asked | None:
-    """What ``request`` names, which stands in ``frame``; None if it names a partition twice."""
-    layout = fetch_layout(version)
-    pieces = [layout.pieces(frame, topic) for topic in request.topics]
-    named: dict[bytes, set[bytes]] = {}
-    for topic, of_topic in zip(request.topics, pieces, strict=True):
-        named.setdefault(topic.encoded, set()).update(of_topic)
-    return _Asked(pieces, named) if sum(map(len, named.values())) == request.partitions else None
-
-
-def _places_of_none(answers: Sequence[bytes | None]) -> Iterator[int]:
-    """Where there is no answer."""
-    place = -1
-    try:
-        while True:
-            place = answers.index(None, place + 1)
-            yield place
-    except ValueError:
-        return
-
-
 class RepeatedFetch:
     """A consumer's next request, which is most often like the last one but for its offsets: then it need not be read
     anew. A `broker.request.response.Repeats`."""
 
     __slots__ = (
-        "_context",
+        "_apis",
+        "_client_id",
         "_entries",
         "_fetches",
         "_kind",
@@ -282,6 +198,7 @@ class RepeatedFetch:
         "_pattern",
         "_position",
         "_request",
+        "_version",
         "has_refused",
         "quiet",
     )
@@ -314,8 +231,10 @@ class RepeatedFetch:
         self._request = request
         self._entries = entries
         self._position = position
-        self._context = context
+        self._version = context.api_version
+        self._client_id = context.client_id
         self._kind = context.slot.kind
+        self._apis = context.apis
 
     def take(self, slot: ResponseSlot) -> bool:
         """Answer a request like the last one. False: it is not, or the general way must; nothing has been done."""
@@ -325,7 +244,7 @@ class RepeatedFetch:
             return False
         self._misses = 0
         slot.kind = self._kind
-        context = self._context.again(numbers[0], slot)
+        context = RequestContext(self._version, numbers[0], self._client_id, slot, self._apis)
         offsets = numbers[1:]
         outcome = self._fetches.answer(self._entries, offsets, context, self._request)
         if outcome is Outcome.TOO_LITTLE:

@@ -23,7 +23,7 @@ from broker.request.context import RequestContext, ServedApis
 from broker.request.faults import Fault
 from broker.request.response import ResponseSlot
 from protocol.api_keys import ApiKey
-from protocol.headers import RequestHeader, frame_response
+from protocol.headers import frame_response
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.primitives import encode_uvarint, read_uvarint
 from storage.appending import StagedAppend
@@ -193,8 +193,7 @@ class RepeatedProduce:
     ) -> None:
         """The write failed, or its acknowledgement is still to come."""
         slot.kind = self._general_kind
-        header = RequestHeader(ApiKey.PRODUCE, self._version, correlation_id, self._client_id)
-        context = RequestContext(header, slot.peer, slot, self._apis)
+        context = RequestContext(self._version, correlation_id, self._client_id, slot, self._apis)
         pending = PendingAnswer(self._acks, self._timeout_ms, context, self._replicas)
         response, answer = self._answer()
         pending.response = response

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from broker.request.response import NOTHING, Peer, ResponseSlot
+from broker.request.response import NOTHING, ResponseSlot
 from protocol.error_counts import error_counter
-from protocol.headers import RequestHeader, frame_response
+from protocol.headers import frame_response
 
 
 class Operation(IntEnum):
@@ -95,24 +95,15 @@ class RequestContext:
 
     __slots__ = ("api_version", "apis", "client_id", "correlation_id", "peer", "slot")
 
-    def __init__(self, header: RequestHeader, peer: Peer, slot: ResponseSlot, apis: ServedApis) -> None:
-        self.api_version = header.api_version
-        self.correlation_id = header.correlation_id
-        self.client_id = header.client_id
-        self.peer = peer
+    def __init__(
+        self, api_version: int, correlation_id: int, client_id: str, slot: ResponseSlot, apis: ServedApis
+    ) -> None:
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.peer = slot.peer
         self.slot = slot
         self.apis = apis
-
-    def again(self, correlation_id: int, slot: ResponseSlot) -> "RequestContext":
-        """Those of another request, which is like this one otherwise and came on the same connection."""
-        other = RequestContext.__new__(RequestContext)
-        other.api_version = self.api_version
-        other.correlation_id = correlation_id
-        other.client_id = self.client_id
-        other.peer = self.peer
-        other.slot = slot
-        other.apis = self.apis
-        return other
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the principal may do this to the resource. Everybody may, until there is an authorizer."""

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.dispatch.dispatcher import Dispatcher
-from broker.handlers import plain_fetch
+from broker.handlers import quiet_fetch
 from broker.handlers.plain_fetch import MOST_REMEMBERED, RepeatedFetch
 from broker.handlers.plain_reading import Find, read_partitions
 from broker.handlers.quiet_partitions import MOST_FOR_EACH_NAMED
@@ -44,7 +44,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         found.extend((topic, entry[0]) for entry in entries)
         return read_partitions(find, topic, entries, *rest)
 
-    monkeypatch.setattr(plain_fetch, "read_partitions", noting)
+    monkeypatch.setattr(quiet_fetch, "read_partitions", noting)
     return found
 
 
