@@ -330,7 +330,7 @@ class PlainAnswer:
         self._out += encode_uvarint(count + 1) if self._is_flexible else _pack_count(count)
 
 
-@lru_cache(64)
+@lru_cache(16)  # one for ten thousand takes 320 KB
 def _splitter(size: int, count: int) -> Callable[[memoryview, int], tuple[bytes, ...]]:
     """What cuts so many pieces out of a frame."""
     return Struct(f"{size}s" * count).unpack_from
