@@ -185,10 +185,8 @@ class Partition:
             self.check_leadership()
         if not by_all:
             return
-        needed = self.log.config.min_insync_replicas
-        in_sync = len(self.in_sync_replicas)
-        if in_sync < needed and in_sync < len(self.replicas):
-            needed = min(needed, len(self.replicas))
+        in_sync, replicas = len(self.in_sync_replicas), len(self.replicas)
+        if in_sync < replicas and in_sync < (needed := min(self.log.config.min_insync_replicas, replicas)):
             raise NotEnoughReplicas(f"{self.topic_partition} has {in_sync} of {needed} replicas in sync")
 
     def advance_high_watermark(self) -> bool:
