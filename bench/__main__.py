@@ -17,6 +17,7 @@ from bench import (
     archive_cases,
     audit_cases,
     client_cases,
+    cold_file_cases,
     connection_cases,
     decode_cases,
     group_cases,
@@ -80,6 +81,7 @@ ON_MADE_DIRECTORIES: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "archive-100": archive_cases.hundred_records,
     "archive-8000": archive_cases.eight_thousand_records,
     "decode": decode_cases.decode,
+    "cold-file": cold_file_cases.cold_file,
 }
 OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, *ON_MADE_DIRECTORIES, "imports", "costliest")
 ATTEMPTS = 3

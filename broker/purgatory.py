@@ -109,6 +109,10 @@ class Purgatory:
         if self._completed_since_purge > self._purge_interval:
             self.purge()
 
+    def holds(self, key: Hashable) -> bool:
+        """Whether an operation waits for an event of ``key``."""
+        return not all(operation.is_completed for operation in self._watchers.get(key, ()))
+
     def check(self, key: Hashable) -> int:
         """Something has happened to ``key``: complete what that completes, and return how many."""
         watchers = self._watchers.get(key)

@@ -36,7 +36,8 @@ class Staging:
         changed then. A repetition of one of the producer's last five batches is staged as a duplicate: nothing will be
         written, the offsets are the original's.
         """
-        header, data, log_append_time_ms = batch
+        header = batch.header
+        data = batch.data
         size = len(data)
         if size > self.segment_bytes:
             raise self._too_large(size)
@@ -59,7 +60,7 @@ class Staging:
         last_offset = first_offset + header[6]
         stamp(data, first_offset, leader_epoch)
         staged = StagedAppend(
-            header, data, size, first_offset, last_offset, leader_epoch, log_append_time_ms, before, after
+            header, data, size, first_offset, last_offset, leader_epoch, batch.log_append_time_ms, before, after
         )
         self.next_offset = last_offset + 1
         self.batches.append(staged)

@@ -159,6 +159,8 @@ class PlainFetches:
         self, quiet: QuietPartitions, request: PlainFetch, frame: memoryview, position: int, context: RequestContext
     ) -> bool:
         """The same as `fetch` for many partitions."""
+        if not quiet.begin(context.api_version, request.isolation_level, request.partitions):
+            return False
         fetch = QuietFetch(
             request,
             frame,

@@ -55,7 +55,6 @@ class QuietFetch:
         """Answer if there is enough. ``request`` is this one, which may have lost its patience."""
         version = self._context.api_version
         is_committed = request.isolation_level == Isolation.READ_COMMITTED
-        self._quiet.begin(version, request.isolation_level, request.partitions)
         answer = PlainAnswer(version, len(request.topics), is_committed=is_committed)
         reading = _Reading(answer, self._find, self._most_bytes, version, is_committed=is_committed)
         counted: list[tuple[Partition, int]] = []

@@ -106,14 +106,18 @@ class QuietPartitions:
     def __len__(self) -> int:
         return self._remembered
 
-    def begin(self, version: int, isolation_level: int, partitions: int) -> None:
-        """A request names so many partitions."""
-        if self._terms != (version, isolation_level):
+    def begin(self, version: int, isolation_level: int, partitions: int) -> bool:
+        """A request names so many partitions. False: what is remembered is of no use to it, and another one waits for
+        it to change."""
+        terms = version, isolation_level
+        most = max(self._most, partitions * MOST_FOR_EACH_NAMED)
+        if terms != self._terms or max(self._remembered, len(self.topics)) > most - partitions:
+            if self._purgatory.holds(self):
+                return False
             self._forget()
-            self._terms = version, isolation_level
-        self._most = max(self._most, partitions * MOST_FOR_EACH_NAMED)
-        if max(self._remembered, len(self.topics)) > self._most - partitions:
-            self._forget()
+        self._terms = terms
+        self._most = most
+        return True
 
     def topic(self, encoded: bytes) -> QuietTopic:
         """What is known of a topic's partitions."""

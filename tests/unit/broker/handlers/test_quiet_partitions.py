@@ -86,15 +86,20 @@ class Consumer:
         return answer
 
 
+def asked(client: Client, request: FetchRequest, version: int) -> bytes:
+    """An answer as it comes, behind its correlation id."""
+    client.send_bytes(encode_request(7, "test", request, version))
+    return client.receive_payload()[4:]
+
+
 def generally(broker: InProcessBroker, request: FetchRequest, version: int) -> bytes:
     """What the general way answers."""
+    client = broker.connect()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FetchLayout, "read", lambda *_: None)
-        client = broker.connect()
-        client.send(request, version)
-        payload = client.receive_payload()
-        client.close()
-    return payload[4:]
+        answer = asked(client, request, version)
+    client.close()
+    return answer
 
 
 def watchers(broker: InProcessBroker) -> int:
@@ -197,10 +202,7 @@ def test_whatever_happens_is_answered_as_by_the_general_way(
             getattr(events, event)(name, index)
         for max_bytes in (1000, 60):
             request = consumer.request(isolation_level=isolation_level, max_bytes=max_bytes)
-            consumer.client.send(request, version)
-            answered = consumer.client.receive_payload()[4:]
-            assert answered == generally(broker, request, version)
-        consumer.client._awaited.clear()
+            assert asked(consumer.client, request, version) == generally(broker, request, version)
         consumer.ask(version, isolation_level=isolation_level)
     consumer.client.close()
     for name in ("many", "few"):  # as the next example expects them
@@ -209,20 +211,23 @@ def test_whatever_happens_is_answered_as_by_the_general_way(
 
 
 def test_what_is_counted_is_what_the_general_way_counts(broker: InProcessBroker, ids: dict[str, bytes]) -> None:
-    def fetches() -> dict[str, int]:
-        counted = Counter[str]()
+    def counted() -> Counter[str]:
+        counts = Counter(errors=broker.daemon.registry.stats.errors["Fetch"][E.NONE])
         for one in broker.daemon.replicas.partitions():
-            counted[one.topic_partition.topic] += one.stats.fetches
-        return counted
+            counts[one.topic_partition.topic] += one.stats.fetches
+            counts["bytes"] += one.stats.fetched_bytes
+        return counts
 
     consumer = Consumer(broker, ids, begins_at=3)
     consumer.ask()
-    for _ in range(2):
-        before, errors = fetches(), broker.daemon.registry.stats.errors["Fetch"][E.NONE]
-        consumer.ask()
-        after = fetches()
-        assert {name: after[name] - before[name] for name in ids} == {"many": COUNT, "few": 2}
-        assert broker.daemon.registry.stats.errors["Fetch"][E.NONE] - errors == 1 + COUNT + 2
+    for _ in range(2):  # with nothing to get, and with something
+        request = consumer.request()
+        before = counted()
+        asked(consumer.client, request, NEW)
+        between = counted()
+        generally(broker, request, NEW)
+        assert between - before == counted() - between
+        assert (between - before)["many"] == COUNT
         broker.produce("few", b"x")
 
 
@@ -241,8 +246,7 @@ def test_a_partition_that_is_named_again_otherwise_is_decoded(
     consumer._begin = begins_at
     request = consumer.request()
     request.topics[0].partitions.append(Asked(partition=0, fetch_offset=other_offset, partition_max_bytes=most_bytes))
-    consumer.client.send(request, NEW)
-    assert consumer.client.receive_payload()[4:] == generally(broker, request, NEW)
+    assert asked(consumer.client, request, NEW) == generally(broker, request, NEW)
 
 
 def test_a_partition_that_is_asked_otherwise_is_remembered_so(
@@ -329,6 +333,21 @@ def test_two_that_wait_are_both_answered(broker: InProcessBroker, ids: dict[str,
     assert consumer.client.has_no_answer()
     broker.produce("many", b"new")
     assert records(consumer.client.receive()) == records(consumer.client.receive()) == [(0, 1)]
+
+
+@pytest.mark.parametrize(("version", "isolation_level", "begins_at"), [(OLD, 0, 0), (NEW, 1, 0), (NEW, 0, COUNT)])
+def test_one_that_waits_is_not_forgotten_over_one_of_another_kind_behind_it(
+    broker: InProcessBroker, ids: dict[str, bytes], version: int, isolation_level: int, begins_at: int
+) -> None:
+    ids["other"] = broker.create_topic("other", partitions=COUNT)
+    consumer = Consumer(broker, ids)
+    consumer.client.send(consumer.request(max_wait_ms=10_000), NEW)
+    consumer.offsets = {("other", index): 0 for index in range(COUNT)} if begins_at else consumer.offsets
+    for _ in range(2):
+        consumer.client.send(consumer.request(max_wait_ms=10_000, isolation_level=isolation_level), version)
+    assert consumer.client.has_no_answer()
+    broker.produce("many", b"new")
+    assert records(consumer.client.receive()) == [(0, 1)], "without the time having moved"
 
 
 # What is remembered
