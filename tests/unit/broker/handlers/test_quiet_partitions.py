@@ -21,7 +21,9 @@ from protocol.headers import encode_request
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.topics import DeleteTopicsRequest
+from tests.support.batches import produced, record
 from tests.support.broker import Client, InProcessBroker
+from tests.support.requests import produce_request
 
 COUNT = 3 * MOST_REMEMBERED
 Topic, Asked = FetchRequest.Topic, FetchRequest.Topic.Partition
@@ -367,6 +369,18 @@ def test_a_connection_that_is_gone_watches_nothing(broker: InProcessBroker, ids:
     broker.advance(500)
     assert watchers(broker) == 0, "nor does its request, whose time is up"
     assert broker.daemon.replicas.fetch_purgatory.stats.pending == 0
+
+
+def test_a_consumers_connection_that_produces_too_watches_nothing_when_it_is_gone(
+    broker: InProcessBroker, ids: dict[str, bytes]
+) -> None:
+    consumer = Consumer(broker, ids)
+    consumer.client.send(consumer.request(max_wait_ms=10_000), NEW)
+    consumer.client.send(produce_request("few", produced([record(b"x")])), OLD)
+    assert records(consumer.receive()) == [(0, 1)]
+    consumer.client.receive()
+    consumer.client.close()
+    assert watchers(broker) == 0
 
 
 def test_a_request_that_outlives_its_connection_watches_nothing(broker: InProcessBroker, ids: dict[str, bytes]) -> None:
