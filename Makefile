@@ -2,7 +2,7 @@
 
 SHELL  := /bin/sh
 # The newest Python there is; `make PYTHON=/path/to/python` chooses another.
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; exit; }; done; echo python3)
 VENV   := .venv
 BIN    := $(VENV)/bin

@@ -61,7 +61,7 @@ class Settings:
     """Of every field, also of those that are no settings but follow from them."""
 
     def __init_subclass__(cls) -> None:
-        fields = {name: vars(cls)[name] for name in vars(cls)["__annotations__"]}
+        fields = {name: vars(cls)[name] for name in cls.__annotations__}
         declared = {name: value for name, value in fields.items() if isinstance(value, Declaration)}
         cls.declarations = {name.replace("_", "."): declaration for name, declaration in declared.items()}
         cls._defaults = fields | {name: declaration.default_value() for name, declaration in declared.items()}

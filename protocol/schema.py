@@ -184,7 +184,7 @@ def _declare(cls: type[T], *, frozen: bool) -> type[T]:
     There are more than two hundred of them when the daemon starts, most of which are never used, and it has 150 ms for
     everything (bench: imports, start).
     """
-    names = vars(cls).get("__annotations__", {})
+    names = cls.__annotations__
     body = {name: value for name, value in vars(cls).items() if name not in names and name not in _OF_EVERY_CLASS}
     body.update(
         __slots__=tuple(names),
