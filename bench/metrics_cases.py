@@ -23,7 +23,7 @@ from bench.group_cases import COMMIT_VERSION
 from bench.limits import SocketOptions
 from bench.load import run_load
 from bench.partition_cases import produce_to_all
-from bench.processes import REPOSITORY, Disturber, OwnBroker, memory_mb, worked_seconds
+from bench.processes import REPOSITORY, Disturber, OwnBroker, cpu_seconds, memory_mb
 from bench.raw_cases import Bench, check_produced
 from bench.rival import Rival
 from protocol.headers import decode_response, encode_request
@@ -92,9 +92,9 @@ def _cpu_us(broker: OwnBroker, directory: Path, shape: tuple[int, int, int]) -> 
     bench = Bench(broker=broker, rival=rival, options=SocketOptions(), directory=directory, scale=1.0)
     with bench.topic(connections) as topic:
         frames = [produce_frame(topic, number, records=1, value_bytes=100) for number in range(connections)]
-        before = worked_seconds(broker.pid)
+        before = cpu_seconds(broker.pid)
         sample = run_load(broker.bootstrap, frames, in_flight=in_flight, requests=requests, check=check_produced)
-        return (worked_seconds(broker.pid) - before) / sample.requests * 1e6
+        return (cpu_seconds(broker.pid) - before) / sample.requests * 1e6
 
 
 def scrape(directory: Path) -> dict[str, float]:
@@ -147,9 +147,9 @@ def _page_figures(broker: OwnBroker, metrics: str) -> dict[str, float]:
     """How long a page takes and what it costs; and requests of another client beside it, and alone."""
     before_mb = memory_mb(broker.pid)[0]
     _page(metrics)
-    before = worked_seconds(broker.pid)
+    before = cpu_seconds(broker.pid)
     took, sizes = zip(*[_timed_page(metrics) for _ in range(SCRAPES)], strict=True)
-    cpu_s = (worked_seconds(broker.pid) - before) / SCRAPES
+    cpu_s = (cpu_seconds(broker.pid) - before) / SCRAPES
     alone = _paced(broker)
     with Disturber("scrape", "--bootstrap", metrics):
         beside = _paced(broker)

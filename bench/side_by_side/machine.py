@@ -7,6 +7,8 @@ import platform
 import re
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,7 +23,8 @@ def about(directory: Path, command: str) -> dict[str, str]:
         "command": f"`{command}`",
         "processor": f"{_processor()}, {os.cpu_count()} of them for both brokers and the clients",
         "memory": f"{_memory_gb():.0f} GB",
-        "system": f"{platform.system()} {platform.release()}, data on {_file_system(directory)}",
+        "system": f"{platform.system()} {platform.release()}, data on {_file_system(directory)}"
+        + "".join(f", {words}" for words in _settings(directory)),
         # Who built it counts: one without profile-guided optimisation is a good deal slower.
         "Ottla": f"commit {name_of_this()}, Python {platform.python_version()} ({platform.python_compiler()})",
         "clients": ", ".join(
@@ -58,3 +61,16 @@ def _file_system(directory: Path) -> str:
         if inside and len(mounted) >= len(best):
             best, kind = mounted, of_type
     return kind
+
+
+def _settings(directory: Path) -> Iterator[str]:
+    """What systems set differently, and some of the rows depend on."""
+    device = directory.stat().st_dev
+    disk = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
+    for place in (disk, disk.parent):  # the latter for a partition
+        with suppress(OSError):
+            yield f"which it reads ahead by {int((place / 'queue/read_ahead_kb').read_text()):,} KB"
+            break
+    with suppress(OSError):
+        halt_poll_ns = int(Path("/sys/module/haltpoll/parameters/guest_halt_poll_ns").read_text())
+        yield f"a guest whose idle processors are kept for {halt_poll_ns:,} ns"

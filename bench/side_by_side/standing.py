@@ -97,12 +97,7 @@ def _standing(table: Table, workload: Workload, row: Row, pairs: Sequence[tuple[
         row,
         Spread.of([mine for mine, _ in values]),
         Spread.of([other for _, other in values]),
-        Spread.of([_advantage(row, mine, other) for mine, other in values]),
+        Spread.of([row.advantage(mine, other) for mine, other in values]),
         len(pairs),
         sum(sample.others_cores > workload.quiet_cores for pair in pairs for sample in pair),
     )
-
-
-def _advantage(row: Row, ours: float, theirs: float) -> float:
-    """Where the clock of 10 ms, which counts a process's CPU, has seen no work of one of them, neither is better."""
-    return row.advantage(ours, theirs) if ours and theirs else 1.0
