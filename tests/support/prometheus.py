@@ -89,7 +89,8 @@ class Prometheus:
             with urlopen(url, timeout=_ANSWER_S) as answer:
                 data = json.load(answer)["data"]
         except HTTPError as error:
-            raise QueryRefused(f"{parameters}: {json.load(error)['error']}") from None
+            with error:
+                raise QueryRefused(f"{parameters}: {json.load(error)['error']}") from None
         assert isinstance(data, dict)
         return data
 
@@ -105,7 +106,8 @@ class Prometheus:
         try:
             with urlopen(f"http://{self._address}/-/ready", timeout=_ANSWER_S):
                 return True
-        except HTTPError:
+        except HTTPError as error:
+            error.close()
             return False
 
 
