@@ -25,7 +25,7 @@ from broker.request.response import ResponseSlot
 from protocol.api_keys import ApiKey
 from protocol.headers import frame_response
 from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.primitives import encode_uvarint, read_uvarint
+from protocol.primitives import Malformed, encode_uvarint, read_uvarint
 from storage.appending import StagedAppend
 from storage.batch.record_batch import ATTRIBUTES_POSITION, CODEC_BITS, HEADER_SIZE, TRANSACTIONAL_BIT
 from storage.errors import StorageError
@@ -49,8 +49,6 @@ FLEXIBLE_SINCE: Final = 9
 LOG_START_SINCE: Final = 5
 
 _read_length = struct.Struct(">i").unpack_from
-_read_api = _read_length
-_read_correlation_id = _read_length
 _write_correlation_id = struct.Struct(">i").pack_into
 _pack_placeholder = struct.Struct(">q").pack
 _write_offsets = struct.Struct(">qqq").pack_into
@@ -60,13 +58,15 @@ _write_offsets_without_start = struct.Struct(">qq").pack_into
 class Repeats:
     """What one connection has sent before; a `broker.request.response.Repeats`."""
 
-    __slots__ = ("_api", "_end", "_is_flexible", "_known", "_version")
+    __slots__ = ("_api", "_end", "_is_flexible", "_known", "_read", "_version")
 
     def __init__(self, version: int, end: int) -> None:
         self._api = ApiKey.PRODUCE << 16 | version
         self._version = version
         self._is_flexible = version >= FLEXIBLE_SINCE
         self._end = end
+        # API and version, correlation id, what it is recognised by, and two bytes: most often the records' length.
+        self._read = struct.Struct(f">ii{end - FIRST_COMPARED}sBB").unpack_from
         self._known: dict[bytes, RepeatedProduce] = {}
 
     def fits(self, version: int, end: int) -> bool:
@@ -86,35 +86,35 @@ class Repeats:
         """Append what a request brings that is like an earlier one. False: it is not, and nothing has been done."""
         frame = slot.frame
         position = self._end
-        if len(frame) <= position or _read_api(frame)[0] != self._api:
+        size = len(frame)
+        if size < position + HEADER_SIZE:
             return False
-        repeated = self._known.get(bytes(frame[FIRST_COMPARED:position]))
-        if repeated is None:
+        api, correlation_id, prefix, first, second = self._read(frame)
+        if api != self._api or (repeated := self._known.get(prefix)) is None:
             return False
-        try:
-            if self._is_flexible:
-                length = frame[position]
-                if length < 0x80:
-                    position += 1
-                elif frame[position + 1] < 0x80:
-                    # Two bytes: every batch of some 120 bytes to 16 KB.
-                    length += frame[position + 1] - 1 << 7
-                    position += 2
-                else:
-                    length, position = read_uvarint(frame, position)
-                end = position + length - 1
-                # The tagged fields of partition, topic and request: none.
-                if end + 3 != len(frame) or frame[end] or frame[end + 1] or frame[end + 2]:
-                    return False
+        if self._is_flexible:
+            if first < 0x80:
+                length = first
+                position += 1
+            elif second < 0x80:
+                # Every batch of some 120 bytes to 16 KB.
+                length = first + (second - 1 << 7)
+                position += 2
             else:
-                (length,) = _read_length(frame, position)
-                position += 4
-                end = position + length
-                if end != len(frame):
+                try:
+                    length, position = read_uvarint(frame, position)
+                except Malformed:
                     return False
-        except (ValueError, IndexError, struct.error):
-            return False
-        return end - position >= HEADER_SIZE and repeated.append(slot, frame[position:end])
+            end = position + length - 1
+            if end + len(NO_TAGS) != size or frame[end] or frame[end + 1] or frame[end + 2]:
+                return False
+        else:
+            (length,) = _read_length(frame, position)
+            position += 4
+            end = position + length
+            if end != size:
+                return False
+        return end - position >= HEADER_SIZE and repeated.append(slot, correlation_id, frame[position:end])
 
 
 class RepeatedProduce:
@@ -160,22 +160,23 @@ class RepeatedProduce:
         self._template = bytes(template)
         self._offsets_at = self._template.index(_pack_placeholder(_PLACEHOLDER))
 
-    def append(self, slot: ResponseSlot, records: memoryview) -> bool:
+    def append(self, slot: ResponseSlot, correlation_id: int, records: memoryview) -> bool:
         """Append a batch. False: it is none for this way, and nothing has been done."""
         attributes = records[ATTRIBUTES_POSITION + 1]
         if attributes & TRANSACTIONAL_BIT or (attributes & CODEC_BITS and self._version < PLAIN_ONLY_BEFORE):
             return False
         try:
             self._partition.check_append(by_all=self._acks == ALL_ACKS)
-            self._append(self._partition, records, partial(self._settle, slot))
+            self._append(self._partition, records, partial(self._settle, slot, correlation_id))
         except (Fault, StorageError):
             # The general way finds the same fault, and has the words for it.
             return False
         slot.kind = self._kind
         return True
 
-    def _settle(self, slot: ResponseSlot, staged: StagedAppend, outcome: Publication | StorageError) -> None:
-        (correlation_id,) = _read_correlation_id(slot.frame, 4)
+    def _settle(
+        self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError
+    ) -> None:
         if not isinstance(outcome, Publication) or not outcome.is_complete:
             self._settle_generally(slot, correlation_id, staged, outcome)
             return

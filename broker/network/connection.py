@@ -13,7 +13,7 @@ import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.network.buffer_pool import SMALLEST_BUFFER, Buffer
@@ -172,11 +172,8 @@ class Connection:
         slots = self._slots
         data = scratch.data
         now_us = self.last_active_us
-        unanswered = len(slots)
-        if room > (free := self.max_in_flight - unanswered):
-            room = free
-        if room > MOST_REQUESTS_A_TURN:
-            room = MOST_REQUESTS_A_TURN
+        room = min(room, self.max_in_flight - len(slots), MOST_REQUESTS_A_TURN)
+        arrived: list[ResponseSlot] = []
         start = 0
         while room > 0 and end - start > SIZE_BYTES:
             size = _read_size(data, start)[0]
@@ -184,11 +181,10 @@ class Connection:
             if not 0 < size <= MOST_COPIED_BYTES or frame + size > end:
                 break
             start = frame + size
-            slot = ResponseSlot(self, memoryview(data[frame:start]), now_us)
-            slots.append(slot)
-            channel.put(slot)
+            arrived.append(ResponseSlot(self, memoryview(data[frame:start]), now_us))
             room -= 1
-        self._stats.requests_received += len(slots) - unanswered
+        if arrived:
+            self._put(arrived)
         if start < end:
             owner.give_scratch()
             self._use(scratch, end)
@@ -235,39 +231,43 @@ class Connection:
     def _cut(self, buffer: Buffer, now_us: int) -> None:
         """Make requests of the whole frames that are there, in place, as far as there is room for them."""
         owner = self._owner
-        slots = self._slots
-        put = owner.channel.put
         data, view = buffer.data, buffer.view
         most_bytes = owner.settings.socket_request_max_bytes
         start, end = self._start, self._end
-        room = min(self.max_in_flight - len(slots), owner.channel.room, MOST_REQUESTS_A_TURN)
-        cut = 0
-        while cut < room and end - start >= SIZE_BYTES:
+        room = min(self.max_in_flight - len(self._slots), owner.channel.room, MOST_REQUESTS_A_TURN)
+        arrived: list[ResponseSlot] = []
+        refused: int | None = None
+        while len(arrived) < room and end - start >= SIZE_BYTES:
             size = _read_size(data, start)[0]
             if not 0 < size <= most_bytes:
-                self._refuse_size(size)
+                refused = size
                 start = end
                 break
             frame = start + SIZE_BYTES
             if frame + size > end:
                 break
             start = frame + size
-            slot = ResponseSlot(self, view[frame:start], now_us)
-            slots.append(slot)
-            put(slot)
-            cut += 1
+            arrived.append(ResponseSlot(self, view[frame:start], now_us))
         self._start = start
-        if cut:
-            self._stats.requests_received += cut
-            self._last_frame = SIZE_BYTES + len(slots[-1].frame)
+        if arrived:
+            self._put(arrived)
+            self._last_frame = SIZE_BYTES + arrived[-1].size
             if self._last_frame > self._largest_frame:
                 self._largest_frame = self._last_frame
             if owner.memory.favoured is self:
                 owner.memory.request_received()
-        if cut >= room and (start < end or room < MOST_REQUESTS_A_TURN):
+        if refused is not None:
+            self._refuse_size(refused)
+        if len(arrived) >= room and (start < end or room < MOST_REQUESTS_A_TURN):
             self._wait_for_room()
         elif not self.pauses:
             self._make_room(buffer)
+
+    def _put(self, arrived: Sequence[ResponseSlot]) -> None:
+        """These requests are whole, and there is room for them."""
+        self._slots.extend(arrived)
+        self._owner.channel.put(arrived)
+        self._stats.requests_received += len(arrived)
 
     def _refuse_size(self, size: int) -> None:
         log.warning(

@@ -52,9 +52,9 @@ class RequestChannel:
         requests = self._requests
         return bool(requests) and (requests[0].peer is not peer or requests[-1].peer is not peer)
 
-    def put(self, slot: ResponseSlot) -> None:
-        """Queue a request. The caller has asked for `room`."""
-        self._requests.append(slot)
+    def put(self, slots: Sequence[ResponseSlot]) -> None:
+        """Queue requests. The caller has asked for `room`."""
+        self._requests.extend(slots)
         if self._parked and not self._is_waking:
             self._wake_one()
 

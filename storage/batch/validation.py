@@ -20,6 +20,7 @@ What passes unseen otherwise is in docs/decisions/record-validation.md.
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from storage.batch.checksum import crc32c
@@ -43,7 +44,7 @@ from storage.batch.record_batch import (
     restamp_time,
 )
 from storage.batch.records import SMALLEST_RECORD, assemble_batch, encode_record, open_records, walk
-from storage.batch.varints import wrap_64
+from storage.batch.varints import VARINT_BYTES, encode_signed, wrap_64
 from storage.errors import (
     BatchLargerThanSegment,
     BatchTooLarge,
@@ -231,8 +232,14 @@ def validate_produced(records: memoryview | None, rules: AppendRules, now_ms: in
             section = _opened_if_small(records, header)
         else:
             section = bytes(records[HEADER_SIZE:])
-            if record_count == 1 and max_timestamp == base_timestamp and _is_plain_record(section):
-                section = None  # walked, and the header says the same
+            if record_count == 1 and max_timestamp == base_timestamp:
+                # Where there is no key, how such a record begins and ends follows from its size.
+                if section.startswith(_plain_beginning(len(section))):
+                    is_plain = not section[-1]
+                else:
+                    is_plain = _is_plain_record(section)
+                if is_plain:
+                    section = None  # walked, and the header says the same
     if section is None:
         if rules.gives_log_append_time or attributes & LOG_APPEND_TIME_BIT:
             header = _settled_by_header(records, header, rules, now_ms)
@@ -310,6 +317,22 @@ def _opened(batch: memoryview, header: BatchHeader, rules: AppendRules) -> bytes
         return open_records(batch, header, rules.most_opened_bytes)
     except DecompressionTooLarge as error:
         raise BatchTooLarge(str(error)) from None
+
+
+@lru_cache(maxsize=4096)
+def _plain_beginning(size: int) -> bytes:
+    """What a record of ``size`` bytes without key and headers begins with, at its batch's own time and offset: all but the
+    value, and the count of headers behind that. Longer than the record where none has just this size."""
+    widths = range(1, VARINT_BYTES + 1)
+    for length_width, value_width in product(widths, widths):
+        # Attributes and the two differences are 0, the length of the key is -1.
+        value_length = size - length_width - 4 - value_width - 1
+        if value_length >= 0:
+            length = encode_signed(size - length_width)
+            of_value = encode_signed(value_length)
+            if len(length) == length_width and len(of_value) == value_width:
+                return length + b"\0\0\0\1" + of_value
+    return bytes(size + 1)
 
 
 def _is_plain_record(section: bytes) -> bool:

@@ -25,7 +25,7 @@ def test_requests_come_out_in_order_at_most_so_many_at_once() -> None:
     async def scenario() -> None:
         channel = RequestChannel(100)
         for number in range(20):
-            channel.put(request(number))
+            channel.put([request(number)])
         first = await channel.take(16)
         second = await channel.take(16)
         assert [slot.received_us for slot in first + second] == list(range(20))
@@ -47,7 +47,7 @@ def test_a_request_wakes_one_handler_however_many_are_parked() -> None:
         tasks = [asyncio.ensure_future(handler(name)) for name in range(4)]
         await turns()
         for number in range(10):
-            channel.put(request(number))
+            channel.put([request(number)])
         await turns()
         assert channel.stats.wake_ups == 1
         assert len(taken) == 1
@@ -69,7 +69,7 @@ def test_who_leaves_something_behind_wakes_the_next() -> None:
         tasks = [asyncio.ensure_future(handler()) for _ in range(4)]
         await turns()
         for number in range(40):
-            channel.put(request(number))
+            channel.put([request(number)])
         await turns(6)
         assert taken == [16, 16, 8]
         tasks[0].cancel()
@@ -90,7 +90,7 @@ def test_a_handler_that_is_cancelled_as_it_wakes_passes_the_wake_up_on() -> None
 
         tasks = [asyncio.ensure_future(handler()) for _ in range(2)]
         await turns()
-        channel.put(request(1))
+        channel.put([request(1)])
         tasks[1].cancel()
         await turns()
         assert len(taken) == 1
@@ -104,7 +104,7 @@ def test_a_full_channel_calls_those_who_wait_first_come_first_served() -> None:
         channel = RequestChannel(4)
         order: list[str] = []
         for number in range(4):
-            channel.put(request(number))
+            channel.put([request(number)])
         assert channel.room == 0
 
         def come_in(name: str) -> None:
@@ -113,7 +113,7 @@ def test_a_full_channel_calls_those_who_wait_first_come_first_served() -> None:
                 if not channel.room:
                     channel.when_room(lambda: order.append(f"{name} again"))
                     return
-                channel.put(request(number))
+                channel.put([request(number)])
 
         channel.when_room(lambda: come_in("a"))
         channel.when_room(lambda: come_in("b"))
