@@ -21,6 +21,8 @@ FIRST_S: Final = 10.0
 TURN_MB: Final = 1_000
 """Written to one topic, which is removed then: ten seconds of this would fill a small machine."""
 IDLE_S: Final = 2.0
+BORN_MB: Final = 400
+"""Memory that a broker takes while it starts: more than either of them has then."""
 
 FIRST_ANSWER: Final = Row("first_answer_s", "s to the first answer", False)
 FIRST_RECORD: Final = Row("first_record_s", "s to the first acknowledged record", False)
@@ -116,6 +118,7 @@ def workloads() -> list[Workload]:
             rows=(FIRST_ANSWER, FIRST_RECORD, IDLE_MB),
             seconds=IDLE_S,
             around_s=2.5,
+            written_mb=BORN_MB,
             live=_start,
         ),
         Workload(

@@ -321,8 +321,10 @@ def _opened(batch: memoryview, header: BatchHeader, rules: AppendRules) -> bytes
 
 @lru_cache(maxsize=4096)
 def _plain_beginning(size: int) -> bytes:
-    """What a record of ``size`` bytes without key and headers begins with, at its batch's own time and offset: all but the
-    value, and the count of headers behind that. Longer than the record where none has just this size."""
+    """What a record of ``size`` bytes without key and headers begins with, at its batch's own time and offset.
+
+    Behind it are the value and the count of headers. Longer than the record where none has just this size.
+    """
     widths = range(1, VARINT_BYTES + 1)
     for length_width, value_width in product(widths, widths):
         # Attributes and the two differences are 0, the length of the key is -1.

@@ -66,7 +66,8 @@ def test_a_start_loads_what_every_broker_needs_and_the_rest_when_it_is_asked_for
     loaded = imported(process)
     assert {"broker.handlers.produce", "broker.handlers.fetch", "broker.handlers.metadata"} <= loaded
     late = {
-        "yaml", "prometheus_client", "ctypes", "difflib", "shutil", "http.server", "cramjam", "lz4", "zstandard",
+        "_ssl", "yaml", "prometheus_client", "ctypes", "difflib", "shutil", "http.server",
+        "cramjam", "lz4", "zstandard",
         "broker.apis_of_administrators", "broker.apis_of_groups", "broker.metadata.topic_creation",
         "broker.coordinators.partition_journal", "broker.topics_at_start", "broker.tools",
         "protocol.messages.group_membership", "protocol.messages.topics",

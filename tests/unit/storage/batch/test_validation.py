@@ -569,6 +569,29 @@ def test_up_to_a_few_records_are_walked_by_default_and_no_more() -> None:
         assert (accept(batch).header.max_timestamp == T + count - 1) is walked
 
 
+# The record's length needs another byte from a value of 58 and of 8,185 bytes on, the value's from 64 and 8,192.
+@pytest.mark.parametrize("value_length", [0, 1, 57, 58, 63, 64, 100, 8_184, 8_185, 8_191, 8_192, 9_000])
+def test_a_record_whose_size_says_how_it_begins_is_judged_as_if_it_were_walked(value_length: int) -> None:
+    def judged(batch: bytearray, rules: AppendRules) -> object:
+        seal(batch)
+        try:
+            return bytes(accept(memoryview(batch), rules).data)
+        except InvalidRecord as error:
+            return str(error)
+
+    sent = bytes(encode_batch([Record(offset=0, timestamp=T, key=None, value=b"v" * value_length)]))
+    walking = AppendRules(timestamp_before_max_ms=T)
+    assert judged(bytearray(sent), CREATE_TIME) == sent
+    for position in {*range(HEADER_SIZE, HEADER_SIZE + 12), len(sent) - 1} & {*range(len(sent))}:
+        for byte in (0, 1, 2, 3, 0x7F, 0x80, 0x81, 0xFF, sent[position] ^ 2):
+            spoiled = bytearray(sent)
+            spoiled[position] = byte
+            assert judged(bytearray(spoiled), CREATE_TIME) == judged(spoiled, walking), (position, byte)
+    for length in (len(sent) - 1, len(sent) + 1):
+        cut = changed(bytearray(sent[:length].ljust(length, b"\0")), batch_length=length - 12)
+        assert judged(bytearray(cut), CREATE_TIME) == judged(bytearray(cut), walking)
+
+
 @given(data=st.data(), codec=st.sampled_from(EVERY_CODEC), count=st.sampled_from([1, 3, 9]))
 @settings(deadline=None, max_examples=400)
 def test_whatever_is_sent_is_accepted_sound_or_refused_with_our_errors(
