@@ -18,7 +18,7 @@ class Owner:
 
 def put(channel: RequestChannel, count: int) -> None:
     for number in range(count):
-        channel.put(ResponseSlot(Owner(), memoryview(b""), number))
+        channel.put([ResponseSlot(Owner(), memoryview(b""), number)])
 
 
 async def until_empty(channel: RequestChannel) -> None:
