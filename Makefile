@@ -7,9 +7,11 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+# The rooms with their hot path compiled, as a wheel has them.
+ROOMS  := $(CURDIR)/$(VENV)/compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench bench-kafka bench-compare profile parity parity-record interop crash fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
+.PHONY: help setup run compiled test test-compiled check format bench bench-kafka bench-compare profile parity parity-record interop crash fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -34,6 +36,10 @@ $(VENV)/.dev: requirements/dev.txt | $(BIN)/python
 	@echo "Installing what the checks need into $(VENV) ..."
 	@$(PIP) -r requirements/dev.txt && touch $@ $(VENV)/.test $(VENV)/.runtime
 
+$(VENV)/.compile: requirements/compile.txt | $(BIN)/python
+	@echo "Installing what compiles the broker's hot path into $(VENV), and compiling it, a minute once ..."
+	@$(PIP) -r requirements/compile.txt && touch $@ $(VENV)/.runtime
+
 $(VENV)/.fuzz: requirements/fuzz.txt $(VENV)/.test
 	@$(BIN)/python -c 'import platform, sys; sys.exit((sys.platform, platform.machine()) != ("linux", "x86_64") or sys.version_info >= (3, 14))' || { \
 	  echo "Fuzzing needs atheris, whose wheels are for Linux on x86-64 and Python 3.11 to 3.13. Without it 'make test' replays its findings." >&2; exit 1; }
@@ -54,11 +60,18 @@ $(VENV)/.pipeline: requirements/pipeline.txt $(VENV)/.test
 
 setup: $(VENV)/.dev  ## Make .venv with everything a developer needs
 
-run: $(VENV)/.runtime  ## Start the broker; data in ./data (CONFIG=file, ARGS="-o key=value ...")
-	@exec $(BIN)/python -m broker $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
+run: compiled  ## Start the broker; data in ./data (CONFIG=file, ARGS="-o key=value ...")
+	@PYTHONPATH=$(ROOMS) exec $(BIN)/python -P -m broker $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
+
+compiled: $(VENV)/.compile  ## Compile the broker's hot path, if there is a C compiler (`run`, `bench` and the wheel do it by themselves)
+	@$(BIN)/python -m compiled $(ROOMS)
 
 test: $(VENV)/.test  ## Set up and run the tests (TESTS=path to run some of them)
 	@$(BIN)/python -m pytest $(TESTS)
+
+test-compiled: $(VENV)/.test $(VENV)/.compile  ## The same tests on the broker as users have it (needs a C compiler)
+	@$(BIN)/python -m compiled $(ROOMS) --required
+	@OTTLA_TEST_ROOMS=$(ROOMS) PYTHONPATH=$(CURDIR) $(BIN)/python -P -m pytest -o pythonpath="$(ROOMS) ." $(TESTS)
 
 check: $(VENV)/.dev  ## Formatting, lint, types, the rules of who may import whom, the Dockerfile
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'." >&2; exit 1; }
@@ -72,13 +85,13 @@ format: $(VENV)/.dev  ## Put the code into its format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix --quiet .
 
-bench: $(VENV)/.test  ## Measure the broker against this machine's own limits (ARGS="--only produce --bootstrap host:port")
+bench: $(VENV)/.test compiled  ## Measure the broker against this machine's own limits (ARGS="--only produce --bootstrap host:port")
 	@$(BIN)/python -m bench $(ARGS)
 
-bench-kafka: $(VENV)/.picture  ## Apache Kafka and us under the same loads, an hour and a half; writes docs/performance.md (ARGS="--only fetch"; needs Java and Maven)
+bench-kafka: $(VENV)/.picture compiled  ## Apache Kafka and us under the same loads, an hour and a half; writes docs/performance.md (ARGS="--only fetch"; needs Java and Maven)
 	@$(BIN)/python -m bench.side_by_side $(ARGS)
 
-bench-compare: $(VENV)/.test  ## The same loads on this checkout and on another commit (BASE=commit, ARGS="--only raw")
+bench-compare: $(VENV)/.test compiled  ## The same loads on this checkout and on another commit (BASE=commit, ARGS="--only raw")
 	@test -n "$(BASE)" || { echo "Name the commit to compare with: make bench-compare BASE=..." >&2; exit 2; }
 	@$(BIN)/python -m bench.side_by_side --base $(BASE) $(ARGS)
 
@@ -86,18 +99,18 @@ profile: $(VENV)/.profile  ## Look into the broker under a load of bench-kafka (
 	@test -n "$(CASE)" || { echo "Name the workload: make profile CASE=... ('python -m bench.side_by_side --list' has them)" >&2; exit 2; }
 	@$(BIN)/python -m bench.side_by_side --profile $(CASE) $(ARGS)
 
-parity: $(VENV)/.test  ## Ask Apache Kafka and us the same, compare the answers field by field (needs Java and Maven)
+parity: $(VENV)/.test compiled  ## Ask Apache Kafka and us the same, compare the answers field by field (needs Java and Maven)
 	@libraries=$$($(BIN)/python -m tests.support.kafka_jars) || exit 0; \
-	  OTTLA_TEST_KAFKA_LIBS="$$libraries" $(BIN)/python -m pytest tests/parity $(ARGS)
+	  OTTLA_TEST_ROOMS=$(ROOMS) OTTLA_TEST_KAFKA_LIBS="$$libraries" $(BIN)/python -m pytest tests/parity $(ARGS)
 
 parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make test` (SCRIPTS="produce fetch": some)
 	@$(BIN)/python -m tests.parity.record $(SCRIPTS)
 
-interop: $(VENV)/.test  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
-	@$(BIN)/python -m pytest tests/interop $(ARGS)
+interop: $(VENV)/.test compiled  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
+	@OTTLA_TEST_ROOMS=$(ROOMS) $(BIN)/python -m pytest tests/interop $(ARGS)
 
-crash: $(VENV)/.test  ## Kill the broker again and again while clients use it, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
-	@$(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
+crash: $(VENV)/.test compiled  ## Kill the broker again and again while clients use it, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
+	@OTTLA_TEST_ROOMS=$(ROOMS) $(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
 	@$(BIN)/python -u -m tests.fuzz --runs $(or $(RUNS),2000000) $(ARGS)
@@ -120,7 +133,7 @@ docs: $(VENV)/.test  ## Write the generated files again (configuration, metrics,
 
 lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock them in requirements/
 	@$(BIN)/python -m pip install --quiet uv
-	@for name in runtime test fuzz picture profile pipeline dev; do \
+	@for name in runtime test fuzz picture profile compile pipeline dev; do \
 	  case $$name in runtime) groups= ;; dev) groups="--group test --group check" ;; \
 	    pipeline) groups="--extra spark --extra delta --group test --group pipeline" ;; *) groups="--group $$name" ;; esac; \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade --no-header \

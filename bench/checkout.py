@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.processes import REPOSITORY
+from bench.processes import IS_COMPILED, REPOSITORY
 
 
 def resolved(commit: str) -> str | None:
@@ -44,3 +45,11 @@ def checkout_of(commit: str, directory: Path) -> Iterator[Path]:
         yield directory
     finally:
         shutil.rmtree(directory)
+
+
+def rooms_of(checkout: Path, directory: Path) -> Path:
+    """Where a user of that commit has its broker: compiled into ``directory``, where it can be and ours is."""
+    if not (IS_COMPILED and (checkout / "compiled").is_dir()):
+        return checkout
+    subprocess.run([sys.executable, "-m", "compiled", str(directory)], cwd=checkout, check=True)
+    return directory

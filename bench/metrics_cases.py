@@ -50,7 +50,8 @@ PACED_S = 8.0
 
 def counters(directory: Path) -> dict[str, float]:
     """CPU of a one-record request with the counters and without, in interleaved pairs: the broker of this checkout, and
-    that of the last one without them, as this checkout's history has it. Without history: not a number.
+    that of the last one without them, as this checkout's history has it; neither is compiled. Without history: not a
+    number.
 
     Each sample has a broker of its own: where a process happens to have its objects in memory is worth several percent.
     """
@@ -68,7 +69,7 @@ def counters(directory: Path) -> dict[str, float]:
 
 def _sample(checkout: Path, directory: Path) -> dict[str, float]:
     """The CPU of a request in each shape."""
-    with contextlib.closing(OwnBroker(directory, repository=checkout)) as broker:
+    with contextlib.closing(OwnBroker(directory, rooms=checkout)) as broker:
         for connections, in_flight, _ in SHAPES.values():
             _cpu_us(broker, directory, (connections, in_flight, WARMING))
         return {name: _cpu_us(broker, directory, shape) for name, shape in SHAPES.items()}

@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from bench.conversation import Conversation, address_of
+from compiled.rooms import extensions, is_current
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+_COMPILED = Path(sys.prefix) / "compiled"
+IS_COMPILED = is_current(_COMPILED) and bool(extensions(_COMPILED))
+ROOMS = _COMPILED if IS_COMPILED else REPOSITORY
+"""Where a user's broker is: its hot path is compiled (`make run`), if that could be done and is of this checkout."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CPUCLOCK_SCHED = 2
 """Of the kernel's clocks of a process that which its scheduler counts."""
@@ -129,7 +134,8 @@ class StartedBroker(BenchedBroker):
 
 
 class OwnBroker(StartedBroker):
-    """The broker of this checkout, or of ``repository``, on a directory of its own and a free port.
+    """The broker of this checkout as a user has it, or that of other ``rooms``, on a directory of its own and a free
+    port.
 
     ``module`` is what Python runs, and the first words it is given.
     """
@@ -141,7 +147,7 @@ class OwnBroker(StartedBroker):
         settings: Mapping[str, str] | None = None,
         python: Sequence[str] = (),
         module: Sequence[str] = ("broker",),
-        repository: Path = REPOSITORY,
+        rooms: Path = ROOMS,
     ) -> None:
         self._log_path = directory / "broker.log"
         data_directory = directory / "data"
@@ -153,7 +159,7 @@ class OwnBroker(StartedBroker):
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *options],
-                cwd=repository,
+                cwd=rooms,
                 env=users_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

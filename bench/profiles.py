@@ -15,7 +15,7 @@ from typing import Final
 
 from bench import raw_cases
 from bench.limits import SocketOptions
-from bench.processes import OwnBroker
+from bench.processes import REPOSITORY, OwnBroker
 from bench.raw_cases import Bench
 from bench.rival import Rival
 
@@ -50,12 +50,15 @@ def costliest(stacks: Iterable[str], most: int = COSTLIEST) -> list[tuple[str, f
 
 
 def costliest_of_paths(directory: Path, scale: float) -> dict[str, list[tuple[str, float]]]:
-    """Of our broker, on a directory of its own; what stands in `bench.sampled_broker` notes it."""
+    """Of our broker as it is written, on a directory of its own: what stands in `bench.sampled_broker` notes it, which
+    sees nothing of what is compiled."""
     found = {}
     for path, load in PATHS.items():
         home = directory / f"sampled-{path}"
         stacks = directory / f"{path}.stacks"
-        with contextlib.closing(OwnBroker(home, module=("bench.sampled_broker", str(stacks)))) as broker:
+        with contextlib.closing(
+            OwnBroker(home, module=("bench.sampled_broker", str(stacks)), rooms=REPOSITORY)
+        ) as broker:
             load(_bench(broker, home, scale))
         found[path] = costliest(stacks.read_text().splitlines())
     return found

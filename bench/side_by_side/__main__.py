@@ -26,10 +26,10 @@ from typing import Final
 from tqdm import tqdm
 
 from bench import profiles
-from bench.checkout import checkout_of, name_of_this, resolved
+from bench.checkout import checkout_of, name_of_this, resolved, rooms_of
 from bench.conversation import BrokerRefused
 from bench.load import LoadFailed
-from bench.processes import REPOSITORY
+from bench.processes import IS_COMPILED, REPOSITORY
 from bench.report import RESULTS
 from bench.side_by_side import catalogue, congestion, machine, order, page
 from bench.side_by_side.catalogue import Table
@@ -95,7 +95,7 @@ def main() -> int:
             checkout = stack.enter_context(checkout_of(given.base, directory / "base"))
             pair: tuple[Contender, Contender] = (
                 Ottla("now", "this checkout"),
-                Ottla("base", given.base, checkout),
+                Ottla("base", given.base, rooms_of(checkout, directory / "rooms-of-base")),
             )
         else:
             assert jars is not None
@@ -151,7 +151,8 @@ def _profile(given: argparse.Namespace, directory: Path) -> int:
         return _refuse(f"{given.profile} is no workload of a running broker that can be profiled; --list names all", 2)
     measure = workload.measure
     RESULTS.mkdir(exist_ok=True)
-    with Arena([Ottla()], {}, directory, scale=given.scale, libraries=None) as arena:
+    # As it is written: py-spy sees nothing of what is compiled.
+    with Arena([Ottla(rooms=REPOSITORY)], {}, directory, scale=given.scale, libraries=None) as arena:
         bench = arena.bench("ottla")
         assert bench.broker.pid is not None
         measure(bench)  # once before: what is done once only is not looked for
@@ -168,7 +169,8 @@ def _profile(given: argparse.Namespace, directory: Path) -> int:
 
 def _journal(given: argparse.Namespace, keys: tuple[str, str], system: str) -> Journal:
     against = given.base or KAFKA_VERSION
-    identity = {"ours": name_of_this(), "against": against, "scale": given.scale, "congestion": system}
+    ours = f"{name_of_this()}{' compiled' if IS_COMPILED else ''}"
+    identity = {"ours": ours, "against": against, "scale": given.scale, "congestion": system}
     path = RESULTS / f"{'-'.join(keys)}-{given.scale:g}.jsonl"
     if given.fresh:
         path.unlink(missing_ok=True)

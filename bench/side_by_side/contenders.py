@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from bench.processes import REPOSITORY, OwnBroker, StartedBroker, wait_until_answering
+from bench.processes import ROOMS, OwnBroker, StartedBroker, wait_until_answering
 from tests.support.apache_kafka import ApacheKafka
 
 
@@ -30,14 +30,14 @@ class Contender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ottla:
-    """The broker of a checkout."""
+    """The broker of this checkout as a user has it, or that of other rooms."""
 
     key: str = "ottla"
     title: str = "Ottla"
-    repository: Path = REPOSITORY
+    rooms: Path = ROOMS
 
     def start(self, directory: Path, settings: Mapping[str, str]) -> StartedBroker:
-        broker = OwnBroker(directory, settings=settings, repository=self.repository)
+        broker = OwnBroker(directory, settings=settings, rooms=self.rooms)
         wait_until_answering(broker.bootstrap)
         return broker
 

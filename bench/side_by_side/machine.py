@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench import librdkafka
 from bench.checkout import name_of_this
+from bench.processes import IS_COMPILED
 
 
 def about(directory: Path, command: str) -> dict[str, str]:
@@ -26,7 +27,8 @@ def about(directory: Path, command: str) -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}, data on {_file_system(directory)}"
         + "".join(f", {words}" for words in _settings(directory)),
         # Who built it counts: one without profile-guided optimisation is a good deal slower.
-        "Ottla": f"commit {name_of_this()}, Python {platform.python_version()} ({platform.python_compiler()})",
+        "Ottla": f"commit {name_of_this()}, Python {platform.python_version()} ({platform.python_compiler()}), "
+        + ("its hot path compiled by mypyc" if IS_COMPILED else "not compiled"),
         "clients": ", ".join(
             [f"librdkafka {librdkafka.version()}", *(f"{name} {version(name)}" for name in ("kafka-python",))]
         ),

@@ -56,9 +56,9 @@ class Dispatcher:
             if route.shortcut is not None and route.shortcut(frame, position, context):
                 return
             request, _ = route.decode(frame, position)
-        except Malformed as error:
+        except Malformed as reason:
             self.stats.malformed += 1
-            slot.close_connection(f"its request of {len(frame)} bytes ({_beginning(frame)}) cannot be read: {error}")
+            slot.close_connection(f"its request of {len(frame)} bytes ({_beginning(frame)}) cannot be read: {reason}")
             return
         except Exception as error:
             self.stats.failed += 1

@@ -486,8 +486,8 @@ class Connection:
         except OSError as error:
             self._lost(error)
             return
-        except RegionCutShort as error:
-            log.error("Closing %s inside an answer: %s", self.peer, error)
+        except RegionCutShort as reason:
+            log.error("Closing %s inside an answer: %s", self.peer, reason)
             self.close()
             return
         if sent:

@@ -111,7 +111,7 @@ class SendBuffer:
         chunks = self._chunks
         if not self._head_sent and len(chunks) > 1 and not isinstance(chunks[1], _IN_MEMORY):
             # A fetch of many partitions is little else: one piece, its records, one piece (bench: fetch-16x64kb).
-            piece = cast(bytes, chunks[0])
+            piece = cast("bytes | bytearray | memoryview", chunks[0])
             sent = to.send(piece, MSG_MORE)
             self._head_has_sent(sent, len(piece))
             return sent

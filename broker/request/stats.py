@@ -65,8 +65,8 @@ class ApiStats:
 
     def rotate(self) -> None:
         """A period is over."""
-        for name in self.__slots__:
-            getattr(self, name).rotate()
+        for histogram in (self.queue, self.local, self.remote, self.response_queue, self.send, self.total, self.sizes):
+            histogram.rotate()
 
 
 class RequestKind:

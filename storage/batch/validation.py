@@ -120,13 +120,11 @@ class AppendRules:
         # The last four follow from the others and are kept because they are asked for every batch.
         gives_log_append_time = self.timestamp_type is TimestampType.LOG_APPEND_TIME
         limits_age = not gives_log_append_time and self.timestamp_before_max_ms < _FOREVER_MS
-        for name, value in (
-            ("gives_log_append_time", gives_log_append_time),
-            ("walks_every_batch", self.walks_all_records or self.is_compacted or limits_age),
-            ("most_opened_bytes", max(LEAST_OPENED_BYTES, MOST_GAIN * self.max_message_bytes)),
-            ("most_records", max(LEAST_RECORDS, self.max_message_bytes // SMALLEST_RECORD)),
-        ):
-            object.__setattr__(self, name, value)
+        put = object.__setattr__
+        put(self, "gives_log_append_time", gives_log_append_time)
+        put(self, "walks_every_batch", self.walks_all_records or self.is_compacted or limits_age)
+        put(self, "most_opened_bytes", max(LEAST_OPENED_BYTES, MOST_GAIN * self.max_message_bytes))
+        put(self, "most_records", max(LEAST_RECORDS, self.max_message_bytes // SMALLEST_RECORD))
 
     @classmethod
     @lru_cache(maxsize=64)  # the partitions of a topic share them
@@ -158,16 +156,18 @@ class AppendRules:
         )
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ValidatedBatch:
     """A batch that may be appended, offsets and leader epoch still to be stamped into `data`."""
 
-    header: BatchHeader
-    """As it stands in `data`."""
-    data: memoryview
-    """Exactly the batch, writable: the received bytes, or a buffer of its own if it had to be rebuilt."""
-    log_append_time_ms: int
-    """The time given to all records on a LogAppendTime topic, -1 on a CreateTime one: what the response carries."""
+    __slots__ = ("data", "header", "log_append_time_ms")
+
+    def __init__(self, header: BatchHeader, data: memoryview, log_append_time_ms: int) -> None:
+        self.header = header
+        """As it stands in `data`."""
+        self.data = data
+        """Exactly the batch, writable: the received bytes, or a buffer of its own if it had to be rebuilt."""
+        self.log_append_time_ms = log_append_time_ms
+        """The time given to all records on a LogAppendTime topic, -1 on a CreateTime one: what the response carries."""
 
 
 def validate_produced(records: memoryview | None, rules: AppendRules, now_ms: int) -> ValidatedBatch:
@@ -457,10 +457,10 @@ def _judged(section: bytes, header: BatchHeader, rules: AppendRules, now_ms: int
             if offset_delta != index:
                 in_order = False
             index += 1
-    except DecompressionTooLarge as error:
-        raise BatchTooLarge(str(error)) from None
-    except UndecodableRecords as error:
-        raise InvalidRecord(str(error)) from None
+    except DecompressionTooLarge as too_large:
+        raise BatchTooLarge(str(too_large)) from None
+    except UndecodableRecords as undecodable:
+        raise InvalidRecord(str(undecodable)) from None
     if faults:
         raise _rejected(errors, faults, time_faults)
     return max_timestamp, in_order

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import IO
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+ROOMS = Path(os.environ.get("OTTLA_TEST_ROOMS", REPOSITORY))
+"""Where the broker under test is: the checkout, or the rooms with their hot path compiled (`make test-compiled`)."""
 READY = re.compile(r"^ready listeners=(?P<listeners>\S+) node\.id=(?P<node_id>\d+) cluster\.id=(?P<cluster_id>\S+)$")
 ADDRESS = re.compile(r"//(?P<host>[^:/,]*|\[[^\]]+\]):(?P<port>\d+)")
 METRICS = re.compile(r"metrics at http://\S+:(?P<port>\d+)/metrics")
@@ -92,7 +94,7 @@ class BrokerProcess:
         assert not self.is_running, f"the broker on port {self.port} runs already"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                self.command(), cwd=ROOMS, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
             )
 
     def kill(self) -> None:

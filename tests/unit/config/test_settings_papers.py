@@ -84,5 +84,6 @@ def test_server_yaml_shows_the_defaults_that_are_declared() -> None:
         assert texts.get(key, "") == (declaration.default or ""), key
 
 
+@pytest.mark.sources_only
 def test_the_page_for_users_is_up_to_date() -> None:
     assert Path(PATH).read_text() == configuration_page(), "run python -m config.documentation"

@@ -33,6 +33,7 @@ def test_a_family_is_declared_as_its_readers_need_it(family: Family) -> None:
     assert bool(family.bean) != family.name.startswith(OF_OTHERS) or family.name.startswith("kafka_server_raft")
 
 
+@pytest.mark.sources_only
 def test_the_list_for_users_is_up_to_date() -> None:
     assert PATH.read_text(encoding="utf-8") == metrics_page(), "run python -m broker.metrics.documentation"
 
@@ -50,6 +51,7 @@ def test_a_page_has_nothing_that_is_not_declared_and_labels_as_declared(broker: 
         assert found == set(declared[name].labels) or not found
 
 
+@pytest.mark.sources_only
 def test_every_family_is_shown_by_a_test(request: pytest.FixtureRequest) -> None:
     here = Path(__file__).parent
     collected = {item.path for item in request.session.items}

@@ -88,6 +88,7 @@ class NotingSender:
         self._sent.append(self._name)
 
 
+@pytest.mark.sources_only
 @on_both_loops
 async def test_who_has_had_a_turn_and_has_more_comes_behind_those_who_have_not() -> None:
     async with network() as it:
@@ -101,6 +102,7 @@ async def test_who_has_had_a_turn_and_has_more_comes_behind_those_who_have_not()
         assert it.processor.waiting_responses == 0
 
 
+@pytest.mark.sources_only
 @on_both_loops
 async def test_what_is_answered_in_a_handlers_turn_leaves_when_that_ends() -> None:
     async with network() as it:
@@ -114,6 +116,7 @@ async def test_what_is_answered_in_a_handlers_turn_leaves_when_that_ends() -> No
         assert sent == ["one", "two"]
 
 
+@pytest.mark.sources_only
 @on_both_loops
 async def test_alone_it_may_send_more_unless_somebody_elses_request_waits() -> None:
     async with network() as it:
@@ -201,6 +204,7 @@ async def test_at_a_stop_nothing_more_is_read_and_what_is_under_way_is_answered(
         assert len(it.slots) == 1
 
 
+@pytest.mark.sources_only
 @on_both_loops
 async def test_what_goes_wrong_in_a_turn_comes_out_of_the_processor() -> None:
     async with network() as it:

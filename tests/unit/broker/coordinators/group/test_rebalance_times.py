@@ -218,6 +218,7 @@ def test_static_members_of_whom_none_joins_are_waited_for_until_their_sessions_e
     assert len(groups.wheel) == 0
 
 
+@pytest.mark.sources_only
 @pytest.mark.parametrize("rebalance_timeout_ms", [-(2**31), -1, 0, 1])
 def test_static_members_without_patience_do_not_keep_the_broker_busy(rebalance_timeout_ms):
     groups = Coordinator()

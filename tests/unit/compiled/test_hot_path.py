@@ -1,0 +1,43 @@
+"""What is compiled exists, and avoids what mypyc takes otherwise than the interpreter does without saying so."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from compiled.hot_path import HOT_PATH
+from compiled.rooms import REPOSITORY
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(source: str) -> Iterator[Function]:
+    return (node for node in ast.walk(ast.parse(source)) if isinstance(node, Function))
+
+
+def names_of_two_types(function: Function) -> list[str]:
+    """Names that exceptions of different types are caught by: mypyc gives all of them the type of the first."""
+    types = defaultdict(set)
+    for node in ast.walk(function):
+        if isinstance(node, ast.ExceptHandler) and node.name is not None and node.type is not None:
+            types[node.name].add(ast.unparse(node.type))
+    return [name for name, found in types.items() if len(found) > 1]
+
+
+def test_what_is_compiled_exists_and_is_named_once() -> None:
+    assert [path for path in HOT_PATH if not (REPOSITORY / path).is_file()] == []
+    assert list(HOT_PATH) == sorted(set(HOT_PATH))
+
+
+@pytest.mark.parametrize("path", HOT_PATH)
+def test_a_caught_exception_has_a_name_of_its_own(path: str) -> None:
+    found = {function.name: names_of_two_types(function) for function in functions((REPOSITORY / path).read_text())}
+
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_such_a_name_is_found() -> None:
+    (function,) = functions("def f():\n try: g()\n except KeyError as e: h(e)\n except OSError as e: h(e)\n")
+
+    assert names_of_two_types(function) == ["e"]
