@@ -46,8 +46,11 @@ def main() -> None:
     """Raise unless the wheel holds what it should, and works however it was installed."""
     wheel = build()
     with ZipFile(wheel) as archive:
-        tops = {name.partition("/")[0] for name in archive.namelist()}
+        names = archive.namelist()
+    tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.startswith("ottla-")} == NAMES, tops
+    is_compiled = any(name.startswith("ottla/broker/network/connection.") and name.endswith(".so") for name in names)
+    assert is_compiled != wheel.name.endswith("-py3-none-any.whl"), names
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         for install in (by_pip_beside_their_packages, by_uv, by_pipx):

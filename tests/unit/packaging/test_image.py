@@ -81,7 +81,15 @@ def test_all_that_the_wheel_is_built_from_reaches_the_build() -> None:
     assert included is not None
     assert shared is not None
     needed = re.findall(r'^"?([\w./]+)"? = ', included[1] + "\n" + shared[1], re.MULTILINE)
-    needed += ["ottla", "pyspark_ottla", "pyproject.toml", "README.md", "LICENSE", "requirements/runtime.txt"]
+    needed += [
+        "compiled",
+        "ottla",
+        "pyspark_ottla",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "requirements/runtime.txt",
+    ]
 
     assert len(needed) >= 10
     for path in needed:
