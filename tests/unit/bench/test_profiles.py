@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from bench import profiles
-from bench.processes import OwnBroker
+from bench.processes import REPOSITORY, OwnBroker
 
 
 def test_what_a_function_calls_does_not_count_for_it() -> None:
@@ -32,7 +32,8 @@ def test_the_last_words_name_functions_and_shares() -> None:
 
 def test_a_broker_with_the_sampler_inside_writes_its_stacks_when_it_stops(tmp_path: Path) -> None:
     stacks = tmp_path / "stacks"
-    broker = OwnBroker(tmp_path / "broker", module=("bench.sampled_broker", str(stacks)))
+    module = ("bench.sampled_broker", str(stacks))
+    broker = OwnBroker(tmp_path / "broker", module=module, rooms=REPOSITORY)
     for _ in range(5):
         os.kill(broker.pid, signal.SIGPROF)  # as the system does after some CPU time; a new broker has not had much
         broker.told_latencies("PLAINTEXT")
