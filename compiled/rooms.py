@@ -28,6 +28,7 @@ def compile_rooms(directory: Path) -> None:
     outcome = directory / _OUTCOME
     try:
         if (reason := _why_not()) is not None:
+            outcome.unlink(missing_ok=True)  # of a time when there was a compiler
             raise NotCompiled(reason)
         if not (is_current(directory) and outcome.exists()):
             outcome.unlink(missing_ok=True)

@@ -63,11 +63,14 @@ def test_what_was_compiled_for_other_sources_does_not_stay(tmp_path: Path) -> No
     with pytest.raises(NotCompiled):
         compile_rooms(tmp_path)
     (tmp_path / "storage/log.cpython-311-x86_64-linux-gnu.so").touch()
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/outcome.txt").touch()
 
     with pytest.raises(NotCompiled):
         compile_rooms(tmp_path)
 
     assert extensions(tmp_path) == []
+    assert not (tmp_path / "build/outcome.txt").exists(), "with a compiler it would not be compiled again"
 
 
 def test_a_compiler_that_fails_is_not_asked_again_before_something_changes(
