@@ -24,21 +24,17 @@ $(BIN)/python:
 	  echo "'$(PYTHON)' has no venv module: install it (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.runtime: requirements/runtime.txt | $(BIN)/python
-	@echo "Installing what the broker needs into $(VENV) ..."
-	@$(PIP) -r requirements/runtime.txt && touch $@
-
 $(VENV)/.test: requirements/test.txt | $(BIN)/python
 	@echo "Installing what the tests need into $(VENV) ..."
-	@$(PIP) -r requirements/test.txt && touch $@ $(VENV)/.runtime
+	@$(PIP) -r requirements/test.txt && touch $@
 
 $(VENV)/.dev: requirements/dev.txt | $(BIN)/python
 	@echo "Installing what the checks need into $(VENV) ..."
-	@$(PIP) -r requirements/dev.txt && touch $@ $(VENV)/.test $(VENV)/.runtime
+	@$(PIP) -r requirements/dev.txt && touch $@ $(VENV)/.test
 
 $(VENV)/.compile: requirements/compile.txt | $(BIN)/python
 	@echo "Installing what compiles the broker's hot path into $(VENV), and compiling it, a minute once ..."
-	@$(PIP) -r requirements/compile.txt && touch $@ $(VENV)/.runtime
+	@$(PIP) -r requirements/compile.txt && touch $@
 
 $(VENV)/.fuzz: requirements/fuzz.txt $(VENV)/.test
 	@$(BIN)/python -c 'import platform, sys; sys.exit((sys.platform, platform.machine()) != ("linux", "x86_64") or sys.version_info >= (3, 14))' || { \
