@@ -8,7 +8,7 @@ from enum import Enum, auto
 from itertools import islice
 from typing import Final, Protocol, cast
 
-from broker.network.socket_options import MSG_MORE
+from broker.network.socket_options import MSG_MORE, cork
 from protocol.codec import Chunk
 
 MOST_PIECES: Final = 512
@@ -54,7 +54,7 @@ class SendOutcome(Enum):
 class SendBuffer:
     """Chunks in the order in which they leave; what has left is forgotten at once, regions with their files."""
 
-    __slots__ = ("_chunks", "_head_sent", "add")
+    __slots__ = ("_chunks", "_head_sent", "_is_corked", "add")
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
@@ -62,6 +62,8 @@ class SendBuffer:
         """Send these, behind all others."""
         self._head_sent = 0
         """Bytes of the first chunk that have left."""
+        self._is_corked = False
+        """Whether the socket keeps what does not fill a packet until everything is sent."""
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
@@ -93,6 +95,9 @@ class SendBuffer:
                 total += sent
         except (BlockingIOError, InterruptedError):
             return SendOutcome.BLOCKED, total
+        if self._is_corked:
+            self._is_corked = False
+            cork(to, False)
         return SendOutcome.DONE, total
 
     def _send_region(self, to: socket.socket, region: Region, most: int) -> int:
@@ -111,6 +116,10 @@ class SendBuffer:
         chunks = self._chunks
         if not self._head_sent and len(chunks) > 1 and not isinstance(chunks[1], _IN_MEMORY):
             # A fetch of many partitions is little else: one piece, its records, one piece (bench: fetch-16x64kb).
+            if not self._is_corked and len(chunks) > 2:
+                # Nobody can tell `sendfile` that more follows: it sends the last packet of its records as it is.
+                self._is_corked = True
+                cork(to, True)
             piece = cast("bytes | bytearray | memoryview", chunks[0])
             sent = to.send(piece, MSG_MORE)
             self._head_has_sent(sent, len(piece))

@@ -1,5 +1,7 @@
 import os
 import socket
+import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +48,9 @@ class Wire:
 
     def fileno(self) -> int:
         return -1
+
+    def setsockopt(self, *_: int) -> None:
+        """It knows no packets."""
 
     def _take(self, data: bytes) -> int:
         most = self.takes.pop(0) if self.takes else len(data)
@@ -140,6 +145,32 @@ def test_what_stands_before_records_asks_for_no_packet_of_its_own(
     assert buffer.send(wire, 1 << 30)[0] is SendOutcome.DONE  # type: ignore[arg-type]
     assert wire.flags == [MSG_MORE, 0]
     assert wire.got == b"headmore headrecordstail"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the packets are left as they come")
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_small_answer_with_records_leaves_in_one_packet(tmp_path: Path, partitions: int) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"records")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as theirs,
+        listener.accept()[0] as ours,
+    ):
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        buffer = SendBuffer()
+        for answers in (1, 2):
+            buffer.add([b"head", Region(path, 0, 7)] * partitions)
+            buffer.add([b"tail"])
+            assert buffer.send(ours, 1 << 30) == (SendOutcome.DONE, 11 * partitions + 4)
+            assert theirs.recv(1 << 10) == b"headrecords" * partitions + b"tail"
+            assert packets_of_data(ours) == answers
+
+
+def packets_of_data(one: socket.socket) -> int:
+    """How many it has sent: `tcpi_data_segs_out` of Linux' `struct tcp_info`."""
+    count: int = struct.unpack_from("=I", one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160), 156)[0]
+    return count
 
 
 def test_only_memory_counts_as_held(tmp_path: Path) -> None:
