@@ -17,6 +17,7 @@ from functools import partial
 from broker.clock import LoopClock
 from broker.daemon import CannotStart, Daemon
 from broker.request.line_limit import LineLimit
+from broker.scheduling import ask_for_short_turns
 from broker.service_manager import ServiceManager
 from broker.settings_options import add_settings_options, settings_of
 from config.errors import SettingsError
@@ -106,6 +107,7 @@ async def _serve_until(
     sys.stdout.write(f"ready {daemon.description}\n")
     sys.stdout.flush()
     manager.ready(daemon.description)
+    log.debug("short turns for %d threads", ask_for_short_turns())
     # Everything allocated so far lives until the end: it need not be looked through again and again. What a request
     # allocates is gone with it and leaves no cycles, so looking every 700 allocations, as Python does, finds nothing.
     gc.freeze()
