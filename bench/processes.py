@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -25,6 +26,10 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CPUCLOCK_SCHED = 2
 """Of the kernel's clocks of a process that which its scheduler counts."""
 MEGABYTE_OF_MEMORY = 1 << 20
+SETTLES_WITHIN_S = 2.0
+SETTLING_STEP_S = 0.05
+AT_REST = 0.1
+"""Of a processor; less than that is what an idle JVM does."""
 LISTENER = re.compile(r"(\w+)://127\.0\.0\.1:(\d+)")
 
 
@@ -131,6 +136,25 @@ class StartedBroker(BenchedBroker):
     def wait_until_removed(self) -> None:
         while any(path.name.endswith("-delete") for path in self.data_directory.iterdir()):
             time.sleep(0.001)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Stopped meanwhile: what it does in the background is not felt by the one that is measured."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def settle(self) -> None:
+        """Return when it has nothing to catch up with any more, or does not come to rest."""
+        deadline = time.monotonic() + SETTLES_WITHIN_S
+        used_s = self.cpu_seconds()
+        while time.monotonic() < deadline:
+            time.sleep(SETTLING_STEP_S)
+            before_s, used_s = used_s, self.cpu_seconds()
+            if used_s - before_s < AT_REST * SETTLING_STEP_S:
+                return
 
 
 class OwnBroker(StartedBroker):

@@ -25,7 +25,7 @@ from typing import Final
 
 from tqdm import tqdm
 
-from bench import profiles
+from bench import memory, profiles
 from bench.checkout import checkout_of, name_of_this, resolved, rooms_of
 from bench.conversation import BrokerRefused
 from bench.load import LoadFailed
@@ -189,7 +189,7 @@ def _announce(
         print("Under another one nothing is measured: to change the system's takes root.")
     if len(to_take) < len(all_steps):
         print(f"{len(all_steps) - len(to_take)} of {len(all_steps)} samples are there already (--fresh forgets them)")
-    minutes = order.expected_s(to_take, given.scale, 2) / 60
+    minutes = (memory.until_held_s() + order.expected_s(to_take, given.scale, 2)) / 60
     until = time.strftime("%H:%M", time.localtime(time.time() + minutes * 60))
     print(f"{len(to_take)} samples in {given.rounds} rounds: about {math.ceil(minutes)} minutes, until {until}")
 
@@ -202,10 +202,14 @@ def _measure(
     to_take: list[order.Step],
     journal: Journal,
 ) -> None:
-    total_s = order.expected_s(to_take, given.scale, len(pair))
+    until_held_s = memory.until_held_s()
+    total_s = until_held_s + order.expected_s(to_take, given.scale, len(pair))
     shape = "{l_bar}{bar}| {elapsed} of about {postfix}"
-    with tqdm(total=total_s, bar_format=shape, file=sys.stderr, disable=None) as bar:
+    with ExitStack() as stack, tqdm(total=total_s, bar_format=shape, file=sys.stderr, disable=None) as bar:
         bar.set_postfix_str(f"{total_s / 60:.0f} min")
+        bar.set_description("holding memory")
+        stack.enter_context(memory.little_free())
+        bar.update(until_held_s)
         for settings, steps in _by_settings(to_take):
             with Arena(pair, settings, directory, scale=given.scale, libraries=jars) as arena:
                 if any(step.workload.measure is not None for step in steps):

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from bench import librdkafka, raw_cases
+from bench import librdkafka, memory, raw_cases
 from bench.conversation import Conversation, produce_frame
 from bench.limits import MEGABYTE, SocketOptions
 from bench.load import LoadFailed
 from bench.processes import StartedBroker, memory_mb
 from bench.rival import Rival
-from bench.side_by_side.verified import VerifiedBench, leave_warm_memory
+from bench.side_by_side.verified import VerifiedBench
 from bench.side_by_side.workload import MB_S, PERCENTILES, REQUESTS_S, Birth, Figures, Row, Workload
 
 FIRST_S: Final = 10.0
@@ -77,7 +77,7 @@ def _rdkafka(birth: Birth) -> Figures:
     """In turns, each to a topic of its own; what lies between them does not count."""
     size = 1_000
     payloads = librdkafka.values(size)
-    leave_warm_memory(2 * TURN_MB * min(1.0, birth.scale))
+    memory.leave_warm(2 * TURN_MB * min(1.0, birth.scale))
     with _newborn(birth) as (bench, seconds):
         produced, spent_s = 0, 0.0
         while spent_s < seconds:

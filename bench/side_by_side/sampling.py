@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
+from bench import memory
 from bench.limits import SocketOptions
 from bench.processes import Disturbance, StartedBroker
 from bench.rival import Rival
 from bench.side_by_side.contenders import Contender
 from bench.side_by_side.journal import Sample
 from bench.side_by_side.order import Step
-from bench.side_by_side.verified import VerifiedBench, leave_warm_memory
+from bench.side_by_side.verified import VerifiedBench
 from bench.side_by_side.workload import Birth, Figures, Workload
 
 WARMING_SCALE: Final = 0.1
@@ -40,7 +41,7 @@ class Arena:
         self._scale = scale
         self._libraries = libraries
         self._benches: dict[str, VerifiedBench] = {}
-        self._brokers: list[StartedBroker] = []
+        self._brokers: dict[str, StartedBroker] = {}
         self._stack = ExitStack()
         self._births = 0
 
@@ -70,10 +71,11 @@ class Arena:
         began = time.monotonic()
         while attempts < step.workload.attempts:
             attempts += 1
-            leave_warm_memory(step.workload.written_mb * self._scale)
-            disturbance = Disturbance(*self._brokers)
-            figures = take()
-            others = disturbance.processors()
+            memory.leave_warm(step.workload.written_mb * self._scale)
+            with self._alone(step):
+                disturbance = Disturbance(*self._brokers.values())
+                figures = take()
+                others = disturbance.processors()
             if quietest is None or others < quietest[0]:
                 quietest = others, figures
             if others <= step.workload.quiet_cores:
@@ -89,6 +91,20 @@ class Arena:
             attempts=attempts,
             seconds=time.monotonic() - began,
         )
+
+    @contextmanager
+    def _alone(self, step: Step) -> Iterator[None]:
+        """The brokers that are not measured are held meanwhile, as a user has one broker on a machine.
+
+        An idle one of Kafka's writes and flushes its metadata log twice a second, and compiles what it has just run.
+        """
+        with ExitStack() as held:
+            for key, broker in self._brokers.items():
+                if key != step.contender or step.workload.measure is None:
+                    held.enter_context(broker.held())
+                else:
+                    broker.settle()
+            yield
 
     def _taking(self, step: Step) -> Callable[[], Figures]:
         measure, live = step.workload.measure, step.workload.live
@@ -114,7 +130,7 @@ class Arena:
             broker = self._contenders[key].start(home, self._settings)
             self._stack.callback(shutil.rmtree, home, ignore_errors=True)
             self._stack.callback(broker.close)
-            self._brokers.append(broker)
+            self._brokers[key] = broker
             self._benches[key] = VerifiedBench(
                 broker=broker,
                 rival=Rival(home / "rival"),  # it is not asked, and does not start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.load import LoadFailed
-from bench.processes import MEGABYTE_OF_MEMORY, memory_available_mb
 from bench.raw_cases import Bench
 from storage.batch.record_batch import HEADER_SIZE, computed_crc, read_header
 
@@ -65,20 +63,3 @@ def check_batches(view: memoryview, where: str) -> int:
         records += header.record_count
         position += header.size
     return records
-
-
-def leave_warm_memory(megabytes: float) -> None:
-    """Touch and free as much memory as a sample will write, at most half of what is there.
-
-    A virtual machine gives free memory back to its host, and to fill it again costs five times its price: whoever is
-    measured first would pay for it.
-    """
-    size = int(min(megabytes, memory_available_mb() / 2) * MEGABYTE_OF_MEMORY)
-    if size <= 0:
-        return
-    with mmap.mmap(-1, size) as memory:
-        touched = (ctypes.c_char * size).from_buffer(memory)
-        try:
-            ctypes.memset(touched, 1, size)
-        finally:
-            del touched  # while it is there, the memory can't be given back

@@ -6,6 +6,8 @@ import fnmatch
 import itertools
 import json
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from bench.processes import Disturbance, cpu_seconds, machine_cpu_seconds
+from bench.processes import Disturbance, StartedBroker, cpu_seconds, machine_cpu_seconds
 from bench.side_by_side import order, page
 from bench.side_by_side.catalogue import WORKLOADS, Table, tables
 from bench.side_by_side.journal import Journal, Sample
@@ -21,7 +23,8 @@ from bench.side_by_side.order import Step
 from bench.side_by_side.sampling import Arena
 from bench.side_by_side.standing import Spread, Standing, reaches, standings
 from bench.side_by_side.targets import TARGETS, target
-from bench.side_by_side.workload import CPU_S_GB, MB_S, Workload
+from bench.side_by_side.workload import CPU_S_GB, MB_S, Figures, Workload
+from tests.support import waiting
 
 SYSTEM = Table("system", "Defaults", "bbr", is_whole=True)
 CUBIC = Table("cubic", "Defaults, under cubic", "cubic")
@@ -225,6 +228,46 @@ def test_disturbed_samples_are_counted(others_cores: float, is_of_moments: bool,
     (found, _) = standings(samples, [SYSTEM], [workload], BOTH)
 
     assert found.disturbed == disturbed
+
+
+# Who works while one is measured --------------------------------------------------------------------------------------
+
+
+class Idler(StartedBroker):
+    """Any process that was started."""
+
+    def __init__(self, directory: Path) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+        super().__init__("127.0.0.1:1", self.process.pid, data_directory=directory, created_s=0.0)
+
+    @property
+    def is_stopped(self) -> bool:
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what processes do is read from /proc")
+@pytest.mark.parametrize(("measured", "stopped"), [("ottla", {"kafka"}), ("a newborn", {"ottla", "kafka"})])
+def test_whoever_is_not_measured_is_held_meanwhile(tmp_path: Path, measured: str, stopped: set[str]) -> None:
+    brokers = {key: Idler(tmp_path) for key in BOTH}
+    seen: list[set[str]] = []
+
+    def look(_: object) -> Figures:
+        waiting.until(lambda: stopped == {key for key, broker in brokers.items() if broker.is_stopped})
+        seen.append({key for key, broker in brokers.items() if broker.is_stopped})
+        return {"mb_s": 1.0}
+
+    contenders = [Mock(key=key, start=Mock(return_value=broker)) for key, broker in brokers.items()]
+    workload = replace(LARGE, measure=look) if measured in brokers else replace(LARGE, measure=None, live=look)
+    with Arena(contenders, {}, tmp_path, scale=1.0, libraries=None) as arena:
+        for key in BOTH:
+            arena.bench(key)
+        arena.sample(Step(table=SYSTEM, workload=workload, round=1, contender="ottla"))
+        waiting.until(lambda: not any(broker.is_stopped for broker in brokers.values()))
+
+    assert seen == [stopped]
 
 
 # What makes a sample worth repeating ----------------------------------------------------------------------------------
