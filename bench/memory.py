@@ -1,6 +1,7 @@
 """Memory of a virtual machine: what is free goes back to the host, and costs five times its price when next written.
 
-Whoever is measured first would pay for it, or both at random.
+Whoever is measured first would pay for it, or both at random. But only whole blocks go back (free page reporting of
+Linux: 2 MB), so a page of each block is held while the others stay free.
 """
 
 from __future__ import annotations
@@ -13,48 +14,36 @@ from typing import Final
 
 from bench.processes import MEGABYTE_OF_MEMORY, memory_available_mb
 
-FREE_MB: Final = 6_000
-"""What is left for two brokers, one of them a JVM, for clients, and for what a sample writes."""
-TOUCHED_TIMES: Final = 4
-"""Of what is free the system does not take first what came back last: more must be warm than is written."""
-MOST: Final = 0.8
-"""Of the memory that is there."""
-COLD_MB_S: Final = 300.0
-"""At which the host gives back what it has taken."""
-
-
-def leave_warm(megabytes: float) -> None:
-    """Touch and free memory, so that a sample which will write so many finds it warm."""
-    touched = _touched(min(TOUCHED_TIMES * megabytes, MOST * memory_available_mb()))
-    if touched is not None:
-        touched.close()
+LEFT_MB: Final = 300
+"""Not touched: what the system itself needs meanwhile."""
+BLOCK_BYTES: Final = 2 * MEGABYTE_OF_MEMORY
+"""Of a smaller part a page is not held: where no memory lies together, to write to a file costs four times as much."""
+TOUCHED_MB_S: Final = 1_000.0
+"""Or so; a third of that where the host has to give it back first."""
 
 
 @contextmanager
-def little_free() -> Iterator[None]:
-    """Hold all memory but `FREE_MB`: of so little, a part that is touched before each sample is most of it."""
-    held = _touched(memory_available_mb() - FREE_MB)
-    try:
+def kept_warm() -> Iterator[None]:
+    """Touch all memory that is free, then free it again but for one page in 512, which are held.
+
+    A tenth of the blocks escape, and others become whole as processes end: it should be renewed at times.
+    """
+    size = int(max(0.0, memory_available_mb() - LEFT_MB) * MEGABYTE_OF_MEMORY) // BLOCK_BYTES * BLOCK_BYTES
+    if not size:
         yield
-    finally:
-        if held is not None:
-            held.close()
+        return
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)  # of a huge page nothing is freed before all of it is
+        touched = (ctypes.c_char * size).from_buffer(memory)
+        try:
+            ctypes.memset(touched, 1, size)
+        finally:
+            del touched  # while it is there, the memory can't be given back
+        for block in range(0, size, BLOCK_BYTES):
+            memory.madvise(mmap.MADV_DONTNEED, block + mmap.PAGESIZE, BLOCK_BYTES - mmap.PAGESIZE)
+        yield
 
 
-def until_held_s() -> float:
-    """Seconds that `little_free` takes, at most."""
-    return max(0.0, memory_available_mb() - FREE_MB) / COLD_MB_S
-
-
-def _touched(megabytes: float) -> mmap.mmap | None:
-    size = int(megabytes * MEGABYTE_OF_MEMORY)
-    if size <= 0:
-        return None
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)  # a quarter of the time
-    view = (ctypes.c_char * size).from_buffer(memory)
-    try:
-        ctypes.memset(view, 1, size)
-    finally:
-        del view  # while it is there, the memory can't be given back
-    return memory
+def until_warm_s() -> float:
+    """Seconds that `kept_warm` takes, about."""
+    return memory_available_mb() / TOUCHED_MB_S

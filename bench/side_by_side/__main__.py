@@ -189,7 +189,7 @@ def _announce(
         print("Under another one nothing is measured: to change the system's takes root.")
     if len(to_take) < len(all_steps):
         print(f"{len(all_steps) - len(to_take)} of {len(all_steps)} samples are there already (--fresh forgets them)")
-    minutes = (memory.until_held_s() + order.expected_s(to_take, given.scale, 2)) / 60
+    minutes = _expected_s(given, to_take) / 60
     until = time.strftime("%H:%M", time.localtime(time.time() + minutes * 60))
     print(f"{len(to_take)} samples in {given.rounds} rounds: about {math.ceil(minutes)} minutes, until {until}")
 
@@ -202,15 +202,21 @@ def _measure(
     to_take: list[order.Step],
     journal: Journal,
 ) -> None:
-    until_held_s = memory.until_held_s()
-    total_s = until_held_s + order.expected_s(to_take, given.scale, len(pair))
+    total_s = _expected_s(given, to_take)
     shape = "{l_bar}{bar}| {elapsed} of about {postfix}"
-    with ExitStack() as stack, tqdm(total=total_s, bar_format=shape, file=sys.stderr, disable=None) as bar:
+    with ExitStack() as warm, tqdm(total=total_s, bar_format=shape, file=sys.stderr, disable=None) as bar:
         bar.set_postfix_str(f"{total_s / 60:.0f} min")
-        bar.set_description("holding memory")
-        stack.enter_context(memory.little_free())
-        bar.update(until_held_s)
+
+        def warm_memory() -> None:
+            bar.set_description("warming memory")
+            warm.close()
+            takes_s = memory.until_warm_s()
+            warm.enter_context(memory.kept_warm())
+            bar.update(takes_s)
+
         for settings, steps in _by_settings(to_take):
+            warm_memory()
+            is_warm_for = _turn(steps[0])
             with Arena(pair, settings, directory, scale=given.scale, libraries=jars) as arena:
                 if any(step.workload.measure is not None for step in steps):
                     bar.set_description("warming up")
@@ -218,10 +224,23 @@ def _measure(
                         arena.warm_up(order.warm_up_s(given.scale), list(catalogue.WORKLOADS.values()))
                     bar.update(len(pair) * (order.STARTS_S + order.warm_up_s(given.scale)))
                 for step in steps:
+                    if _turn(step) != is_warm_for:
+                        warm_memory()
+                        is_warm_for = _turn(step)
                     bar.set_description(f"{step.table.key} {step.round}/{given.rounds} {step.workload.name}")
                     with _under(step.table):
                         journal.add(arena.sample(step))
                     bar.update(step.workload.expected_s(given.scale))
+
+
+def _turn(step: order.Step) -> tuple[str, int]:
+    """Memory is warmed anew for each round of each table."""
+    return step.table.key, step.round
+
+
+def _expected_s(given: argparse.Namespace, to_take: list[order.Step]) -> float:
+    rounds = len({_turn(step) for step in to_take})
+    return rounds * memory.until_warm_s() + order.expected_s(to_take, given.scale, 2)
 
 
 def _by_settings(to_take: list[order.Step]) -> Iterator[tuple[Mapping[str, str], list[order.Step]]]:

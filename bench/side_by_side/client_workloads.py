@@ -65,12 +65,6 @@ def _rdkafka_produce(bench: VerifiedBench, *, size: int, records: int, settings:
     return _figures(count, size, seconds, cpu)
 
 
-def _after_lead_in(measure: Callable[[VerifiedBench], Figures], bench: VerifiedBench) -> Figures:
-    """Twice, and the second time counts: it fills the memory, still warm, that the first one's topic gives back."""
-    measure(bench)
-    return measure(bench)
-
-
 def _rdkafka_consume(bench: VerifiedBench, *, size: int, records: int, codec: str) -> Figures:
     with bench.topic(1) as topic:
         bootstrap = bench.broker.bootstrap
@@ -96,16 +90,14 @@ def _rdkafka() -> list[Workload]:
             records=records,
             settings={"acks": given, "compression.codec": codec, **settings},
         )
-        # Nothing else fills the page cache as fast as this.
-        has_lead_in = not batch and codec == "none"
         found.append(
             Workload(
                 name=name,
                 words=_words("produce", bytes_each, f"acks={given}", "16-KB batches" if batch else "", codec),
                 rows=(MB_S if size == "1kb" else RECORDS_S, CPU_S_GB),
-                seconds=3.0 if has_lead_in else 1.5,
+                seconds=1.5,
                 written_mb=records * bytes_each / MEGABYTE,
-                measure=partial(_after_lead_in, measure) if has_lead_in else measure,
+                measure=measure,
                 is_of_sockets=(size, acks, codec) == ("1kb", "all", "none"),
                 warms=acks == "all" and codec == "none",
             )

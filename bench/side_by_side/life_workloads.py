@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from bench import librdkafka, memory, raw_cases
+from bench import librdkafka, raw_cases
 from bench.conversation import Conversation, produce_frame
 from bench.limits import MEGABYTE, SocketOptions
 from bench.load import LoadFailed
@@ -21,8 +21,6 @@ FIRST_S: Final = 10.0
 TURN_MB: Final = 1_000
 """Written to one topic, which is removed then: ten seconds of this would fill a small machine."""
 IDLE_S: Final = 2.0
-BORN_MB: Final = 400
-"""Memory that a broker takes while it starts: more than either of them has then."""
 
 FIRST_ANSWER: Final = Row("first_answer_s", "s to the first answer", False)
 FIRST_RECORD: Final = Row("first_record_s", "s to the first acknowledged record", False)
@@ -77,7 +75,6 @@ def _rdkafka(birth: Birth) -> Figures:
     """In turns, each to a topic of its own; what lies between them does not count."""
     size = 1_000
     payloads = librdkafka.values(size)
-    memory.leave_warm(2 * TURN_MB * min(1.0, birth.scale))
     with _newborn(birth) as (bench, seconds):
         produced, spent_s = 0, 0.0
         while spent_s < seconds:
@@ -118,7 +115,6 @@ def workloads() -> list[Workload]:
             rows=(FIRST_ANSWER, FIRST_RECORD, IDLE_MB),
             seconds=IDLE_S,
             around_s=2.5,
-            written_mb=BORN_MB,
             live=_start,
         ),
         Workload(
@@ -135,7 +131,6 @@ def workloads() -> list[Workload]:
             rows=(REQUESTS_S,),
             seconds=FIRST_S + 1.0,
             around_s=2.5,
-            written_mb=300,
             live=_one_record,
         ),
         Workload(

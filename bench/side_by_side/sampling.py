@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
-from bench import memory
 from bench.limits import SocketOptions
 from bench.processes import Disturbance, StartedBroker
 from bench.rival import Rival
@@ -71,7 +70,6 @@ class Arena:
         began = time.monotonic()
         while attempts < step.workload.attempts:
             attempts += 1
-            memory.leave_warm(step.workload.written_mb * self._scale)
             with self._alone(step):
                 disturbance = Disturbance(*self._brokers.values())
                 figures = take()

@@ -20,7 +20,7 @@ STILL_CORES: Final = 0.005
 are rare where a machine has other guests, so there are more attempts."""
 
 PREPARED_MB_S: Final = 2_000
-"""So fast memory is warmed for what a sample writes, and that verified and removed."""
+"""So fast what a sample has written is verified and removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Workload:
     seconds: float
     """What a sample takes at full scale, without what is around it."""
     around_s: float = 0.6
-    """Making the topic, warm memory, verifying, removing: what it takes at any scale."""
+    """Making the topic, verifying, removing: what it takes at any scale."""
     written_mb: float = 0.0
     """What a sample writes, at most."""
     measure: Callable[[VerifiedBench], Figures] | None = None

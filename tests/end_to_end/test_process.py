@@ -66,7 +66,7 @@ def test_a_start_loads_what_every_broker_needs_and_the_rest_when_it_is_asked_for
     loaded = imported(process)
     assert {"broker.handlers.produce", "broker.handlers.fetch", "broker.handlers.metadata"} <= loaded
     late = {
-        "_ssl", "yaml", "prometheus_client", "ctypes", "difflib", "shutil", "http.server",
+        "_ssl", "yaml", "prometheus_client", "difflib", "shutil", "http.server",
         "cramjam", "lz4", "zstandard",
         "broker.apis_of_administrators", "broker.apis_of_groups", "broker.metadata.topic_creation",
         "broker.coordinators.partition_journal", "broker.topics_at_start", "broker.tools",
