@@ -6,13 +6,12 @@ by that. Older kernels take no notice.
 """
 
 import os
-import platform
 import struct
 from pathlib import Path
 from typing import Final
 
 TURN_NS: Final = 100_000
-"""The shortest that can be had; the kernel's own is some milliseconds. What it is worth: docs/performance.md."""
+"""The shortest that can be had; the kernel's own is 0.7 to 2.8 ms (docs/decisions/short-turns.md)."""
 _SCHED_SETATTR: Final = {"aarch64": 274, "riscv64": 274, "x86_64": 314}
 """The system call's number: C libraries have no function for it before glibc 2.41."""
 _SCHED_ATTR: Final = struct.Struct("=IIQiIQQQII")
@@ -26,7 +25,7 @@ def ask_for_short_turns() -> int:
 
     0 where the system knows nothing of the kind, or the user has chosen another policy than the ordinary one.
     """
-    number = _SCHED_SETATTR.get(platform.machine())
+    number = _SCHED_SETATTR.get(os.uname().machine)
     if number is None or not _THREADS.is_dir():
         return 0
     import ctypes  # 2 ms and 0.3 MB: not before the broker is ready

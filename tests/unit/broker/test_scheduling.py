@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -63,6 +63,6 @@ def test_another_policy_is_left_as_it_is() -> None:
 
 
 def test_a_machine_without_the_call_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "s390x")
+    monkeypatch.setattr(os, "uname", lambda: Mock(machine="s390x"))
 
     assert scheduling.ask_for_short_turns() == 0
