@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from bench.processes import MEGABYTE_OF_MEMORY, memory_available_mb
@@ -33,7 +33,8 @@ def kept_warm() -> Iterator[None]:
         yield
         return
     with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(mmap.MADV_NOHUGEPAGE)  # of a huge page nothing is freed before all of it is
+        with suppress(OSError):  # a kernel without huge pages; of one, nothing is freed before all of it is
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
         touched = (ctypes.c_char * size).from_buffer(memory)
         try:
             ctypes.memset(touched, 1, size)

@@ -38,8 +38,8 @@ def ask_for_short_turns() -> int:
             if os.sched_getscheduler(thread) != os.SCHED_OTHER:
                 continue
             nice = os.getpriority(os.PRIO_PROCESS, thread)
-        except ProcessLookupError:
-            continue  # it has ended
+        except OSError:
+            continue  # it has ended, or nobody may ask here
         wanted = _SCHED_ATTR.pack(_SCHED_ATTR.size, os.SCHED_OTHER, 0, nice, 0, TURN_NS, 0, 0, 0, 0)
         granted += call(number, thread, wanted, 0) == 0
     return granted

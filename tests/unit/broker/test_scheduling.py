@@ -66,3 +66,10 @@ def test_a_machine_without_the_call_is_left_as_it_is(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "uname", lambda: Mock(machine="s390x"))
 
     assert scheduling.ask_for_short_turns() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is asked")
+def test_where_nobody_may_ask_the_broker_goes_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getscheduler", Mock(side_effect=PermissionError))
+
+    assert scheduling.ask_for_short_turns() == 0
