@@ -14,8 +14,8 @@ from storage.batch.validation import validate_produced
 from storage.errors import LogDirFailed, StorageError
 
 LARGE_WRITE_BYTES = 4 << 20
-"""From here on a write would hold the loop for a millisecond. Below, the two hops to the thread and back cost more than
-they gain: 1 MB goes out inline at 1,900 MB/s and through the thread at 1,700 (bench: produce-1mb)."""
+"""From here on a write would hold the loop for a millisecond. Below, the two hops to the thread and back cost clients
+on the same processors more than they gain (docs/performance.md, "What profiles show")."""
 
 
 class Publication:

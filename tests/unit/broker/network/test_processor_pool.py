@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import ExitStack
 
 import pytest
 
@@ -63,14 +64,15 @@ async def test_one_that_goes_closes_its_connections_and_the_others_keep_theirs()
     pool = pool_of(2)
     running = asyncio.ensure_future(pool.run())
     await settle()
-    staying, going = (processor.adopt(_connected(), PEER) for processor in pool.processors)
+    with ExitStack() as peers:
+        staying, going = (processor.adopt(_connected(peers), PEER) for processor in pool.processors)
 
-    pool.resize(1)
-    await settle()
+        pool.resize(1)
+        await settle()
 
-    assert (staying.is_closed, going.is_closed) == (False, True)
-    pool.close()
-    await running
+        assert (staying.is_closed, going.is_closed) == (False, True)
+        pool.close()
+        await running
 
 
 @on_both_loops
@@ -87,12 +89,9 @@ async def test_what_goes_wrong_in_a_late_processor_comes_out_of_run() -> None:
         await running
 
 
-def _connected() -> socket.socket:
+def _connected(peers: ExitStack) -> socket.socket:
+    """One end of a connection; the other stays open as long as ``peers``, or this one would close by itself."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    _KEPT.append(theirs)
+    peers.enter_context(theirs)
     return ours
-
-
-_KEPT: list[socket.socket] = []
-"""The other ends: a connection whose peer is gone would close by itself."""
