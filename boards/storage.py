@@ -74,7 +74,7 @@ STORAGE: Final = Board(
                 ),
                 lines(
                     "Failed",
-                    "Directories that are offline, and partitions that nobody can use for it. 0 is well.",
+                    "LogDirs that are offline, and partitions that nobody can use for it. 0 is well.",
                     Unit.COUNT,
                     Query(of("kafka_log_logmanager_offlinelogdirectorycount"), "directories"),
                     Query(of("kafka_server_replicamanager_offlinereplicacount"), "partitions"),

@@ -8,10 +8,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a broker; return the exit code."""
     # What is imported and built until the broker is ready stays; looking for garbage in it costs 15 ms (bench: start).
     gc.disable()
-    from broker.without_ssl import import_event_loops
+    from broker.runtime.without_ssl import import_event_loops
 
     import_event_loops()
-    from broker.command_line import run
+    from broker.server.command_line import run
 
     return run(arguments)
 

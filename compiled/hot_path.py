@@ -3,13 +3,11 @@
 from typing import Final
 
 HOT_PATH: Final = (
-    "broker/clock.py",
     "broker/dispatch/dispatcher.py",
     "broker/dispatch/handler_pool.py",
-    "broker/handlers/plain_fetch.py",
-    "broker/handlers/plain_reading.py",
+    "broker/fetch/fast_path.py",
+    "broker/fetch/fast_read.py",
     "broker/handlers/produce_repeats.py",
-    "broker/histogram.py",
     "broker/network/buffer_pool.py",
     "broker/network/connection.py",
     "broker/network/connection_owner.py",
@@ -22,7 +20,9 @@ HOT_PATH: Final = (
     "broker/request/channel.py",
     "broker/request/response.py",
     "broker/request/stats.py",
-    "broker/timing_wheel.py",
+    "broker/runtime/clock.py",
+    "broker/runtime/histogram.py",
+    "broker/runtime/timing_wheel.py",
     "protocol/fetch_layout.py",
     "protocol/headers.py",
     "protocol/primitives.py",

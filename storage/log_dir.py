@@ -35,7 +35,7 @@ METADATA_DIR_NAME: Final = "__cluster_metadata-0"
 
 _LOCK: Final = ".lock"
 NOT_LOGS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost+found"})
-"""Directories that may stand among the logs and are not opened with them."""
+"""LogDirs that may stand among the logs and are not opened with them."""
 
 
 def lock_for_reading(files: FileSystem, path: str) -> File | None:

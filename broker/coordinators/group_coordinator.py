@@ -6,24 +6,24 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker.clock import Clock, Ids
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group_trace import GroupTrace
-from broker.coordinators.machine import Machine, Submit
 from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
+from broker.coordinators.shard import ShardType, Submit
 from broker.metadata.configs import ConfigView
 from broker.metadata.image import MetadataDelta, MetadataImage
 from broker.metadata.topic_rules import CONSUMER_OFFSETS
-from broker.offload import WorkerThread
 from broker.replication.replica_manager import ReplicaManager
-from broker.slices import Slices
-from broker.timing_wheel import TimingWheel
-from broker.upkeep import Upkeep
+from broker.runtime.clock import Clock, Ids
+from broker.runtime.scheduler import Scheduler
+from broker.runtime.time_slices import TimeSlices
+from broker.runtime.timing_wheel import TimingWheel
+from broker.runtime.worker_thread import WorkerThread
 from config.broker_settings import BrokerSettings
 from storage.batch.record_batch import Codec
 
 if TYPE_CHECKING:
-    from broker.coordinators.group.records import GroupChange
+    from broker.coordinators.group.records import GroupResult
     from broker.coordinators.group.shard import GroupShard
 
 Groups: TypeAlias = "CoordinatorRuntime[GroupShard]"
@@ -43,19 +43,19 @@ class GroupCoordinator:
         clock: Clock,
         wheel: TimingWheel,
         ids: Ids,
-        slices: Slices,
+        slices: TimeSlices,
         reader: WorkerThread,
-        upkeep: Upkeep,
+        scheduler: Scheduler,
     ) -> None:
         def is_archived_by(topic: str, group_id: str) -> bool:
             return configs.archive_group(topic) == group_id
 
         self._check_interval_ms = settings.offsets_retention_check_interval_ms
-        self._upkeep = upkeep
+        self._scheduler = scheduler
         self.trace = GroupTrace()
         self.stats = GroupStats()
 
-        def machine() -> Machine[GroupShard]:
+        def machine() -> ShardType[GroupShard]:
             # Imported with the first group: what the daemon imports before it is ready has a budget of 150 ms.
             from broker.coordinators.group.settings import GroupSettings
             from broker.coordinators.group.shard import GroupShard
@@ -82,7 +82,7 @@ class GroupCoordinator:
                     is_archived_by=is_archived_by,
                 )
 
-            return Machine(make_shard, decode_group_record, encode_group_record)
+            return ShardType(make_shard, decode_group_record, encode_group_record)
 
         self.groups: Groups = CoordinatorRuntime(
             CONSUMER_OFFSETS,
@@ -97,7 +97,7 @@ class GroupCoordinator:
             clock=clock,
             slices=slices,
             reader=reader,
-            later=upkeep.once,
+            later=scheduler.once,
             machine=machine,
         )
         self._is_expiring = False
@@ -108,7 +108,7 @@ class GroupCoordinator:
     def start(self) -> None:
         """Load the groups; from now on offsets expire."""
         self.groups.start()
-        self._upkeep.every(self._check_interval_ms, self._expire)
+        self._scheduler.every(self._check_interval_ms, self._expire)
 
     def stop(self) -> None:
         """Let go of all groups: whoever waits is told to look for another coordinator."""
@@ -141,5 +141,5 @@ class GroupCoordinator:
             self.groups.sweep(_forgetting(topics), self._forget_deleted_topics)
 
 
-def _forgetting(topics: dict[str, bytes]) -> Callable[[GroupShard], Iterator[GroupChange | None]]:
+def _forgetting(topics: dict[str, bytes]) -> Callable[[GroupShard], Iterator[GroupResult | None]]:
     return lambda shard: shard.forget_topics(topics)

@@ -2,7 +2,7 @@
 
 What cannot be read is passed over with a line in the log: a record, or a batch where its records cannot be told apart.
 Bytes are read in another thread, since they may have to come from the disk; all else is done in steps of a few records,
-between which the loop turns (`broker.slices`).
+between which the loop turns (`broker.runtime.time_slices`).
 """
 
 import logging
@@ -10,10 +10,10 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from broker.coordinators.machine import Decode, LoadingStats, Shard
-from broker.offload import WorkerThread
+from broker.coordinators.shard import Decode, LoadingStats, Shard
 from broker.replication.partition import Partition
-from broker.slices import Slices, Step, Steps, Work
+from broker.runtime.time_slices import Step, Steps, TimeSlices, Work
+from broker.runtime.worker_thread import WorkerThread
 from protocol.primitives import Malformed
 from protocol.records.coordinator_records import UnknownRecord
 from storage.batch.pairs import read_pairs
@@ -96,7 +96,7 @@ class PartitionLoading:
         """Whether there is nothing left to load."""
         return self.offset >= self._partition.log.log_end_offset
 
-    def begin(self, slices: Slices) -> None:
+    def begin(self, slices: TimeSlices) -> None:
         """Load, in slices of the loop's time."""
         self._work = slices.run(self._steps())
 

@@ -14,23 +14,23 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
 
-from broker.clock import Clock
-from broker.coordinators.change import Change
-from broker.coordinators.machine import LoadingStats, Machine, ShardT
 from broker.coordinators.partitioning import partition_of
-from broker.histogram import RecentHistogram
+from broker.coordinators.result import CoordinatorResult
+from broker.coordinators.shard import LoadingStats, ShardT, ShardType
 from broker.metadata.image import MetadataImage
-from broker.offload import WorkerThread
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.faults import CoordinatorLoadInProgress, CoordinatorNotAvailable, Fault, NotCoordinator
-from broker.slices import Slices, Step, Steps
+from broker.runtime.clock import Clock
+from broker.runtime.histogram import RecentHistogram
+from broker.runtime.time_slices import Step, Steps, TimeSlices
+from broker.runtime.worker_thread import WorkerThread
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import Codec
 
 if TYPE_CHECKING:
     from broker.coordinators.loading import PartitionLoading
-    from broker.coordinators.partition_journal import PartitionJournal
+    from broker.coordinators.partition_writer import PartitionWriter
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ LEAST_CHUNK_BYTES: Final = 64 << 10
 
 _US_PER_MS: Final = 1000
 
-Sweep = Callable[[ShardT], Iterator[Change[Any] | None]]
+Sweep = Callable[[ShardT], Iterator[CoordinatorResult[Any] | None]]
 """Work on a whole shard, in pieces: each is a change to be written, or None where a piece has none."""
 
 
@@ -78,12 +78,12 @@ class Coordinator(Generic[ShardT]):
 
     __slots__ = ("journal", "partition", "shard")
 
-    def __init__(self, partition: Partition, shard: ShardT, journal: PartitionJournal[Any]) -> None:
+    def __init__(self, partition: Partition, shard: ShardT, journal: PartitionWriter[Any]) -> None:
         self.partition = partition
         self.shard = shard
         self.journal = journal
 
-    def write(self, change: Change[Any] | None) -> None:
+    def write(self, change: CoordinatorResult[Any] | None) -> None:
         """Have the outcome of a step written, if there is anything to write."""
         if change is not None:
             self.journal.append(change)
@@ -115,10 +115,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         image: MetadataImage,
         replicas: ReplicaManager,
         clock: Clock,
-        slices: Slices,
+        slices: TimeSlices,
         reader: WorkerThread,
         later: Callable[[int, Callable[[], None]], object],
-        machine: Callable[[], Machine[ShardT]],
+        machine: Callable[[], ShardType[ShardT]],
     ) -> None:
         """``reader`` reads files, ``later`` calls after so many milliseconds; ``machine`` is asked for once there is
         something to load."""
@@ -256,7 +256,7 @@ class CoordinatorRuntime(Generic[ShardT]):
 
         index = waiting.partition.topic_partition.partition
 
-        def submit(change: Change[Any]) -> None:
+        def submit(change: CoordinatorResult[Any]) -> None:
             self._in_office[index].write(change)
 
         machine = self._machine()
@@ -281,13 +281,13 @@ class CoordinatorRuntime(Generic[ShardT]):
         return max(self._settings.load_buffer_bytes // len(self._waiting), LEAST_CHUNK_BYTES)
 
     def _loaded(self, waiting: _Waiting[ShardT], shard: ShardT, end_offset: int) -> None:
-        from broker.coordinators.partition_journal import PartitionJournal
+        from broker.coordinators.partition_writer import PartitionWriter
 
         partition = waiting.partition
         index = partition.topic_partition.partition
         del self._waiting[index]
         waiting.loading = None  # which holds `waiting`, to call this
-        journal: PartitionJournal[Any] = PartitionJournal(
+        journal: PartitionWriter[Any] = PartitionWriter(
             partition,
             replicas=self._replicas,
             clock=self._clock,

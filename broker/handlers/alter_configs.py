@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from broker import loggers
-from broker.metadata.config_alteration import (
+from broker.controller.config_alteration import (
     Alteration,
     AlterationResult,
     ConfigChange,
@@ -15,8 +14,8 @@ from broker.metadata.config_alteration import (
     Resource,
     check_changes,
 )
+from broker.controller.local_controller import Controller
 from broker.metadata.configs import ConfigView
-from broker.metadata.controller import Controller
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     ClusterAuthorizationFailed,
@@ -25,6 +24,7 @@ from broker.request.faults import (
     InvalidRequest,
     TopicAuthorizationFailed,
 )
+from broker.runtime import loggers
 from config.errors import InvalidConfig
 from config.resources import ConfigResource
 from protocol.errors import ErrorCode

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from broker.metadata.publisher import Publisher
-from broker.metadata.quorum import Quorum
+from broker.raft.quorum import Quorum
 from broker.request.context import RequestContext
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.clock import Clock
 from broker.coordinators.group.requests import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -24,6 +23,7 @@ from broker.request.faults import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.messages.committed_offsets import (
     OffsetCommitRequest,

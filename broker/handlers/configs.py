@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from broker.loggers import levels
 from broker.metadata.configs import ConfigView
 from broker.metadata.image import MetadataImage
 from broker.metadata.topic_rules import fault_of_name
@@ -17,6 +16,7 @@ from broker.request.faults import (
     UnknownTopicOrPartition,
     error_code_of,
 )
+from broker.runtime.loggers import levels
 from config.described import (
     ConfigEntry,
     ConfigSource,

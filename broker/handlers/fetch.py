@@ -2,16 +2,17 @@
 
 from functools import partial
 
-from broker.metadata.image import MetadataImage
-from broker.replication.fetch import (
+from broker.fetch.executor import FetchExecutor
+from broker.fetch.round import (
     FetchRequirements,
-    Isolation,
     PartitionFetch,
     PartitionKey,
     PartitionRead,
     Told,
 )
-from broker.replication.fetch_sessions import FetchSessions, FetchTerms
+from broker.fetch.sessions import FetchSessions, FetchTerms
+from broker.metadata.image import MetadataImage
+from broker.replication.isolation import Isolation
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
@@ -55,6 +56,7 @@ class FetchHandler:
     def __init__(
         self,
         replicas: ReplicaManager,
+        executor: FetchExecutor,
         sessions: FetchSessions,
         image: MetadataImage,
         node: Node,
@@ -62,6 +64,7 @@ class FetchHandler:
         fetch_max_bytes: int,
     ) -> None:
         self._replicas = replicas
+        self._executor = executor
         self._sessions = sessions
         self._image = image
         self._node = node
@@ -97,7 +100,7 @@ class FetchHandler:
             max_bytes=min(request.max_bytes, self._fetch_max_bytes),
             max_wait_ms=request.max_wait_ms,
         )
-        self._replicas.fetch(fetch, requirements, then=partial(self._answer, context))
+        self._executor.fetch(fetch, requirements, then=partial(self._answer, context))
         return None
 
     def answer_at_once(self, frame: memoryview, position: int, context: RequestContext) -> None:

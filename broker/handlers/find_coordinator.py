@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from broker.controller.local_controller import Controller
 from broker.coordinators.partitioning import partition_of
-from broker.metadata.controller import Controller
 from broker.metadata.image import MetadataImage
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.replication.replica_manager import ReplicaManager

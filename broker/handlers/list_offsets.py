@@ -1,6 +1,6 @@
 """ListOffsets: which offset stands for a time (API key 2; KIP-79, KIP-320, KIP-734)."""
 
-from broker.replication.fetch import Isolation
+from broker.replication.isolation import Isolation
 from broker.replication.offsets import NO_OFFSET, NO_TIMESTAMP, Named, find_offset
 from broker.replication.partition import NO_EPOCH
 from broker.replication.replica_manager import ReplicaManager

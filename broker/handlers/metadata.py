@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Iterable, Sequence
 
-from broker.metadata.controller import Controller
+from broker.controller.local_controller import Controller
+from broker.controller.placement import offline_replicas
 from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from broker.metadata.placement import offline_replicas
 from broker.metadata.topic_rules import CLUSTER_METADATA, INTERNAL_TOPICS, fault_of_name
 from broker.request.context import (
     CLUSTER_OPERATIONS,

@@ -1,10 +1,10 @@
 """DescribeQuorum: who votes on the metadata log, and how far each has come (API key 55; KIP-642, KIP-836, KIP-853)."""
 
-from broker.clock import Clock
-from broker.metadata.log import METADATA_PARTITION, MetadataLog
+from broker.raft.metadata_log import METADATA_PARTITION, MetadataLog
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed
 from broker.request.node import Node
+from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
 from protocol.schema import NO_UUID

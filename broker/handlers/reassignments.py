@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from broker.metadata.controller import Controller
+from broker.controller.local_controller import Controller
+from broker.controller.placement import Refused
 from broker.metadata.image import MetadataImage, PartitionImage, TopicImage
-from broker.metadata.placement import Refused
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, RequestTimedOut
 from protocol.errors import ErrorCode

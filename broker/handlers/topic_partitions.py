@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from broker.controller.placement import offline_replicas
 from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from broker.metadata.placement import offline_replicas
 from broker.metadata.topic_rules import INTERNAL_TOPICS, fault_of_name
 from broker.request.context import TOPIC_OPERATIONS, Operation, RequestContext, ResourceType
 from broker.request.faults import InvalidRequest

@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Sequence
 
+from broker.controller.local_controller import Controller
+from broker.controller.partition_creation import GrowthResult, MorePartitions
+from broker.controller.topic_creation import NewTopic, TopicResult
+from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
 from broker.metadata.configs import ConfigView
-from broker.metadata.controller import Controller
 from broker.metadata.image import MetadataImage
-from broker.metadata.partition_creation import GrowthResult, MorePartitions
-from broker.metadata.topic_creation import NewTopic, TopicResult
-from broker.metadata.topic_deletion import DeletionResult, UnwantedTopic
 from broker.request.context import Operation, RequestContext, ResourceType
 from config.described import ConfigEntry, describe_topic
 from protocol.errors import ErrorCode

@@ -1,6 +1,6 @@
 """What the metadata log counts."""
 
-from broker.histogram import RecentHistogram
+from broker.runtime.histogram import RecentHistogram
 
 
 class MetadataStats:

@@ -3,8 +3,8 @@ topic, left out with `ottla.prometheus.partitions=false`."""
 
 from typing import Final
 
-from broker.metrics.rooms import Rooms
 from broker.metrics.series import counter, gauge
+from broker.metrics.sources import MetricSources
 from broker.metrics.survey import PartitionRow, Surveyor
 from broker.metrics.table import Column, Table
 
@@ -35,7 +35,7 @@ GIVEN_UP: Final = counter(
 FAMILIES: Final = (LAG, HELD_RECORDS, HELD_BYTES, GIVEN_UP)
 
 
-def tables(rooms: Rooms, surveyor: Surveyor) -> tuple[Table, ...]:
+def tables(sources: MetricSources, surveyor: Surveyor) -> tuple[Table, ...]:
     """With a row for each partition of a topic that somebody archives."""
 
     def archived() -> list[PartitionRow]:
@@ -43,7 +43,7 @@ def tables(rooms: Rooms, surveyor: Surveyor) -> tuple[Table, ...]:
         return [row for row in seen if row.log is not None and row.log.config.ottla_archive_group]
 
     columns = (
-        Column(LAG, lambda row: None if rooms.archive_hold is None else rooms.archive_hold.lag(row.log)),
+        Column(LAG, lambda row: None if sources.retention_hold is None else sources.retention_hold.lag(row.log)),
         Column(HELD_RECORDS, lambda row: row.log.held.records),
         Column(HELD_BYTES, lambda row: row.log.held.size),
         Column(GIVEN_UP, lambda row: row.log.stats.records_given_up),

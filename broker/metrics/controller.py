@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from broker.metadata.log import MetadataLog
-from broker.metrics.rooms import Rooms
 from broker.metrics.series import Family, Reading, Samples, counter, gauge, read
+from broker.metrics.sources import MetricSources
 from broker.metrics.survey import Survey, Surveyor
+from broker.raft.metadata_log import MetadataLog
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 
 
@@ -78,10 +78,10 @@ class Controller:
 
     families: tuple[Family, ...] = tuple(reading.family for reading in _READINGS)
 
-    def __init__(self, rooms: Rooms, surveyor: Surveyor) -> None:
-        self._rooms = rooms
+    def __init__(self, sources: MetricSources, surveyor: Surveyor) -> None:
+        self._sources = sources
         self._surveyor = surveyor
 
     def collect(self) -> Iterator[Samples]:
-        if self._rooms.metadata_log is not None:
-            yield from read(_READINGS, _Cluster(self._rooms.metadata_log, self._surveyor.seen))
+        if self._sources.metadata_log is not None:
+            yield from read(_READINGS, _Cluster(self._sources.metadata_log, self._surveyor.seen))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from broker.metrics.rooms import Rooms
+from broker.metrics.sources import MetricSources
 from broker.metrics.table import Row, label_text
 
 if TYPE_CHECKING:
@@ -104,15 +104,15 @@ class GroupSurvey:
 class GroupSurveyor:
     """Looks, and keeps what it saw the last time."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
-        self._tells_partitions = rooms.settings.ottla_prometheus_partitions
+    def __init__(self, sources: MetricSources) -> None:
+        self._sources = sources
+        self._tells_partitions = sources.settings.ottla_prometheus_partitions
         self.seen = GroupSurvey()
 
     def look(self) -> Iterator[None]:
         """See everything anew; the loop may turn at each step. `seen` is the old one until the last."""
         survey = GroupSurvey()
-        coordinator = self._rooms.group_coordinator
+        coordinator = self._sources.group_coordinator
         for one in () if coordinator is None else coordinator.groups.in_office:
             for group_id in one.shard.group_ids():
                 # Meanwhile it may have gone.
@@ -139,7 +139,7 @@ class GroupSurveyor:
         yield
 
     def _add(self, row: TopicOfGroupRow, topic: str, partition: int, offset: int, survey: GroupSurvey) -> None:
-        hosted = self._rooms.replicas.find(topic, partition)
+        hosted = self._sources.replicas.find(topic, partition)
         # Who commits what is not written yet is not behind.
         lag = None if hosted is None else max(hosted.log.high_watermark - offset, 0)
         row.offsets += offset

@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group_coordinator import GroupCoordinator
-from broker.histogram import average, percentiles
 from broker.metrics.group_survey import GroupSurvey, GroupSurveyor
 from broker.metrics.past import Past
-from broker.metrics.rooms import Rooms
 from broker.metrics.series import US_PER_MS, Family, Reading, Samples, count, gauge, read
+from broker.metrics.sources import MetricSources
+from broker.runtime.histogram import average, percentiles
 
 _KINDS: Final = ("classic", "consumer", "share", "streams")
 _STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
@@ -130,19 +130,19 @@ class Groups:
         _CONSUMER_GROUPS,
     )
 
-    def __init__(self, rooms: Rooms, surveyor: GroupSurveyor) -> None:
-        self._rooms = rooms
+    def __init__(self, sources: MetricSources, surveyor: GroupSurveyor) -> None:
+        self._sources = sources
         self._surveyor = surveyor
-        self._counts: Past[str] = Past(rooms.clock, rooms.started_ms, self._counted)
-        rooms.on_period.append(self._counts.period_is_over)
+        self._counts: Past[str] = Past(sources.clock, sources.started_ms, self._counted)
+        sources.on_period.append(self._counts.period_is_over)
 
     def _counted(self) -> dict[str, int]:
-        coordinator = self._rooms.group_coordinator
+        coordinator = self._sources.group_coordinator
         stats = GroupStats() if coordinator is None else coordinator.stats
         return {field: getattr(stats, field) for field in GroupStats.__slots__}
 
     def collect(self) -> Iterator[Samples]:
-        coordinator = self._rooms.group_coordinator
+        coordinator = self._sources.group_coordinator
         if coordinator is None:
             return
         seen = self._surveyor.seen

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.network.acceptor import CannotListen
 from broker.network.socket_options import SocketOptions, bound_socket
-from broker.offload import WorkerThread
+from broker.runtime.worker_thread import WorkerThread
 from config.metrics_listener import METRICS_LISTENER, MetricsListener
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from broker.metrics.rooms import Rooms
 from broker.metrics.series import Samples, counter, gauge
+from broker.metrics.sources import MetricSources
 
 LOGS_LOADED: Final = counter(
     "kafka_log_logmanager_logsloaded_total",
@@ -28,13 +28,13 @@ class Loading:
 
     families = (LOGS_LOADED, LOGS_LEFT, BYTES_LEFT)
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, sources: MetricSources) -> None:
+        self._sources = sources
 
     def collect(self) -> Iterator[Samples]:
-        if self._rooms.loading is None:
+        if self._sources.loading is None:
             return
-        stats = self._rooms.loading.stats
+        stats = self._sources.loading.stats
         yield Samples(LOGS_LOADED, [((path,), one.logs_loaded) for path, one in stats.items()])
         yield Samples(LOGS_LEFT, [((path,), one.logs_total - one.logs_loaded) for path, one in stats.items()])
         yield Samples(BYTES_LEFT, [((path,), one.bytes_to_check - one.bytes_checked) for path, one in stats.items()])

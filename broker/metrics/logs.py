@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from operator import add
 from typing import Final
 
-from broker.histogram import BUCKETS
-from broker.metrics.rooms import Rooms
 from broker.metrics.series import US_PER_MS, Counted, Family, Samples, distribution, gauge, one
+from broker.metrics.sources import MetricSources
+from broker.runtime.histogram import BUCKETS
 from storage.errors import StorageError
 from storage.log_dir import LogDir
 
@@ -50,19 +50,19 @@ class Logs:
 
     families: tuple[Family, ...] = (*FLUSHES, OFFLINE, IS_OFFLINE, CORDONED, IS_CORDONED, DISK_FREE, DISK_TOTAL)
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, sources: MetricSources) -> None:
+        self._sources = sources
 
     def collect(self) -> Iterator[Samples]:
         recent = [0] * BUCKETS
         total = 0
-        for stats in self._rooms.flushers():
+        for stats in self._sources.flushers():
             recent = list(map(add, recent, stats.durations.recent()))
             total += stats.flushes
         yield from FLUSHES.collect([Counted((), recent, total)], divisor=US_PER_MS)
-        if self._rooms.logs is None:
+        if self._sources.logs is None:
             return
-        directories = self._rooms.logs.directories
+        directories = self._sources.logs.directories
         yield one(OFFLINE, sum(directory.has_failed for directory in directories))
         yield Samples(IS_OFFLINE, [((directory.path,), directory.has_failed) for directory in directories])
         yield one(CORDONED, 0)

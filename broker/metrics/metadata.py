@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from broker.handlers.api_versions import SUPPORTED_FEATURES
-from broker.histogram import average, percentiles
-from broker.metadata.log import MetadataLog
 from broker.metrics.past import Past
-from broker.metrics.rooms import Rooms
 from broker.metrics.series import US_PER_MS, Counted, Family, Reading, Samples, distribution, gauge, read
+from broker.metrics.sources import MetricSources
+from broker.raft.metadata_log import MetadataLog
+from broker.runtime.histogram import average, percentiles
 
 _KRAFT_VERSION: Final = "kraft.version"
 _LEADER: Final = "leader"
@@ -46,7 +46,7 @@ _STATES: Final = (
 class _Quorum(NamedTuple):
     """What the values are read from."""
 
-    rooms: Rooms
+    sources: MetricSources
     log: MetadataLog
     records_a_second: float
 
@@ -90,7 +90,7 @@ _READINGS: Final = (
     _of_loader(
         "CurrentMetadataVersion", "Level of metadata.version", lambda it: it.log.publisher.image.metadata_version
     ),
-    _of_loader("CurrentControllerId", "Node that is the controller", lambda it: it.rooms.settings.node_id),
+    _of_loader("CurrentControllerId", "Node that is the controller", lambda it: it.sources.settings.node_id),
     _of_loader("HandleLoadSnapshotCount", "Snapshots loaded at the start", lambda it: it.log.stats.snapshots_loaded),
     _of_snapshots(
         "LatestSnapshotGeneratedBytes",
@@ -100,11 +100,11 @@ _READINGS: Final = (
     _of_snapshots(
         "LatestSnapshotGeneratedAgeMs",
         "Milliseconds since then; since the start if none was",
-        lambda it: it.rooms.clock.now_ms() - it.log.stats.snapshot_ms,
+        lambda it: it.sources.clock.now_ms() - it.log.stats.snapshot_ms,
     ),
     *_of_raft("current_epoch", "Epoch of the quorum's leader", lambda it: it.log.leader_epoch),
-    *_of_raft("current_leader", "Node that leads the quorum", lambda it: it.rooms.settings.node_id),
-    *_of_raft("current_vote", "Node that this one voted for", lambda it: it.rooms.settings.node_id),
+    *_of_raft("current_leader", "Node that leads the quorum", lambda it: it.sources.settings.node_id),
+    *_of_raft("current_vote", "Node that this one voted for", lambda it: it.sources.settings.node_id),
     *_of_raft("high_watermark", "Offset below which the log is committed", lambda it: it.log.high_watermark),
     *_of_raft("log_end_offset", "Offset of the next record", lambda it: it.log.end_offset),
     *_of_raft("log_end_epoch", "Epoch of the last record", lambda it: it.log.log.leader_epochs.latest),
@@ -139,20 +139,20 @@ class Metadata:
         *[reading.family for reading in _READINGS], *_STATES, _MOST, _LEAST, _FINALIZED, *_BATCH_TIMES, *_BATCH_SIZES,
     )  # fmt: skip
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
-        self._written: Past[str] = Past(rooms.clock, rooms.started_ms, self._records)
-        rooms.on_period.append(self._written.period_is_over)
+    def __init__(self, sources: MetricSources) -> None:
+        self._sources = sources
+        self._written: Past[str] = Past(sources.clock, sources.started_ms, self._records)
+        sources.on_period.append(self._written.period_is_over)
 
     def _records(self) -> dict[str, int]:
-        log = self._rooms.metadata_log
+        log = self._sources.metadata_log
         return {"records": 0 if log is None else log.stats.records}
 
     def collect(self) -> Iterator[Samples]:
-        log = self._rooms.metadata_log
+        log = self._sources.metadata_log
         if log is None:
             return
-        yield from read(_READINGS, _Quorum(self._rooms, log, self._written.rates()["records"]))
+        yield from read(_READINGS, _Quorum(self._sources, log, self._written.rates()["records"]))
         for family in _STATES:
             yield Samples(family, [((_LEADER,), 1)])
         stats = log.stats

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from broker.metrics.past import Past
-from broker.metrics.rooms import Rooms
 from broker.metrics.series import Family, Samples, count, counter, gauge, one
+from broker.metrics.sources import MetricSources
 from broker.request.response import UNKNOWN_SOFTWARE
 
 _US_PER_S: Final = 1_000_000
@@ -166,13 +166,13 @@ class Network:
         *_RATES.values(), REQUEST_SIZE, SOFTWARE, ACCEPT_RATE, BROKER_ACCEPT_RATE, EXPIRED_SESSIONS, EXPIRED, REFUSED,
     )  # fmt: skip
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
-        self._busy: Past[str] = Past(rooms.clock, rooms.started_ms, self._busy_us)
-        self._counts: Past[Counter_] = Past(rooms.clock, rooms.started_ms, self._totals)
-        self._accepted: Past[str] = Past(rooms.clock, rooms.started_ms, self._accepted_so_far)
+    def __init__(self, sources: MetricSources) -> None:
+        self._sources = sources
+        self._busy: Past[str] = Past(sources.clock, sources.started_ms, self._busy_us)
+        self._counts: Past[Counter_] = Past(sources.clock, sources.started_ms, self._totals)
+        self._accepted: Past[str] = Past(sources.clock, sources.started_ms, self._accepted_so_far)
         for past in (self._busy, self._counts, self._accepted):
-            rooms.on_period.append(past.period_is_over)
+            sources.on_period.append(past.period_is_over)
 
     def collect(self) -> Iterator[Samples]:
         yield from self._queues()
@@ -181,14 +181,14 @@ class Network:
         yield from self._accepting()
 
     def _queues(self) -> Iterator[Samples]:
-        rooms = self._rooms
-        yield one(REQUEST_QUEUE, len(rooms.channel))
-        waiting = {str(processor.index): processor.waiting_responses for processor in rooms.processors}
+        sources = self._sources
+        yield one(REQUEST_QUEUE, len(sources.channel))
+        waiting = {str(processor.index): processor.waiting_responses for processor in sources.processors}
         yield Samples(
             RESPONSE_QUEUE,
             [((), sum(waiting.values())), *[((processor,), number) for processor, number in waiting.items()]],
         )
-        memory = rooms.processors[0].memory
+        memory = sources.processors[0].memory
         yield one(MEMORY_AVAILABLE, memory.available_bytes)
         yield one(MEMORY_USED, memory.used_bytes)
 
@@ -206,12 +206,12 @@ class Network:
         yield one(LOOP_BUSY, loop)
 
     def _busy_us(self) -> dict[str, int]:
-        rooms = self._rooms
-        handlers = rooms.handlers
+        sources = self._sources
+        handlers = sources.handlers
         return {
             _LOOP: loop_busy_us(),
             _HANDLERS: 0 if handlers is None else handlers.stats.busy_us,
-            **{str(processor.index): processor.stats.busy_us for processor in rooms.processors},
+            **{str(processor.index): processor.stats.busy_us for processor in sources.processors},
         }
 
     def _connections(self) -> Iterator[Samples]:
@@ -230,7 +230,7 @@ class Network:
         )
         connections: Counter[Place] = Counter({place(key): 0 for key in totals})
         software = Counter({(*UNKNOWN_SOFTWARE, *here): 0 for here in connections})
-        for processor in self._rooms.processors:
+        for processor in self._sources.processors:
             index = str(processor.index)
             for connection in processor:
                 peer = connection.peer
@@ -242,13 +242,13 @@ class Network:
     def _totals(self) -> dict[Counter_, int]:
         return {
             (listener, str(processor.index), name): getattr(stats, name)
-            for processor in self._rooms.processors
+            for processor in self._sources.processors
             for listener, stats in processor.stats.listeners.items()
             for name in _TOTALS
         }
 
     def _accepting(self) -> Iterator[Samples]:
-        acceptors = self._rooms.acceptors
+        acceptors = self._sources.acceptors
         yield Samples(BLOCKED, [((one.listener,), one.stats.blocked_ms * _NS_PER_MS) for one in acceptors])
         rates = self._accepted.rates()
         yield Samples(ACCEPT_RATE, [((listener,), rate) for listener, rate in rates.items()])
@@ -256,13 +256,13 @@ class Network:
         yield one(EXPIRED_SESSIONS, 0)
         yield Samples(REFUSED, [((one.listener,), one.stats.refused) for one in acceptors])
         expired: Counter[str] = Counter({one.listener: 0 for one in acceptors})
-        for processor in self._rooms.processors:
+        for processor in self._sources.processors:
             for listener, stats in processor.stats.listeners.items():
                 expired[listener] += stats.connections_expired
         yield Samples(EXPIRED, [((listener,), number) for listener, number in expired.items()])
 
     def _accepted_so_far(self) -> dict[str, int]:
-        return {acceptor.listener: acceptor.stats.accepted for acceptor in self._rooms.acceptors}
+        return {acceptor.listener: acceptor.stats.accepted for acceptor in self._sources.acceptors}
 
 
 _LOOP: Final = "loop"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
-from broker.clock import Clock
+from broker.runtime.clock import Clock
 
 Key = TypeVar("Key", bound=Hashable)
 

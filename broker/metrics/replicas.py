@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from broker.metrics.rooms import Rooms
+from broker.fetch.session_cache import FetchSessionStats
 from broker.metrics.series import Family, Reading, Samples, counter, gauge, read
+from broker.metrics.sources import MetricSources
 from broker.metrics.survey import Survey, Surveyor
-from broker.purgatory import Purgatory
-from broker.replication.fetch_session_cache import FetchSessionStats
 from broker.replication.replica_manager import ReplicaManager
+from broker.runtime.purgatory import Purgatory
 
 
 class _Replication(NamedTuple):
@@ -170,13 +170,13 @@ class Replicas:
         _FETCH_EXPIRES,
     )
 
-    def __init__(self, rooms: Rooms, surveyor: Surveyor) -> None:
-        self._rooms = rooms
+    def __init__(self, sources: MetricSources, surveyor: Surveyor) -> None:
+        self._sources = sources
         self._surveyor = surveyor
 
     def collect(self) -> Iterator[Samples]:
-        replicas = self._rooms.replicas
-        subject = _Replication(replicas, self._surveyor.seen, self._rooms.fetch_sessions.stats)
+        replicas = self._sources.replicas
+        subject = _Replication(replicas, self._surveyor.seen, self._sources.fetch_sessions.stats)
         yield from read(_READINGS, subject)
         for client, family in _FETCHERS:
             yield Samples(family, [((client,), 0)])

@@ -5,10 +5,10 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from broker.handlers.fetch import FETCH_CONSUMER, FETCH_FOLLOWER
-from broker.histogram import BUCKETS, RecentHistogram
-from broker.metrics.rooms import Rooms
 from broker.metrics.series import US_PER_MS, Counted, Distribution, Family, Samples, counter, distribution
+from broker.metrics.sources import MetricSources
 from broker.request.stats import ApiStats
+from broker.runtime.histogram import BUCKETS, RecentHistogram
 from protocol.errors import ErrorCode
 
 _FETCH: Final = "Fetch"
@@ -79,8 +79,8 @@ class Requests:
         *TEMPORARY,
     )
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._stats = rooms.registry.stats
+    def __init__(self, sources: MetricSources) -> None:
+        self._stats = sources.registry.stats
 
     def collect(self) -> Iterator[Samples]:
         answered = self._answered()

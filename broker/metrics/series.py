@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
-from broker.histogram import percentiles
+from broker.runtime.histogram import percentiles
 
 _QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 """As the JMX exporter's rules write the percentiles of Kafka's histograms; boards ask for them in these letters."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from broker.metrics.rooms import Rooms
 from broker.metrics.series import Family, Reading, Samples, gauge, one, read
+from broker.metrics.sources import MetricSources
 
 
-def _of_server(name: str, help: str, value: Callable[[Rooms], float]) -> Reading:
+def _of_server(name: str, help: str, value: Callable[[MetricSources], float]) -> Reading:
     metric = name.lower().replace("-", "_")
     bean = f"kafka.server:type=KafkaServer,name={name}"
     return Reading(gauge(f"kafka_server_kafkaserver_{metric}", help, bean=bean), value)
@@ -29,7 +29,7 @@ _READINGS: Final = (
     _of_server(
         "BrokerState",
         "1 starting, 2 opening and recovering logs, 3 running, 6 stopping",
-        lambda rooms: rooms.state,
+        lambda sources: sources.state,
     ),
     _of_server("linux-disk-read-bytes", "Bytes read from disks", lambda _: _io_bytes("read_bytes")),
     _of_server("linux-disk-write-bytes", "Bytes written to disks", lambda _: _io_bytes("write_bytes")),
@@ -39,7 +39,7 @@ _READINGS: Final = (
             "When the process started, in milliseconds since 1970",
             bean="kafka.server:type=app-info,id=*",
         ),
-        lambda rooms: rooms.clock.now_ms() - (rooms.clock.monotonic_ms() - rooms.started_ms),
+        lambda sources: sources.clock.now_ms() - (sources.clock.monotonic_ms() - sources.started_ms),
     ),
     Reading(
         gauge("jvm_threads_current", "Threads of the process, where boards look for Java's"),
@@ -72,17 +72,17 @@ class Server:
         *[reading.family for reading in _READINGS], _FAMILIES, _BROKERS, _BROKER, *_MEMORY_USED, *_MEMORY_MOST,
     )  # fmt: skip
 
-    def __init__(self, rooms: Rooms, *, known: int) -> None:
+    def __init__(self, sources: MetricSources, *, known: int) -> None:
         """``known``: how many families there are."""
-        self._rooms = rooms
+        self._sources = sources
         self._known = known
 
     def collect(self) -> Iterator[Samples]:
-        yield from read(_READINGS, self._rooms)
+        yield from read(_READINGS, self._sources)
         yield one(_FAMILIES, self._known)
         yield from self._memory()
-        if self._rooms.metadata_log is not None:
-            brokers = self._rooms.metadata_log.publisher.image.brokers
+        if self._sources.metadata_log is not None:
+            brokers = self._sources.metadata_log.publisher.image.brokers
             yield one(_BROKERS, len(brokers))
             yield Samples(
                 _BROKER,

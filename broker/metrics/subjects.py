@@ -15,9 +15,9 @@ from broker.metrics.network import Network
 from broker.metrics.pages import Pages
 from broker.metrics.replicas import Replicas
 from broker.metrics.requests import Requests
-from broker.metrics.rooms import Rooms
 from broker.metrics.series import Family
 from broker.metrics.server import Server
+from broker.metrics.sources import MetricSources
 from broker.metrics.survey import Surveyor
 
 FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
@@ -40,27 +40,27 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
 FAMILIES: Final = tuple(chain.from_iterable(FAMILIES_OF.values()))
 
 
-def make_pages(rooms: Rooms) -> Pages:
-    """Everything that can be told of ``rooms``."""
-    surveyor = Surveyor(rooms)
-    groups = GroupSurveyor(rooms)
+def make_pages(sources: MetricSources) -> Pages:
+    """Everything that can be told of ``sources``."""
+    surveyor = Surveyor(sources)
+    groups = GroupSurveyor(sources)
     of_partitions = (
-        (*partitions.tables(surveyor), *archive.tables(rooms, surveyor), *lag.partition_tables(groups))
-        if rooms.settings.ottla_prometheus_partitions
+        (*partitions.tables(surveyor), *archive.tables(sources, surveyor), *lag.partition_tables(groups))
+        if sources.settings.ottla_prometheus_partitions
         else ()
     )
     return Pages(
         lambda: chain(surveyor.look(), groups.look()),
         sources=(
-            Server(rooms, known=len(FAMILIES)),
-            Loading(rooms),
-            Requests(rooms),
-            Network(rooms),
-            Replicas(rooms, surveyor),
-            Groups(rooms, groups),
-            Logs(rooms),
-            Controller(rooms, surveyor),
-            Metadata(rooms),
+            Server(sources, known=len(FAMILIES)),
+            Loading(sources),
+            Requests(sources),
+            Network(sources),
+            Replicas(sources, surveyor),
+            Groups(sources, groups),
+            Logs(sources),
+            Controller(sources, surveyor),
+            Metadata(sources),
         ),
         tables=(*topics.tables(surveyor), *lag.tables(groups), *of_partitions),
     )

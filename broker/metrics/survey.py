@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.metadata.image import PartitionImage, TopicImage
-from broker.metrics.rooms import Rooms
+from broker.metrics.sources import MetricSources
 from broker.metrics.table import label_text
 from broker.replication.partition import NO_LEADER, Partition
 from broker.replication.traffic import Traffic
@@ -95,15 +95,15 @@ def is_at_min_isr(partition: Partition) -> bool:
 class Surveyor:
     """Looks, and keeps what it saw the last time."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, sources: MetricSources) -> None:
+        self._sources = sources
         self.seen = Survey()
 
     def look(self) -> Iterator[None]:
         """See everything anew; the loop may turn at each step. `seen` is the old one until the last."""
         survey = Survey()
-        survey.traffic.add_all(self._rooms.replicas.gone)
-        metadata_log = self._rooms.metadata_log
+        survey.traffic.add_all(self._sources.replicas.gone)
+        metadata_log = self._sources.metadata_log
         if metadata_log is not None:
             for topic in tuple(metadata_log.publisher.image.topics_by_name.values()):
                 yield from self._look_at(topic, survey)
@@ -112,8 +112,8 @@ class Surveyor:
         self.seen = survey
 
     def _look_at(self, topic: TopicImage, survey: Survey) -> Iterator[None]:
-        replicas = self._rooms.replicas
-        node_id = self._rooms.settings.node_id
+        replicas = self._sources.replicas
+        node_id = self._sources.settings.node_id
         row = TopicRow(label_text(("topic",), (topic.name,)))
         for image in tuple(topic.partitions):
             hosted = replicas.find(topic.name, image.index)

@@ -7,11 +7,11 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
-from broker.clock import Alarm, Clock
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor
 from broker.network.socket_options import SocketOptions, bound_socket, leave_unpaced, plain_address
 from broker.request.response import Peer
+from broker.runtime.clock import Alarm, Clock
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from broker.clock import Alarm, Clock
+from broker.runtime.clock import Alarm, Clock
 
 log = logging.getLogger(__name__)
 

@@ -99,7 +99,7 @@ class Connection:
         "peer",
     )
 
-    def __init__(self, owner: ConnectionOwner, connected: socket.socket, peer: Peer) -> None:
+    def __init__(self, owner: "ConnectionOwner[Connection]", connected: socket.socket, peer: Peer) -> None:
         self.peer = peer
         self.max_in_flight = owner.settings.max_in_flight
         self.is_closed = False

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from broker.network.socket_options import plain_address
-from broker.rate import Rate
+from broker.runtime.rate import Rate
 from config.broker_settings import BrokerSettings
 
 UNLIMITED: Final = 2**31 - 1

@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
-from broker.histogram import Histogram
 from broker.network.buffer_pool import Buffer, BufferPool, RequestMemory
 from broker.request.channel import RequestChannel
 from broker.request.response import ResponseSlot
 from broker.request.stats import ALL_TIMED, ONE_TIMED_IN
+from broker.runtime.histogram import Histogram
 
-if TYPE_CHECKING:
-    from broker.network.connection import Connection
+ConnectionT = TypeVar("ConnectionT", contravariant=True)
 
 
 class NetworkSettings(NamedTuple):
@@ -72,7 +71,7 @@ class ListenerStats:
                 kind.time(count, slot, sending_us, sent_us)
 
 
-class ConnectionOwner(Protocol):
+class ConnectionOwner(Protocol[ConnectionT]):
     """The processor, as its connections see it."""
 
     loop: asyncio.AbstractEventLoop
@@ -87,17 +86,17 @@ class ConnectionOwner(Protocol):
     def stats_of(self, listener: str) -> ListenerStats:
         """Where the connections of ``listener`` count."""
 
-    def touch(self, connection: "Connection") -> None:
+    def touch(self, connection: ConnectionT) -> None:
         """``connection`` has something to send: give it its turn."""
 
-    def touch_again(self, connection: "Connection") -> None:
+    def touch_again(self, connection: ConnectionT) -> None:
         """``connection`` has had its turn and has more to send: behind all that have not."""
 
-    def bytes_a_turn(self, connection: "Connection") -> int:
+    def bytes_a_turn(self, connection: ConnectionT) -> int:
         """How much a connection may send before it is another's turn."""
 
     def give_scratch(self) -> None:
         """`scratch` belongs to a connection now, counted as borrowed: take another. Only while memory is not short."""
 
-    def closed(self, connection: "Connection") -> None:
+    def closed(self, connection: ConnectionT) -> None:
         """``connection`` is no more."""

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Sequence
 from operator import add, sub
 
-from broker.histogram import BUCKETS, percentiles
 from broker.network.processor import Processor
+from broker.runtime.histogram import BUCKETS, percentiles
 
 log = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import Final
 
-from broker.clock import Alarm, Clock
 from broker.network.buffer_pool import SMALLEST_BUFFER, BufferPool
 from broker.network.connection import MOST_BYTES_A_TURN, Connection
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.connection_owner import ListenerStats, NetworkSettings
 from broker.request.channel import RequestChannel
 from broker.request.response import Peer
+from broker.runtime.clock import Alarm, Clock
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.clock import Clock
 from broker.network.acceptor import Acceptor
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
@@ -14,6 +13,7 @@ from broker.network.processor import Processor
 from broker.network.processor_pool import ProcessorPool
 from broker.network.socket_options import SocketOptions
 from broker.request.channel import RequestChannel
+from broker.runtime.clock import Clock
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
 

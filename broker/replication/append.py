@@ -6,9 +6,9 @@ the writer thread, where `write` overlaps with receiving; what arrives meanwhile
 
 from collections.abc import Callable
 
-from broker.clock import Clock
-from broker.offload import WorkerThread
 from broker.replication.partition import Partition
+from broker.runtime.clock import Clock
+from broker.runtime.worker_thread import WorkerThread
 from storage.appending import LogWrite, StagedAppend
 from storage.batch.validation import validate_produced
 from storage.errors import LogDirFailed, StorageError

@@ -1,14 +1,12 @@
-"""Requests that wait in the purgatory: a produce and a deletion for the replicas, a fetch for enough bytes."""
+"""Requests that wait in the purgatory for the replicas: a produce, and a deletion of records."""
 
 import logging
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from broker.purgatory import DelayedOperation
 from broker.replication.append import Publication
-from broker.replication.fetch import Fetch, FetchRequirements, FetchRound, PartitionRead, Told, visible_end
 from broker.replication.partition import Partition
-from storage.errors import StorageError
+from broker.runtime.purgatory import DelayedOperation
 
 log = logging.getLogger(__name__)
 
@@ -77,52 +75,3 @@ class DelayedDeleteRecords(DelayedOperation):
     def on_complete(self) -> None:
         """Answer; partitions still pending are late."""
         self._then(self._pending)
-
-
-class DelayedFetch(DelayedOperation):
-    """A fetch that found too little."""
-
-    __slots__ = ("_fetch", "_requirements", "_then")
-
-    def __init__(self, fetch: Fetch, requirements: FetchRequirements, then: Callable[[Told], None]) -> None:
-        super().__init__()
-        self._fetch = fetch
-        self._requirements = requirements
-        self._then = then
-
-    def try_complete(self) -> bool:
-        """Complete once the partitions together have enough, or one of them has news that can't wait."""
-        if self._fetch.is_superseded:
-            return self.complete()
-        available = 0
-        for one in self._fetch.partitions():
-            partition = one.partition
-            if partition is None:
-                continue
-            if not partition.is_readable_at(one.fetch_offset, one.current_leader_epoch):
-                return self.complete()
-            try:
-                available += partition.log.readable_bytes(
-                    one.fetch_offset, visible_end(partition, self._requirements.isolation), one.max_bytes
-                )
-            except StorageError:
-                return self.complete()  # reading it again tells what is wrong with this partition alone
-            if available >= self._requirements.min_bytes:
-                return self.complete()
-        return False
-
-    def on_complete(self) -> None:
-        """Read everything anew, within the same limits, and answer with what there is."""
-        partitions = self._fetch.partitions()
-        self._then(self._fetch.conclude(partitions, FetchRound(partitions, self._requirements).reads))
-        self._let_go()
-
-    def on_failure(self, error: Exception) -> None:
-        """Answer with the error: whoever appended what it waited for must not suffer."""
-        partitions = self._fetch.partitions()
-        self._then(self._fetch.conclude(partitions, [PartitionRead(error) for _ in partitions]))
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """A client without a session names a thousand partitions in each request."""
-        del self._fetch, self._then

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.replication.fetch import Isolation, visible_end
+from broker.replication.isolation import Isolation, visible_end
 from broker.replication.partition import NO_EPOCH, Partition
 from storage.errors import LogDirFailed
 

@@ -1,11 +1,10 @@
 """One partition as its leader has it: the log, the replicas in sync, the high watermark."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from broker.clock import Clock
 from broker.replication.disk_room import DiskRoom
-from broker.replication.traffic import PartitionStats
 from broker.request.faults import (
     FencedLeaderEpoch,
     InvalidTopic,
@@ -15,6 +14,7 @@ from broker.request.faults import (
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
+from broker.runtime.clock import Clock
 from storage.errors import LogDirFailed, LogRemoved, OffsetOutOfRange, StorageError
 from storage.flushing import FlushTarget
 from storage.log import Log
@@ -42,6 +42,22 @@ class PartitionWatcher(Protocol):
 
     def partition_changed(self) -> None:
         """Something that a fetch can see has changed."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PartitionStats:
+    """What a partition counts beside its log."""
+
+    refused_batches: int = 0
+    failed_batches: int = 0
+    """Those of them that nobody expects."""
+    refused_bytes: int = 0
+    """Of batches above ``max.message.bytes``."""
+    fetches: int = 0
+    """Times it was to be read for a fetch; one that has waited is one."""
+    failed_fetches: int = 0
+    fetched_bytes: int = 0
+    """Records that were answered."""
 
 
 class Partition:
@@ -244,7 +260,7 @@ class Partition:
         for watcher in tuple(self.watchers or ()):
             watcher.partition_changed()
 
-    # The flusher's two questions (`broker.offload.Flushable`).
+    # The flusher's two questions (`broker.runtime.worker_thread.Flushable`).
 
     def begin_flush(self) -> FlushTarget | None:
         """What is due to be synced now, or what is still owed.

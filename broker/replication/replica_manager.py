@@ -1,20 +1,18 @@
 """All partitions of this node: who appends to them, who reads them, who waits for them."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from broker.clock import Clock
-from broker.offload import Flusher, WorkerThread
-from broker.purgatory import Purgatory
 from broker.replication.append import Appender, Publication
-from broker.replication.delayed import DelayedDeleteRecords, DelayedFetch, DelayedProduce, RecordDeletion
-from broker.replication.fetch import Fetch, FetchRequirements, FetchRound, Told
+from broker.replication.delayed import DelayedDeleteRecords, DelayedProduce, RecordDeletion
 from broker.replication.partition import DiskFailed, Partition, offline
 from broker.replication.traffic import ReplicaStats, Traffic, count_refused
 from broker.request.faults import UnknownTopicOrPartition
+from broker.runtime.clock import Clock
+from broker.runtime.purgatory import Purgatory
+from broker.runtime.worker_thread import Flusher, WorkerThread
 from storage.errors import DiskFull, LogDirFailed, StorageError
 from storage.log_dir import LogDir
-from storage.read_ahead import ReadAhead
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -35,7 +33,6 @@ class ReplicaManager:
         clock: Clock,
         *,
         writer: WorkerThread,
-        read_ahead: WorkerThread,
         call_soon: Callable[[Callable[[], None]], object],
         flusher_of: Callable[[Partition], Flusher],
         produce_purgatory: Purgatory,
@@ -47,7 +44,6 @@ class ReplicaManager:
         self._clock = clock
         self._save_log_starts = save_log_starts
         self._flusher_of = flusher_of
-        self._read_ahead = read_ahead
         self._on_disk_failure = on_disk_failure
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
@@ -170,43 +166,13 @@ class ReplicaManager:
         waiting = DelayedProduce(publications, by_all=by_all, then=then)
         self.produce_purgatory.watch(waiting, {one.partition for one in publications}, timeout_ms)
 
-    def fetch(self, fetch: Fetch, requirements: FetchRequirements, then: Callable[[Told], None]) -> None:
-        """Call ``then`` with what can be read: now if it is enough or can't get more, else when it is or time is up.
-
-        The disk is not waited for here, but in a thread (`storage.read_ahead`).
-        """
-        partitions = fetch.partitions()
-        for one in partitions:
-            if one.partition is not None:
-                one.partition.stats.fetches += 1
-        found = FetchRound(partitions, requirements, in_memory_only=True)
-        if found.ahead:
-            waiting = DelayedFetch(fetch, requirements, then)
-            max_wait_ms = 0 if found.has_news else requirements.max_wait_ms
-            self._when_in_memory(found.ahead, lambda: self.fetch_purgatory.watch(waiting, fetch.wakers(), max_wait_ms))
-            return
-        if (
-            found.size >= requirements.min_bytes
-            or found.has_news
-            or requirements.max_wait_ms <= 0
-            or not (wakers := fetch.wakers())
-        ):
-            then(fetch.conclude(partitions, found.reads))
-            return
-        self.fetch_purgatory.watch(DelayedFetch(fetch, requirements, then), wakers, requirements.max_wait_ms)
-
-    def _when_in_memory(self, ahead: Sequence[ReadAhead], then: Callable[[], object]) -> None:
-        """Call ``then`` when all of it has been read. Also if that fails: who reads it next finds out what is wrong."""
-
-        def done(_: None) -> None:
-            for one in ahead:
-                one.done()
-            then()
-
-        def failed(_: Exception) -> None:
-            then()
-
-        self._read_ahead.submit(lambda: ReadAhead.perform_all(ahead), done, failed)
+    def disk_failed(self, directory: LogDir, error: Exception) -> None:
+        """Something could not be written to a data directory, or read from it. Raises what is not a StorageError."""
+        if not isinstance(error, StorageError):
+            raise error
+        if not isinstance(error, LogDirFailed):
+            log.error("%s", error)
+        self._on_disk_failure(directory, error)
 
     def changed(self, partition: Partition) -> None:
         """Something that a fetch can see has changed: records, high watermark, log start, leadership, config."""

@@ -6,8 +6,8 @@ does, a batch that is too large or damaged, a partition that is not there or an 
 """
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
+from broker.replication.partition import Partition
 from broker.request.faults import NegativeFetchSize, NotEnoughReplicas
 from storage.errors import (
     BatchTooLarge,
@@ -20,9 +20,6 @@ from storage.errors import (
     UndecodableRecords,
 )
 
-if TYPE_CHECKING:
-    from broker.replication.partition import Partition
-
 _UNEXPECTED_OF_PRODUCERS = (
     RejectedRecords,
     OutOfOrderSequence,
@@ -32,22 +29,6 @@ _UNEXPECTED_OF_PRODUCERS = (
     NotEnoughReplicas,
 )
 _UNEXPECTED_OF_CONSUMERS = (NegativeFetchSize,)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class PartitionStats:
-    """What a partition counts beside its log."""
-
-    refused_batches: int = 0
-    failed_batches: int = 0
-    """Those of them that nobody expects."""
-    refused_bytes: int = 0
-    """Of batches above ``max.message.bytes``."""
-    fetches: int = 0
-    """Times it was to be read for a fetch; one that has waited is one."""
-    failed_fetches: int = 0
-    fetched_bytes: int = 0
-    """Records that were answered."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -63,7 +44,7 @@ class Traffic:
     failed_produces: int = 0
     failed_fetches: int = 0
 
-    def add(self, partition: "Partition") -> None:
+    def add(self, partition: Partition) -> None:
         """Count a partition in."""
         log, stats = partition.log.stats, partition.stats
         self.messages_in += log.records_appended + log.duplicate_records
@@ -94,7 +75,7 @@ class ReplicaStats:
     """On compacted topics, where each needs one."""
 
 
-def count_refused(partition: "Partition", batch_bytes: int, error: Exception, stats: ReplicaStats) -> None:
+def count_refused(partition: Partition, batch_bytes: int, error: Exception, stats: ReplicaStats) -> None:
     """A batch was not appended."""
     of_partition = partition.stats
     of_partition.refused_batches += 1
@@ -110,7 +91,7 @@ def count_refused(partition: "Partition", batch_bytes: int, error: Exception, st
         stats.records_without_key += error.records_without_key
 
 
-def count_unreadable(partition: "Partition", error: Exception) -> None:
+def count_unreadable(partition: Partition, error: Exception) -> None:
     """A partition could not be read."""
     if isinstance(error, _UNEXPECTED_OF_CONSUMERS):
         partition.stats.failed_fetches += 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from broker.request.response import Peer
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
+    from broker.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -15,7 +15,7 @@ MOST_LINES: Final = 10
 """Of one kind in an interval, from all peers together."""
 
 _CAUSED_BY_PEERS: Final = (
-    "broker.archive_hold",
+    "broker.logs.retention_hold",
     "broker.network.",
     "broker.dispatch.",
     "broker.handlers.",

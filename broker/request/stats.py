@@ -16,7 +16,7 @@ oldest of them. Where there are thousands of runs a second, not all are timed.
 from collections import defaultdict
 from typing import Final, Protocol
 
-from broker.histogram import RecentHistogram
+from broker.runtime.histogram import RecentHistogram
 from protocol.errors import ErrorCode
 
 ALL_TIMED: Final = 1000

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from broker.metadata.quorum import QUORUM_STATE
+from broker.raft.quorum import QUORUM_STATE
 from broker.tools.file_contents import METADATA_SNAPSHOT_SUFFIX, Wanted, contents_of, damage
 from broker.tools.output import Entry
 from storage.check.log_files import LogFiles, log_end_offset

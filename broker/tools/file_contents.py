@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.metadata.quorum import QUORUM_STATE
 from broker.metadata.topic_rules import CLUSTER_METADATA
+from broker.raft.quorum import QUORUM_STATE
 from broker.tools.output import Entry
 from broker.tools.record_contents import shown_record
 from storage.batch.record_batch import CODEC_BITS, BatchHeader, Codec

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from broker.settings_options import add_settings_options, settings_of
 from config.errors import SettingsError
 from config.metrics_listener import METRICS_LISTENER, MetricsListener
+from config.settings_options import add_settings_options, settings_of
 
 READY: Final = 0
 NOT_READY: Final = 1

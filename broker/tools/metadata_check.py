@@ -1,10 +1,10 @@
 """Whether the metadata log is whole and its records make sense; what they say is what the logs are compared with."""
 
-from broker.metadata.batches import MetadataBatch, decode_batch
 from broker.metadata.image import InconsistentMetadata, MetadataImage
-from broker.metadata.log import METADATA_TOPIC_ID
-from broker.metadata.quorum import QUORUM_STATE, read_leader_epoch
-from broker.metadata.snapshots import SnapshotId, list_snapshots
+from broker.raft.batches import MetadataBatch, decode_batch
+from broker.raft.metadata_log import METADATA_TOPIC_ID
+from broker.raft.quorum import QUORUM_STATE, read_leader_epoch
+from broker.raft.snapshots import SnapshotId, list_snapshots
 from protocol.primitives import Malformed
 from protocol.records.control_records import SnapshotFooter, SnapshotHeader
 from storage.batch_reader import StoredBatch

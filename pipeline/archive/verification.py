@@ -98,7 +98,7 @@ class _Verification:
             yield Finding(False, "compaction", directory, "a compaction has not ended; the next run ends it")
 
     def _waiting(self) -> list[Any]:
-        """Directories whose successors have not taken their place."""
+        """LogDirs whose successors have not taken their place."""
         compaction = self._compaction
         if compaction is None or compaction.version > self._manifest.version:
             return []

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from broker.controller import topic_creation
 from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.handler_pool import MOST_A_TURN
-from broker.metadata import topic_creation
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
@@ -124,7 +124,7 @@ class Victim:
         self.broker = InProcessBroker(Path(self._directory), ids=CountingIds(), num_partitions=1)
         for name in ("orders", "golden"):
             self.broker.create_topic(name)
-        self._dispatcher = Dispatcher(self.broker.daemon.registry)
+        self._dispatcher = Dispatcher(self.broker.server.registry)
         self._wires = Wires(self.broker.run(_running_loop()))
         self._channel = RequestChannel(500)
         self._memory = RequestMemory(1 << 20, self._wires.call_soon, self.broker.clock)
@@ -154,7 +154,7 @@ class Victim:
 
     def renew_if_full(self) -> None:
         """Begin anew with an empty broker where this one has become another."""
-        topics = self.broker.daemon.opened.publisher.image.topics_by_name
+        topics = self.broker.server.components.publisher.image.topics_by_name
         if (
             len(topics) > _MOST_TOPICS
             or "orders" not in topics
@@ -175,7 +175,7 @@ class Victim:
                 for slot in taken.value:
                     slot.turn = turn
                     self._dispatcher.handle(slot)
-            self.broker.daemon.replicas.appender.write_staged()
+            self.broker.server.replicas.appender.write_staged()
             turn.ended_us = monotonic_us()
         self._wires.write()
 
@@ -203,7 +203,7 @@ class Victim:
                     answered += _taken(ours)
                 if turn % 4 == 3:
                     # Whoever waits has waited long enough; a topic is created by way of a thread.
-                    self.broker.daemon.replicas.expire_waiting()
+                    self.broker.server.replicas.expire_waiting()
                     self.broker.run(asyncio.sleep(0 if turn < 8 else 0.0002))
             assert connection.is_closed, f"neither answered nor closed: {connection}"
             assert self._memory.used_bytes == 0, f"{self._memory.used_bytes} bytes are held for nobody"
@@ -249,7 +249,7 @@ def _try(victim: Victim, data: bytes) -> None:
     victim.unexpected.said.clear()
     victim.converse(_pieces(data), bool(data[0] & HANGS_UP))
     assert not victim.unexpected.said, "\n".join(victim.unexpected.said)
-    assert victim.broker.daemon.failure is None, victim.broker.daemon.failure
+    assert victim.broker.server.failure is None, victim.broker.server.failure
     victim.renew_if_full()
 
 

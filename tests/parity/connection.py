@@ -26,7 +26,7 @@ class Asked:
 
 
 class Connection:
-    """Opened by the first bytes to be sent, and by the next ones after it ended."""
+    """ServerComponents by the first bytes to be sent, and by the next ones after it ended."""
 
     def __init__(self, port: int) -> None:
         self.correlation_id = 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIXTURES = Path(os.environ.get("OTTLA_TEST_FIXTURES", REPOSITORY.parent / "shared/fixtures/kafka-4.3.1"))
-"""Directories that Apache Kafka wrote, too large to stand in the repository."""
+"""LogDirs that Apache Kafka wrote, too large to stand in the repository."""
 
 SPARK_SETTINGS = {
     "spark.ui.enabled": "false",

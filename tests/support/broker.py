@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.clock import Ids
-from broker.daemon import Daemon
 from broker.network.connection import Connection
 from broker.request.response import Peer
+from broker.runtime.clock import Ids
+from broker.server.broker_server import BrokerServer
 from config.parse import load_settings
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
@@ -141,15 +141,15 @@ class InProcessBroker:
             raise
 
     def start(self) -> None:
-        """Start a daemon on the directory."""
+        """Start a broker server on the directory."""
         settings = load_settings(None, list(self._settings.items())).settings
 
-        async def start() -> Daemon:
-            daemon = Daemon(settings, clock=self.clock, files=self._files, ids=self._ids)
-            await daemon.start()
-            return daemon
+        async def start() -> BrokerServer:
+            server = BrokerServer(settings, clock=self.clock, files=self._files, ids=self._ids)
+            await server.start()
+            return server
 
-        self.daemon = self.run(start())
+        self.server = self.run(start())
         self._client: Client | None = None
 
     def stop(self) -> None:
@@ -157,7 +157,7 @@ class InProcessBroker:
         for client in self._clients:
             client.close()
         self._clients.clear()
-        self.run(self.daemon.stop())
+        self.run(self.server.stop())
 
     def restart(self) -> None:
         """Stop it cleanly and start again on the same files."""
@@ -177,7 +177,7 @@ class InProcessBroker:
         peer = Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener)
 
         async def adopt() -> Connection:
-            return self.daemon.socket_server.processors[processor].adopt(theirs, peer)
+            return self.server.socket_server.processors[processor].adopt(theirs, peer)
 
         client = Client(self, ours, self.run(adopt()))
         self._clients.append(client)
@@ -221,7 +221,7 @@ class InProcessBroker:
     @property
     def held_bytes(self) -> int:
         """Memory that all connections together hold for requests."""
-        return self.daemon.socket_server.processors[0].memory.used_bytes
+        return self.server.socket_server.processors[0].memory.used_bytes
 
     def advance(self, by_ms: int) -> None:
         """Let time pass."""
@@ -237,7 +237,7 @@ class InProcessBroker:
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> bytes:
         """Create a topic and return its id once all its partitions can be written to."""
         topic_id = self.begin_topic(name, partitions, **configs)
-        while any(self.daemon.replicas.find(name, index) is None for index in range(partitions)):
+        while any(self.server.replicas.find(name, index) is None for index in range(partitions)):
             self.advance(1)
         return topic_id
 
@@ -277,7 +277,7 @@ class InProcessBroker:
 
     def log(self, topic: str, partition: int = 0) -> Any:
         """The log of a partition."""
-        return self.daemon.replicas.partition(topic, partition).log
+        return self.server.replicas.partition(topic, partition).log
 
     def response_class(self, request_class: type[Any]) -> type[Any]:
         """What answers a request."""

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 
-from broker.child_process import Message, serve
+from broker.runtime.child_process import Message, serve
 
 
 def perform(order: Message) -> Iterator[Message]:

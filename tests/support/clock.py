@@ -19,7 +19,7 @@ class ManualAlarm:
 
 
 class ManualClock:
-    """A `broker.clock.Clock` whose time passes in `advance` only."""
+    """A `broker.runtime.clock.Clock` whose time passes in `advance` only."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000_000) -> None:
         self._now_ms = now_ms

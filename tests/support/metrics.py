@@ -123,8 +123,8 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
 
 def metrics_port(broker: InProcessBroker) -> int:
     """Where a broker serves its metrics."""
-    assert broker.daemon.metrics is not None, "it has no endpoint"
-    return broker.daemon.metrics.address.port
+    assert broker.server.metrics is not None, "it has no endpoint"
+    return broker.server.metrics.address.port
 
 
 def get(broker: InProcessBroker, path: str, *, accept: str = "") -> Answer:

@@ -13,12 +13,12 @@ from protocol.errors import ErrorCode
 from tests.support.serving import Served, claims
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol-support.md"
-MARKED_TESTS = "tests/unit/broker/handlers"
+MARKED_TESTS = "tests/unit/broker"
 
 _HEAD = """# Protocol support
 
 Every API and version that is served, and every error code of it that a test has seen come back through the codec.
-Written by `make docs` from the marks of the tests in `tests/unit/broker/handlers`: a marked test fails unless the
+Written by `make docs` from the marks of the tests in `tests/unit/broker`: a marked test fails unless the
 broker gave that answer, and what no test is marked with counts as not supported.
 """
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Final
 
-from broker.clock import Alarm
 from broker.coordinators.group.image import GroupImage, GroupMetadata
 from broker.coordinators.group.member import Member, loaded_member
 from broker.coordinators.group.requests import (
@@ -29,6 +28,7 @@ from broker.coordinators.group.requests import (
     SyncReply,
 )
 from broker.coordinators.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
+from broker.runtime.clock import Alarm
 from protocol.errors import ErrorCode
 
 

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.clock import Clock
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.image import GroupImage
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.offset_table import PartitionKey
 from broker.coordinators.group.offsets import Offsets
-from broker.coordinators.group.records import GroupChange, group_tombstone, offset_tombstone
+from broker.coordinators.group.records import GroupResult, group_tombstone, offset_tombstone
 from broker.coordinators.group.requests import NO_TIMESTAMP, CommittedOffset
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.subscription import CONSUMER_PROTOCOL
+from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
 from protocol.schema import NO_UUID
@@ -90,7 +90,7 @@ class Expiry:
         self._unforgotten: dict[str, bytes] = {}
         """Deleted topics with offsets of which the tombstones could not be written."""
 
-    def expire(self) -> Iterator[GroupChange | None]:
+    def expire(self) -> Iterator[GroupResult | None]:
         """One look at every offset. A piece that finds nothing is None."""
         unforgotten, self._unforgotten = self._unforgotten, {}
         if unforgotten:
@@ -130,7 +130,7 @@ class Expiry:
             piece.records.append(group_tombstone(group_id))
             piece.removed.append(group_id)
 
-    def _change(self, piece: _Piece) -> GroupChange | None:
+    def _change(self, piece: _Piece) -> GroupResult | None:
         if not piece.records:
             return None
 
@@ -145,9 +145,9 @@ class Expiry:
             for group_id in piece.removed:
                 self._events.group_removed(group_id, "it is empty and has no offsets")
 
-        return GroupChange(piece.records, then)
+        return GroupResult(piece.records, then)
 
-    def forget_topics(self, topics: Mapping[str, bytes]) -> Iterator[GroupChange | None]:
+    def forget_topics(self, topics: Mapping[str, bytes]) -> Iterator[GroupResult | None]:
         """Delete the offsets of deleted topics, given with their ids. What was committed for a topic that has the name
         by now stays. What can't be written is tried again with the next `expire`."""
         found: list[tuple[str, PartitionKey]] = []
@@ -166,7 +166,7 @@ class Expiry:
                 looked_at += cost
         yield self._forgetting(topics, found)
 
-    def _forgetting(self, topics: Mapping[str, bytes], found: list[tuple[str, PartitionKey]]) -> GroupChange | None:
+    def _forgetting(self, topics: Mapping[str, bytes], found: list[tuple[str, PartitionKey]]) -> GroupResult | None:
         if not found:
             return None
 
@@ -175,7 +175,7 @@ class Expiry:
                 self._unforgotten.update(topics)
                 self._events.write_failed(found[0][0], f"{len(found)} offsets of deleted topics", error.name)
 
-        return GroupChange([offset_tombstone(group_id, *partition) for group_id, partition in found], then)
+        return GroupResult([offset_tombstone(group_id, *partition) for group_id, partition in found], then)
 
 
 def _slices(group_id: str, partitions: list[PartitionKey]) -> Iterator[tuple[list[PartitionKey], int]]:

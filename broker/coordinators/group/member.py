@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.clock import Alarm
 from broker.coordinators.group.image import MemberMetadata
 from broker.coordinators.group.requests import JoinedMember, JoinReply, Protocol, SyncReply
+from broker.runtime.clock import Alarm
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

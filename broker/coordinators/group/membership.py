@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from broker.clock import Clock, Ids
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState, JoinRound
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.image import GroupImage, GroupMetadata
 from broker.coordinators.group.member import Member
-from broker.coordinators.group.presence import Presence
-from broker.coordinators.group.records import GroupChange, group_record
+from broker.coordinators.group.rebalance import Rebalances
+from broker.coordinators.group.records import GroupResult, group_record
 from broker.coordinators.group.requests import (
     Heartbeat,
     Join,
@@ -23,12 +22,13 @@ from broker.coordinators.group.requests import (
     Synced,
     SyncReply,
 )
-from broker.coordinators.group.rounds import Rounds
+from broker.coordinators.group.session_timers import SessionTimers
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.static_members import StaticMembers
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.write_errors import told_of_failed_write
-from broker.timing_wheel import TimingWheel
+from broker.runtime.clock import Clock, Ids
+from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 
 LONGEST_ID: Final = 0x7FFF
@@ -48,19 +48,19 @@ class Membership:
         ids: Ids,
         events: GroupEvents,
         stats: GroupStats,
-        submit: Callable[[GroupChange], None],
+        submit: Callable[[GroupResult], None],
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._ids = ids
-        self._presence = Presence(
+        self._presence = SessionTimers(
             image,
             wheel=wheel,
             events=events,
             member_is_silent=self._member_is_silent,
             pending_is_silent=self._pending_is_silent,
         )
-        self._rounds = Rounds(
+        self._rounds = Rebalances(
             self._presence, settings=settings, clock=clock, wheel=wheel, events=events, stats=stats, submit=submit
         )
         self._static = StaticMembers(self._presence, self._rounds, clock=clock, events=events)
@@ -107,7 +107,7 @@ class Membership:
 
     # Joining ----------------------------------------------------------------------------------------------------------
 
-    def join(self, request: Join, reply: JoinReply) -> GroupChange | None:
+    def join(self, request: Join, reply: JoinReply) -> GroupResult | None:
         """Let a member take part in the next generation. The reply may be given much later."""
         error = self._check_join(request)
         if error is not ErrorCode.NONE:
@@ -129,7 +129,7 @@ class Membership:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         return ErrorCode.NONE
 
-    def _create(self, request: Join, reply: JoinReply) -> GroupChange | None:
+    def _create(self, request: Join, reply: JoinReply) -> GroupResult | None:
         """The group begins with a record, whatever becomes of the join."""
         group_id = request.group_id
         if group_id in self._creating:
@@ -144,9 +144,9 @@ class Membership:
                 else:
                     reply(Joined(error=told_of_failed_write(error), member_id=request.member_id))
 
-        return GroupChange([group_record(group_id, GroupMetadata(state_timestamp=self._clock.now_ms()))], then)
+        return GroupResult([group_record(group_id, GroupMetadata(state_timestamp=self._clock.now_ms()))], then)
 
-    def _join(self, group: ClassicGroup, request: Join, reply: JoinReply) -> GroupChange | None:
+    def _join(self, group: ClassicGroup, request: Join, reply: JoinReply) -> GroupResult | None:
         member_id = request.member_id
         if not self._has_room(group, member_id):
             return self._turn_away(group, member_id, reply)
@@ -178,7 +178,7 @@ class Membership:
             return True
         return member is not None or len(group.members) < most
 
-    def _turn_away(self, group: ClassicGroup, member_id: str, reply: JoinReply) -> GroupChange | None:
+    def _turn_away(self, group: ClassicGroup, member_id: str, reply: JoinReply) -> GroupResult | None:
         reply(Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
         if member_id in group.pending:
             self._presence.forget_pending(group, member_id)
@@ -186,7 +186,7 @@ class Membership:
             self._presence.depart(group, group.members[member_id], "the group is full")
         return self._rounds.expected_no_more(group)
 
-    def _join_anew(self, group: ClassicGroup, request: Join, reply: JoinReply) -> GroupChange | None:
+    def _join_anew(self, group: ClassicGroup, request: Join, reply: JoinReply) -> GroupResult | None:
         """Somebody without a member id."""
         static = group.member_of_instance(request.instance_id)
         member_id = self._new_member_id(request.client_id if request.instance_id is None else request.instance_id)
@@ -205,7 +205,7 @@ class Membership:
         digits = self._ids.uuid().hex()
         return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
-    def _add(self, group: ClassicGroup, member_id: str, request: Join, reply: JoinReply) -> GroupChange | None:
+    def _add(self, group: ClassicGroup, member_id: str, request: Join, reply: JoinReply) -> GroupResult | None:
         member = Member(
             member_id=member_id,
             instance_id=request.instance_id,
@@ -221,7 +221,7 @@ class Membership:
         group.park_join(member, reply)
         return self._rounds.joined(group, _because(f"member {member_id} has joined", request.reason))
 
-    def _join_again(self, group: ClassicGroup, member: Member, request: Join, reply: JoinReply) -> GroupChange | None:
+    def _join_again(self, group: ClassicGroup, member: Member, request: Join, reply: JoinReply) -> GroupResult | None:
         """A member either follows a rebalance, begins one, or has missed the answer to its last join."""
         is_changed = member.protocols != tuple(request.protocols)
         if group.state is GroupState.STABLE and member.member_id == group.leader:
@@ -243,7 +243,7 @@ class Membership:
 
     # Being a member ---------------------------------------------------------------------------------------------------
 
-    def sync(self, request: Sync, reply: SyncReply) -> GroupChange | None:
+    def sync(self, request: Sync, reply: SyncReply) -> GroupResult | None:
         """Give a member its part of its generation's assignment, now or when its leader has brought it."""
         group = self._presence.find(request.group_id)
         error = _check_member(group, request)
@@ -275,7 +275,7 @@ class Membership:
 
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], reply: Callable[[Left], None]
-    ) -> GroupChange | None:
+    ) -> GroupResult | None:
         """Let members go. The reply waits for the record of a group that is empty then."""
         if not group_id:
             reply(Left(error=ErrorCode.INVALID_GROUP_ID))
@@ -295,7 +295,7 @@ class Membership:
             emptied(error)
             reply(Left(members=errors) if error is ErrorCode.NONE else Left(error=told_of_failed_write(error)))
 
-        return GroupChange(change.records, then)
+        return GroupResult(change.records, then)
 
     def _leave(self, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
         """Let one of them go. An administrator names an instance id only."""

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
-from broker.clock import Clock
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.image import GroupImage
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.offset_table import PartitionKey
-from broker.coordinators.group.records import GroupChange, offset_record, offset_tombstone
+from broker.coordinators.group.records import GroupResult, offset_record, offset_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, FetchedOffset, OffsetToCommit, TopicPartitionName
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.subscription import CONSUMER_PROTOCOL
 from broker.coordinators.group.write_errors import told_of_failed_write
+from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
 from protocol.schema import NO_UUID
@@ -38,7 +38,7 @@ class Offsets:
         self._stats = stats
         self._under_way: dict[str, list[Commit]] = {}
 
-    def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupChange | None:
+    def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupResult | None:
         """Write the offsets of a request in one batch; one whose metadata is too long does not keep the others back."""
         group = self._membership.find(request.group_id)
         refusal = self._refusal(request, group)
@@ -71,7 +71,7 @@ class Offsets:
                 told = told_of_failed_write(error)
                 reply([told if each is ErrorCode.NONE else each for each in errors])
 
-        return GroupChange(records, then)
+        return GroupResult(records, then)
 
     def _refusal(self, request: Commit, group: ClassicGroup | None) -> ErrorCode:
         if request.group_id in self._image.other_kinds:
@@ -112,7 +112,7 @@ class Offsets:
         group_id: str,
         partitions: Sequence[TopicPartitionName],
         reply: Callable[[ErrorCode, Sequence[ErrorCode]], None],
-    ) -> GroupChange | None:
+    ) -> GroupResult | None:
         """Delete the offsets of these partitions; those of topics that somebody reads right now are kept."""
         refusal, group = self._refusal_to_delete(group_id)
         if refusal is not ErrorCode.NONE or group is None:
@@ -139,7 +139,7 @@ class Offsets:
             else:
                 reply(told_of_failed_write(error), ())
 
-        return GroupChange(records, then)
+        return GroupResult(records, then)
 
     def _refusal_to_delete(self, group_id: str) -> tuple[ErrorCode, ClassicGroup | None]:
         if not group_id:

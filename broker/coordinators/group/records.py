@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from broker.coordinators.change import Change
 from broker.coordinators.group.image import GroupMetadata
 from broker.coordinators.group.requests import NO_TIMESTAMP, OffsetToCommit
+from broker.coordinators.result import CoordinatorResult
 from protocol.records.group_metadata import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -14,10 +14,10 @@ from protocol.records.group_metadata import (
 )
 
 if TYPE_CHECKING:
-    GroupChange: TypeAlias = Change[GroupRecord]
+    GroupResult: TypeAlias = CoordinatorResult[GroupRecord]
 else:
     # One that is made through the subscripted name takes a microsecond more (bench: commits).
-    GroupChange = Change
+    GroupResult = CoordinatorResult
 
 GROUP_VERSION: Final = 3
 OFFSET_VERSION: Final = 4

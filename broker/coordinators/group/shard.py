@@ -1,6 +1,6 @@
 """All groups of one partition of ``__consumer_offsets``: what is asked of them, and what their records make of them.
 
-Whatever returns a `GroupChange` has changed nothing yet. The change is written as one batch; once that is acknowledged
+Whatever returns a `GroupResult` has changed nothing yet. The change is written as one batch; once that is acknowledged
 each of its records is given to `GroupShard.replay`, in the order of the log, and then ``then`` is called with NONE. If
 it can't be written, nothing is replayed and ``then`` is called with the log's error.
 """
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from broker.clock import Clock, Ids
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.expiry import Expiry
 from broker.coordinators.group.image import CLASSIC, NO_PRODUCER, GroupImage
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.offsets import Offsets
-from broker.coordinators.group.records import GroupChange, group_tombstone, offset_tombstone
+from broker.coordinators.group.records import GroupResult, group_tombstone, offset_tombstone
 from broker.coordinators.group.requests import (
     Commit,
     DescribedGroup,
@@ -36,7 +35,8 @@ from broker.coordinators.group.requests import (
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.write_errors import told_of_failed_write
-from broker.timing_wheel import TimingWheel
+from broker.runtime.clock import Clock, Ids
+from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.records.coordinator_records import UnknownRecord
 from protocol.records.group_metadata import GroupMetadataKey, GroupRecord
@@ -54,7 +54,7 @@ class GroupShard:
         ids: Ids,
         events: GroupEvents,
         stats: GroupStats,
-        submit: Callable[[GroupChange], None],
+        submit: Callable[[GroupResult], None],
         is_archived_by: Callable[[str, str], bool],
     ) -> None:
         """``submit`` takes changes that nobody has asked for: those of alarms. ``stats`` may be those of all shards.
@@ -108,14 +108,14 @@ class GroupShard:
 
     # Membership -------------------------------------------------------------------------------------------------------
 
-    def join(self, request: Join, reply: JoinReply) -> GroupChange | None:
+    def join(self, request: Join, reply: JoinReply) -> GroupResult | None:
         """Let a member take part in the next generation."""
         if request.group_id in self.image.other_kinds:
             reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
             return None
         return self._membership.join(request, reply)
 
-    def sync(self, request: Sync, reply: SyncReply) -> GroupChange | None:
+    def sync(self, request: Sync, reply: SyncReply) -> GroupResult | None:
         """Give a member its part of its generation's assignment."""
         return self._membership.sync(request, reply)
 
@@ -125,13 +125,13 @@ class GroupShard:
 
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], reply: Callable[[Left], None]
-    ) -> GroupChange | None:
+    ) -> GroupResult | None:
         """Let members go."""
         return self._membership.leave(group_id, members, reply)
 
     # Offsets ----------------------------------------------------------------------------------------------------------
 
-    def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupChange | None:
+    def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupResult | None:
         """Commit offsets; the reply has an error for each, in the order of the request."""
         return self._offsets.commit(request, reply)
 
@@ -147,11 +147,11 @@ class GroupShard:
         group_id: str,
         partitions: Sequence[TopicPartitionName],
         reply: Callable[[ErrorCode, Sequence[ErrorCode]], None],
-    ) -> GroupChange | None:
+    ) -> GroupResult | None:
         """Delete offsets. The reply has an error for the whole, or one for each partition."""
         return self._offsets.delete(group_id, partitions, reply)
 
-    def expire_offsets(self) -> Iterator[GroupChange | None]:
+    def expire_offsets(self) -> Iterator[GroupResult | None]:
         """Let go of what is older than its retention, of deleted topics' offsets that could not be deleted, and of
         empty groups without offsets.
 
@@ -160,7 +160,7 @@ class GroupShard:
         """
         return self._expiry.expire()
 
-    def forget_topics(self, topics: Mapping[str, bytes]) -> Iterator[GroupChange | None]:
+    def forget_topics(self, topics: Mapping[str, bytes]) -> Iterator[GroupResult | None]:
         """Delete every group's offsets of deleted topics, in pieces as `expire_offsets` has them.
 
         The topics come with their ids: a topic may have the name again by now, and what has been committed for that one
@@ -201,7 +201,7 @@ class GroupShard:
             if (listed := self.glance(group_id)) is not None:
                 yield listed
 
-    def delete(self, group_id: str, reply: Callable[[ErrorCode], None]) -> GroupChange | None:
+    def delete(self, group_id: str, reply: Callable[[ErrorCode], None]) -> GroupResult | None:
         """Delete a group that nobody is in, with its offsets."""
         group = self._membership.find(group_id)
         if group_id in self.image.other_kinds:
@@ -223,7 +223,7 @@ class GroupShard:
                 self._events.group_removed(group_id, "it was deleted by request")
             reply(told_of_failed_write(error))
 
-        return GroupChange(records, then)
+        return GroupResult(records, then)
 
 
 def _describe(group: ClassicGroup) -> DescribedGroup:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from broker.clock import Clock
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.member import Member
-from broker.coordinators.group.presence import Presence
-from broker.coordinators.group.records import GroupChange, group_record
+from broker.coordinators.group.rebalance import Rebalances
+from broker.coordinators.group.records import GroupResult, group_record
 from broker.coordinators.group.requests import Join, Joined, JoinReply
-from broker.coordinators.group.rounds import Rounds
+from broker.coordinators.group.session_timers import SessionTimers
 from broker.coordinators.group.write_errors import told_of_failed_write
+from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 
 
 class StaticMembers:
     """Lets them back in: without a rebalance where their group is stable and goes on with the same protocol."""
 
-    def __init__(self, presence: Presence, rounds: Rounds, *, clock: Clock, events: GroupEvents) -> None:
+    def __init__(self, presence: SessionTimers, rounds: Rebalances, *, clock: Clock, events: GroupEvents) -> None:
         self._presence = presence
         self._rounds = rounds
         self._clock = clock
@@ -25,7 +25,7 @@ class StaticMembers:
 
     def come_back(
         self, group: ClassicGroup, old: Member, new_id: str, request: Join, reply: JoinReply
-    ) -> GroupChange | None:
+    ) -> GroupResult | None:
         """Put the one who asks in the place of ``old``, who is fenced from now on: another has its instance id."""
         former_leader = group.leader
         new = Member(
@@ -48,7 +48,7 @@ class StaticMembers:
 
     def _record(
         self, group: ClassicGroup, old: Member, new: Member, request: Join, former_leader: str | None
-    ) -> GroupChange:
+    ) -> GroupResult:
         """The group stays as it is; its record names the new id."""
         assignments = {member_id: group.assignment_of(member) for member_id, member in group.members.items()}
         metadata = group.recorded_with(assignments, state_timestamp=self._clock.now_ms())
@@ -68,7 +68,7 @@ class StaticMembers:
                 # The record that brought an id has failed, and a later one, which names it too, stands.
                 self._rounds.submit(self._rounds.begin(group, "the ids of static members are not those in the log"))
 
-        return GroupChange([group_record(group.group_id, metadata)], then)
+        return GroupResult([group_record(group.group_id, metadata)], then)
 
     def _welcome(self, group: ClassicGroup, new: Member, request: Join, former_leader: str | None) -> None:
         joined = self._rounds.current_generation(group, new.member_id)

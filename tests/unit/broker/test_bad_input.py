@@ -62,7 +62,7 @@ class Witness:
         assert (fetched.error_code, fetched.high_watermark) == (E.NONE, self._broker.log("orders").log_end_offset)
         self._broker.settle()
         assert self._broker.held_bytes == 0
-        assert self._broker.daemon.failure is None
+        assert self._broker.server.failure is None
         lines = [record.getMessage() for record in self._caplog.records]
         assert len(lines) == bool(said), lines
         for value in said:
@@ -238,7 +238,7 @@ REFUSALS: dict[str, tuple[str, dict[str, int]]] = {
 
 
 def test_the_processors_of_a_broker_have_one_pool(broker: InProcessBroker) -> None:
-    processors = broker.daemon.socket_server.processors
+    processors = broker.server.socket_server.processors
     assert len(processors) == 3
     assert len({id(processor.pool) for processor in processors}) == 1
 
@@ -252,7 +252,7 @@ def test_a_refused_request_lets_go_of_its_memory_at_once(
     collector comes, which here may be never."""
     broker.create_topic("compacted", cleanup_policy="compact")
     batch = changed(produced([record(bytes(900_000))]), **fields)
-    free_bytes = broker.daemon.socket_server.processors[0].pool.free_bytes
+    free_bytes = broker.server.socket_server.processors[0].pool.free_bytes
     client = broker.connect()
     gc.disable()
     try:
@@ -263,7 +263,7 @@ def test_a_refused_request_lets_go_of_its_memory_at_once(
             assert client.is_closed()
         broker.settle()
         assert broker.held_bytes == 0
-        assert broker.daemon.socket_server.processors[0].pool.free_bytes >= free_bytes + MIB
+        assert broker.server.socket_server.processors[0].pool.free_bytes >= free_bytes + MIB
     finally:
         gc.enable()
 
@@ -468,7 +468,7 @@ def test_a_large_request_with_a_mistake_lets_go_of_its_memory_at_once(
     broker: InProcessBroker, request_: Any, version: int
 ) -> None:
     asked = encode_request(7, "test", request_, version)[4:]
-    free_bytes = broker.daemon.socket_server.processors[0].pool.free_bytes
+    free_bytes = broker.server.socket_server.processors[0].pool.free_bytes
     client = broker.connect()
     gc.disable()
     try:
@@ -476,6 +476,6 @@ def test_a_large_request_with_a_mistake_lets_go_of_its_memory_at_once(
         assert client.receive_payload()[:4] == bytes([0, 0, 0, 7])
         broker.settle()
         assert broker.held_bytes == 0
-        assert broker.daemon.socket_server.processors[0].pool.free_bytes >= free_bytes + MIB
+        assert broker.server.socket_server.processors[0].pool.free_bytes >= free_bytes + MIB
     finally:
         gc.enable()

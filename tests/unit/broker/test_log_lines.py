@@ -2,7 +2,7 @@
 
 import logging
 
-from broker.command_line import OneLine
+from broker.server.command_line import OneLine
 
 
 def written(message: str, *arguments: object, **more: object) -> str:

@@ -139,7 +139,7 @@ def test_a_shard_that_changed_its_image_would_be_found_out():
 
     assert changes_of_state(source.replace("def replay", "def apply"), is_owner=False) != []
     broken = source.replace(
-        "        return GroupChange(", "        self.image.groups.clear()\n        return GroupChange("
+        "        return GroupResult(", "        self.image.groups.clear()\n        return GroupResult("
     )
     assert broken != source
     assert [line.partition(": ")[2] for line in changes_of_state(broken, is_owner=False)] == [

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import NamedTuple
 
-from broker.coordinators.change import Change
-from broker.coordinators.machine import Machine, Submit
+from broker.coordinators.result import CoordinatorResult
 from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
-from broker.offload import WorkerThread
-from broker.slices import Slices
+from broker.coordinators.shard import ShardType, Submit
+from broker.runtime.time_slices import TimeSlices
+from broker.runtime.worker_thread import WorkerThread
 from protocol.errors import ErrorCode
 from protocol.primitives import Malformed
 from storage.batch.record_batch import Codec
@@ -49,12 +49,12 @@ class Register:
     is_loaded: bool = False
     unloaded_with: ErrorCode | None = None
 
-    def put(self, key: str, value: str | None, reply: Callable[[ErrorCode], None]) -> Change[Entry]:
-        return Change([Entry(key, value)], reply)
+    def put(self, key: str, value: str | None, reply: Callable[[ErrorCode], None]) -> CoordinatorResult[Entry]:
+        return CoordinatorResult([Entry(key, value)], reply)
 
-    def remove_all(self) -> Iterator[Change[Entry] | None]:
+    def remove_all(self) -> Iterator[CoordinatorResult[Entry] | None]:
         for key in list(self.values):
-            yield Change([Entry(key, None)], lambda _: None)
+            yield CoordinatorResult([Entry(key, None)], lambda _: None)
         yield None
 
     def replay(self, record: Entry, *, producer_id: int = -1) -> None:
@@ -101,13 +101,13 @@ class Toy:
                 settings=RuntimeSettings(
                     partitions=1, codec=codec, write_timeout_ms=5_000, load_buffer_bytes=load_buffer_bytes
                 ),
-                image=broker.daemon.opened.publisher.image,
-                replicas=broker.daemon.replicas,
+                image=broker.server.components.publisher.image,
+                replicas=broker.server.replicas,
                 clock=broker.clock,
-                slices=Slices(loop.call_soon, now_ns),
+                slices=TimeSlices(loop.call_soon, now_ns),
                 reader=self.reader,
                 later=lambda after_ms, job: broker.clock.call_at(broker.clock.monotonic_ms() + after_ms, job),
-                machine=lambda: Machine(self._make_shard, decode, encode),
+                machine=lambda: ShardType(self._make_shard, decode, encode),
             )
 
         self.runtime: CoordinatorRuntime[Register] = broker.run(make())

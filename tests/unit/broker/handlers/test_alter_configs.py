@@ -373,13 +373,13 @@ def level_kept(name: str) -> Iterator[logging.Logger]:
 
 
 def test_a_logger_gets_its_level_at_once_and_follows_the_root_again(broker: InProcessBroker) -> None:
-    with level_kept("broker.daemon") as logger:
+    with level_kept("broker.server.broker_server") as logger:
         for level, number in (("TRACE", 5), ("DEBUG", logging.DEBUG), ("FATAL", logging.CRITICAL)):
-            assert alter(broker, LOGGER, "1", ("broker.daemon", SET, level)) == E.NONE
+            assert alter(broker, LOGGER, "1", ("broker.server.broker_server", SET, level)) == E.NONE
             assert logger.level == number
-            assert described(broker, LOGGER, "1")["broker.daemon"].value == level
+            assert described(broker, LOGGER, "1")["broker.server.broker_server"].value == level
 
-        assert alter(broker, LOGGER, "1", ("broker.daemon", DELETE, None)) == E.NONE
+        assert alter(broker, LOGGER, "1", ("broker.server.broker_server", DELETE, None)) == E.NONE
         assert logger.level == logging.NOTSET
 
 
@@ -487,9 +487,9 @@ def test_there_are_as_many_handlers_as_num_io_threads_says(broker: InProcessBrok
 def test_there_are_as_many_processors_as_num_network_threads_says(broker: InProcessBroker) -> None:
     assert alter(broker, BROKER, "", ("num.network.threads", SET, "6")) == E.NONE
     broker.settle()
-    assert (len(broker.daemon.socket_server.processors), sending(broker)) == (6, 6)
+    assert (len(broker.server.socket_server.processors), sending(broker)) == (6, 6)
     broker.restart()
-    assert len(broker.daemon.socket_server.processors) == 6
+    assert len(broker.server.socket_server.processors) == 6
 
 
 def test_a_processor_that_goes_answers_what_is_under_way(broker: InProcessBroker) -> None:
@@ -507,14 +507,14 @@ def test_a_processor_that_goes_answers_what_is_under_way(broker: InProcessBroker
 
 def connect(broker: InProcessBroker) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A real connection to the first listener."""
-    port = broker.daemon.socket_server.acceptors[0].port
+    port = broker.server.socket_server.acceptors[0].port
     reader, writer = broker.run(asyncio.open_connection("127.0.0.1", port))
     return reader, writer
 
 
 def accepted(broker: InProcessBroker) -> int:
     """How many real connections were let in."""
-    return broker.daemon.socket_server.acceptors[0].stats.accepted
+    return broker.server.socket_server.acceptors[0].stats.accepted
 
 
 @pytest.mark.parametrize("key", ["max.connections", "listener.name.plaintext.max.connections"])
@@ -538,7 +538,7 @@ def test_max_connections_per_ip_turns_the_next_connection_away_after_a_restart_t
     for allowed in (2, 1):
         clients = [connect(broker) for _ in range(allowed + 1)]
         assert broker.run(clients[-1][0].read(1)) == b""
-        assert (accepted(broker), broker.daemon.socket_server.acceptors[0].stats.refused) == (allowed, 1)
+        assert (accepted(broker), broker.server.socket_server.acceptors[0].stats.refused) == (allowed, 1)
         for _, writer in clients:
             writer.close()
         assert alter(broker, BROKER, "1", ("max.connections.per.ip.overrides", DELETE, None)) == E.NONE
@@ -547,15 +547,15 @@ def test_max_connections_per_ip_turns_the_next_connection_away_after_a_restart_t
 
 def test_producers_are_forgotten_sooner(broker: InProcessBroker) -> None:
     assert alter(broker, BROKER, "1", ("producer.id.expiration.ms", SET, "5000")) == E.NONE
-    assert broker.daemon.opened.logs.producer_id_expiration_ms == 5000
+    assert broker.server.components.logs.producer_id_expiration_ms == 5000
     broker.restart()
-    assert broker.daemon.opened.logs.producer_id_expiration_ms == 5000
+    assert broker.server.components.logs.producer_id_expiration_ms == 5000
 
 
 def test_one_line_says_what_has_changed(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         alter(broker, BROKER, "1", ("num.io.threads", SET, "9"), ("listener.name.plaintext.max.connections", SET, "5"))
 
-    assert [line.getMessage() for line in caplog.records if line.name == "broker.metadata.settings_in_force"] == [
+    assert [line.getMessage() for line in caplog.records if line.name == "broker.metadata.dynamic_broker_config"] == [
         "settings have changed: listener.name.plaintext.max.connections from None to 5, num.io.threads from 8 to 9"
     ]

@@ -78,13 +78,13 @@ def test_a_partition_that_an_adopted_directory_was_moving_is_taken_back(
     broker: InProcessBroker, orders: bytes, wanted: list[int] | None
 ) -> None:
     moving = PartitionChangeRecord(partition_id=1, topic_id=orders, replicas=[1, 2], adding_replicas=[2])
-    controller = broker.daemon.opened.controller
+    controller = broker.server.components.controller
     assert controller is not None
     controller._append([moving])
     broker.settle()
 
     assert codes(reassign(broker, {1: wanted})) == {1: E.NONE}
 
-    partition = broker.daemon.opened.publisher.image.topics_by_name["orders"].partitions[1]
+    partition = broker.server.components.publisher.image.topics_by_name["orders"].partitions[1]
     assert (partition.replicas, partition.isr, partition.adding_replicas) == ((1,), (1,), ())
     assert broker.produce("orders", b"x", partition=1) == 0

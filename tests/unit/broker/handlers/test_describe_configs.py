@@ -101,14 +101,17 @@ def test_groups_and_client_metrics_have_their_defaults(broker: InProcessBroker) 
 
 def test_loggers_are_told_with_their_levels(broker: InProcessBroker) -> None:
     loggers = by_name(ask(broker, LOGGER, "1", include_synonyms=True))
-    logging.getLogger("broker.daemon").setLevel(logging.WARNING)
+    logging.getLogger("broker.server.broker_server").setLevel(logging.WARNING)
     try:
         changed = by_name(ask(broker, LOGGER, "1"))
     finally:
-        logging.getLogger("broker.daemon").setLevel(logging.NOTSET)
+        logging.getLogger("broker.server.broker_server").setLevel(logging.NOTSET)
     assert next(iter(loggers)) == "root"
-    assert loggers["broker.daemon"].value == loggers["root"].value
-    assert (changed["broker.daemon"].value, changed["broker.daemon"].config_source) == ("WARN", 6)
+    assert loggers["broker.server.broker_server"].value == loggers["root"].value
+    assert (changed["broker.server.broker_server"].value, changed["broker.server.broker_server"].config_source) == (
+        "WARN",
+        6,
+    )
     assert (loggers["root"].config_type, loggers["root"].documentation) == (0, "")
 
 

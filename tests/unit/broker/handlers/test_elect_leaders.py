@@ -81,7 +81,7 @@ def test_a_request_without_time_elects_nobody(broker: InProcessBroker, timeout_m
 
 @serves(ElectLeadersRequest, E.PREFERRED_LEADER_NOT_AVAILABLE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE, versions=[2])
 def test_an_adopted_partition_may_belong_to_brokers_that_are_not_there(broker: InProcessBroker, orders: bytes) -> None:
-    image = broker.daemon.opened.publisher.image
+    image = broker.server.components.publisher.image
     image.replay(PartitionChangeRecord(partition_id=1, topic_id=orders, replicas=[7], isr=[], leader=-1))
     assert codes(elect(broker, None)) == {"orders": [(1, E.PREFERRED_LEADER_NOT_AVAILABLE)]}
     assert codes(elect(broker, None, election_type=UNCLEAN)) == {"orders": [(1, E.ELIGIBLE_LEADERS_NOT_AVAILABLE)]}

@@ -52,7 +52,7 @@ def keep_a_consumer_group(broker: InProcessBroker, group_id: str) -> None:
     """A group of the newer protocol, as another broker has left it in an adopted directory."""
     key = ConsumerGroupMetadataKey(group_id=group_id)
     record = GroupRecord(key, ConsumerGroupMetadataValue(epoch=3), 0)
-    partition = broker.daemon.opened.group_coordinator.groups.of(group_id).partition
+    partition = broker.server.components.group_coordinator.groups.of(group_id).partition
     partition.log.stage_trusted(encode_pairs([encode_group_record(record)], timestamp=0))
     partition.log.append_all(0)
     broker.restart()

@@ -32,7 +32,7 @@ def test_topics_are_described_with_their_partitions(broker: InProcessBroker, ver
 
     (node,) = answer.brokers
     assert (node.node_id, node.host, node.rack) == (1, "127.0.0.1", None)
-    assert answer.cluster_id == (broker.daemon.opened.node.cluster_id if version >= 2 else None)
+    assert answer.cluster_id == (broker.server.components.node.cluster_id if version >= 2 else None)
     assert answer.controller_id == (1 if version >= 1 else -1)
     (topic,) = answer.topics
     assert (topic.error_code, topic.name, topic.is_internal) == (E.NONE, "orders", False)
@@ -94,7 +94,7 @@ def test_a_name_that_no_topic_may_have_is_refused(broker: InProcessBroker, name:
 @serves(MetadataRequest, E.LEADER_NOT_AVAILABLE, versions=[12])
 def test_a_partition_without_a_leader_says_so(broker: InProcessBroker) -> None:
     broker.create_topic("orders")
-    topic = broker.daemon.opened.publisher.image.topics_by_name["orders"]
+    topic = broker.server.components.publisher.image.topics_by_name["orders"]
     topic.put(dataclasses.replace(topic.partitions[0], leader=-1, isr=()))
     (answer,) = broker.ask(request("orders"), 12).topics
     assert (answer.error_code, answer.partitions[0].error_code) == (E.NONE, E.LEADER_NOT_AVAILABLE)

@@ -113,7 +113,7 @@ def test_while_the_broker_stops(broker: InProcessBroker, request_class: type[Any
     create_offsets_topic(broker)
 
     async def stop() -> None:
-        broker.daemon.opened.group_coordinator.stop()
+        broker.server.components.group_coordinator.stop()
 
     broker.run(stop())
     assert error_of(broker.ask(REQUESTS[request_class](version), version)) == error

@@ -25,7 +25,7 @@ def test_the_page_is_not_stale() -> None:
 
 def test_every_version_that_is_served_is_shown_by_a_test(broker: InProcessBroker) -> None:
     shown = printed_page()
-    for api in broker.daemon.registry.advertised():
+    for api in broker.server.registry.advertised():
         first = 3 if api.api_key == 0 else api.min_version  # Produce 0 to 2 are advertised and close the connection
         versions = f"versions {first}-{api.max_version}" if api.max_version > first else f"version {first}"
         assert f"({api.api_key}): {versions}\n" in shown

@@ -2,11 +2,11 @@
 
 from collections import deque
 
-from broker.metadata.controller import Controller
-from broker.metadata.formatting import format_directories, read_bootstrap
-from broker.metadata.log import open_metadata_log
+from broker.controller.local_controller import Controller
 from broker.metadata.registration import Registration
-from broker.offload import Flusher
+from broker.raft.formatting import format_directories, read_bootstrap
+from broker.raft.metadata_log import open_metadata_log
+from broker.runtime.worker_thread import Flusher
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
 from storage.checkpoints import read_meta_properties

@@ -72,7 +72,7 @@ def test_topics_and_partitions_are_counted(broker: InProcessBroker) -> None:
 
 
 def test_brokers_are_counted(broker: InProcessBroker) -> None:
-    image = broker.daemon.opened.publisher.image
+    image = broker.server.components.publisher.image
     epoch = image.brokers[1].broker_epoch
     assert scrape(broker)[f"{CONTROLLER}_activebrokercount"] == 1
     with shown(
@@ -115,7 +115,7 @@ def test_records_of_the_metadata_log_are_told_of(broker: InProcessBroker) -> Non
 
 
 def test_how_long_a_commit_takes_is_told(broker: InProcessBroker) -> None:
-    log = broker.daemon.rooms.metadata_log
+    log = broker.server.metric_sources.metadata_log
     assert log is not None
     broker.advance(120_000)  # what came with the start is forgotten
     assert scrape(broker)["kafka_server_raft_metrics_commit_latency_max"] == 0
@@ -128,7 +128,7 @@ def test_how_long_a_commit_takes_is_told(broker: InProcessBroker) -> None:
 
 
 def test_commits_are_timed(broker: InProcessBroker) -> None:
-    log = broker.daemon.rooms.metadata_log
+    log = broker.server.metric_sources.metadata_log
     assert log is not None
     before = sum(log.stats.commits.recent())
     broker.create_topic("orders")
@@ -152,7 +152,7 @@ def test_a_snapshot_has_a_size_and_an_age(broker: InProcessBroker) -> None:
     broker.advance(5_000)
     page = scrape(broker)
     assert (page[size], page[age]) == (0, 5_000)
-    log = broker.daemon.rooms.metadata_log
+    log = broker.server.metric_sources.metadata_log
     assert log is not None
 
     async def write() -> None:

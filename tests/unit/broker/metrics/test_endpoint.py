@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.daemon import CannotStart, Daemon
-from broker.log_loading import LogLoading
+from broker.logs.loading import LogLoading
 from broker.metrics import http
+from broker.server.broker_server import BrokerServer, CannotStart
 from config.broker_settings import BrokerSettings
 from config.metrics_listener import METRICS_LISTENER, MetricsListener
 from config.parse import load_settings
@@ -98,7 +98,7 @@ def test_it_is_not_ready_while_logs_are_loaded_and_says_how_far_that_is(
         broker.create_topic("orders", partitions=3)
     seen: list[Answer] = []
 
-    async def start() -> Daemon:
+    async def start() -> BrokerServer:
         settings = load_settings(
             None,
             [
@@ -107,7 +107,7 @@ def test_it_is_not_ready_while_logs_are_loaded_and_says_how_far_that_is(
                 ("ottla.prometheus.listener", "127.0.0.1:0"),
             ],
         ).settings
-        daemon = Daemon(settings)
+        daemon = BrokerServer(settings)
         load_logs = LogLoading.run
 
         async def ask_while_they_are_loaded(loading: LogLoading, **arguments: Any) -> None:
@@ -137,9 +137,9 @@ def test_it_is_not_ready_while_logs_are_loaded_and_says_how_far_that_is(
 
 
 def test_it_is_not_ready_any_more_once_it_stops(broker: InProcessBroker) -> None:
-    readiness = broker.daemon.readiness
-    broker.daemon.ending.ask()
-    assert (readiness, broker.daemon.readiness) == (
+    readiness = broker.server.readiness
+    broker.server.shutdown.ask()
+    assert (readiness, broker.server.readiness) == (
         http.Readiness(True, "ready"),
         http.Readiness(False, "stopping"),
     )
@@ -147,7 +147,7 @@ def test_it_is_not_ready_any_more_once_it_stops(broker: InProcessBroker) -> None
 
 @pytest.mark.settings(ottla_prometheus_listener="")
 def test_without_a_listener_there_is_no_endpoint(broker: InProcessBroker) -> None:
-    assert broker.daemon.metrics is None
+    assert broker.server.metrics is None
     broker.create_topic("orders")
 
 
@@ -205,8 +205,8 @@ def test_who_stalls_is_left_and_costs_no_page(broker: InProcessBroker, monkeypat
             await writer.wait_closed()
 
     assert broker.run(stall()) == b""
-    assert broker.daemon.metrics is not None
-    assert broker.daemon.metrics._pages is None
+    assert broker.server.metrics is not None
+    assert broker.server.metrics._pages is None
 
 
 def test_who_hangs_up_in_the_middle_harms_nobody(broker: InProcessBroker) -> None:
@@ -218,13 +218,13 @@ def test_who_hangs_up_in_the_middle_harms_nobody(broker: InProcessBroker) -> Non
 
     broker.run(hang_up())
     assert get(broker, "/metrics").status == 200
-    assert broker.daemon.failure is None
+    assert broker.server.failure is None
 
 
 def test_a_thousand_scrapes_at_once_share_few_pages(broker: InProcessBroker) -> None:
     assert get(broker, "/metrics").status == 200
-    assert broker.daemon.metrics is not None
-    pages = broker.daemon.metrics._pages
+    assert broker.server.metrics is not None
+    pages = broker.server.metrics._pages
     assert pages is not None
     made = 0
     make = pages._make
@@ -243,7 +243,7 @@ def test_a_thousand_scrapes_at_once_share_few_pages(broker: InProcessBroker) -> 
     assert {answer.status for answer in answers} == {200}
     assert all(int(answer.headers["content-length"]) == len(answer.body) for answer in answers)
     assert made <= 3 * 1_000 / http.MOST_CONNECTIONS
-    assert not broker.daemon.metrics._readers
+    assert not broker.server.metrics._readers
 
 
 def test_no_more_than_so_many_are_served_at_a_time_and_the_others_have_their_turn(
@@ -256,8 +256,8 @@ def test_no_more_than_so_many_are_served_at_a_time_and_the_others_have_their_tur
             await asyncio.open_connection("127.0.0.1", metrics_port(broker)) for _ in range(http.MOST_CONNECTIONS)
         ]
         try:
-            assert broker.daemon.metrics is not None
-            await until(broker.daemon.metrics._room.locked)
+            assert broker.server.metrics is not None
+            await until(broker.server.metrics._room.locked)
             return await ask(metrics_port(broker), "GET /healthz HTTP/1.1")
         finally:
             for _, writer in silent:
@@ -272,7 +272,7 @@ def test_who_reads_slowly_is_left_when_the_page_kept_for_him_is_one_too_many(
 ) -> None:
     monkeypatch.setattr(http, "MOST_PAGES", 2)
     assert get(broker, "/metrics").status == 200
-    endpoint = broker.daemon.metrics
+    endpoint = broker.server.metrics
     assert endpoint is not None
     assert endpoint._pages is not None
     large = [bytes(1 << 20)] * 20
@@ -311,18 +311,18 @@ def test_a_bug_in_a_page_is_told_once_and_the_next_page_is_there(
     broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert get(broker, "/metrics").status == 200
-    assert broker.daemon.metrics is not None
-    assert broker.daemon.metrics._pages is not None
+    assert broker.server.metrics is not None
+    assert broker.server.metrics._pages is not None
 
     def broken() -> object:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(broker.daemon.metrics._pages, "_survey", broken)
+        patch.setattr(broker.server.metrics._pages, "_survey", broken)
         assert exchange(broker, "GET /metrics HTTP/1.1").status == 500
     assert [record.exc_info is not None for record in caplog.records if record.levelno >= logging.ERROR] == [True]
     assert get(broker, "/metrics").status == 200
-    assert broker.daemon.failure is None
+    assert broker.server.failure is None
 
 
 # Ports that are taken -------------------------------------------------------------------------------------------------
@@ -361,13 +361,13 @@ def settings_with_metrics_at(port: int, directory: Path, *, is_given: bool, list
 
 
 def lines_of_a_start(
-    settings: BrokerSettings, caplog: pytest.LogCaptureFixture, then: Callable[[Daemon], Awaitable[None]]
+    settings: BrokerSettings, caplog: pytest.LogCaptureFixture, then: Callable[[BrokerServer], Awaitable[None]]
 ) -> list[str]:
     """What the endpoint says while a daemon starts, does something, and stops."""
     caplog.set_level(logging.INFO, "broker.metrics")
 
     async def start() -> None:
-        daemon = Daemon(settings)
+        daemon = BrokerServer(settings)
         await daemon.start()
         await then(daemon)
         await daemon.stop()
@@ -376,7 +376,7 @@ def lines_of_a_start(
     return [record.getMessage() for record in caplog.records if record.name == "broker.metrics.http"]
 
 
-def metrics_port_of(daemon: Daemon) -> int:
+def metrics_port_of(daemon: BrokerServer) -> int:
     assert daemon.metrics is not None
     return daemon.metrics.address.port
 
@@ -386,7 +386,7 @@ def test_a_default_port_that_is_taken_is_another_one_and_one_line(
 ) -> None:
     found = 0
 
-    async def is_ready(daemon: Daemon) -> None:
+    async def is_ready(daemon: BrokerServer) -> None:
         nonlocal found
         found = metrics_port_of(daemon)
         assert (await ask(found, "GET /readyz HTTP/1.1")).status == 200
@@ -405,7 +405,7 @@ def test_a_default_port_that_a_listener_has_is_another_one_and_one_line(
     taken = port_below_client_ports()
     found = 0
 
-    async def both_answer(daemon: Daemon) -> None:
+    async def both_answer(daemon: BrokerServer) -> None:
         nonlocal found
         found = metrics_port_of(daemon)
         assert (await ask(found, "GET /readyz HTTP/1.1")).status == 200
@@ -425,7 +425,7 @@ def test_a_port_that_somebody_named_and_that_the_system_gave_to_a_listener_refus
     settings = settings_with_metrics_at(taken, tmp_path, is_given=True, listener_port=taken)
 
     async def start() -> None:
-        await Daemon(settings).start()
+        await BrokerServer(settings).start()
 
     with pytest.raises(
         CannotStart, match=rf"^{METRICS_LISTENER}=127\.0\.0\.1:{taken} cannot be opened: Address already"
@@ -442,7 +442,7 @@ def test_a_listener_whose_port_is_taken_while_logs_are_loaded_refuses_the_start(
         taken = other.getsockname()[1]
 
         async def start() -> None:
-            daemon = Daemon(settings_with_metrics_at(0, tmp_path, is_given=True, listener_port=taken))
+            daemon = BrokerServer(settings_with_metrics_at(0, tmp_path, is_given=True, listener_port=taken))
             load_logs = LogLoading.run
 
             async def be_overtaken(loading: LogLoading, **arguments: Any) -> None:

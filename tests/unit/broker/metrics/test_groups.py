@@ -121,7 +121,7 @@ def test_groups_of_other_protocols_are_counted_by_their_kind(broker: InProcessBr
             f'{COORDINATOR}_consumer_group_count{{state="Empty"}}': now(1),
         },
     ):
-        (coordinator, *_) = broker.daemon.opened.group_coordinator.groups.in_office
+        (coordinator, *_) = broker.server.components.group_coordinator.groups.in_office
         coordinator.shard.replay(
             GroupRecord(ConsumerGroupMetadataKey(group_id="modern"), ConsumerGroupMetadataValue(epoch=1), 0)
         )
@@ -176,7 +176,7 @@ def test_who_is_ahead_of_the_log_is_not_behind(broker: InProcessBroker) -> None:
 
 def test_of_a_partition_that_is_not_there_only_the_offset_is_told(broker: InProcessBroker) -> None:
     commit(broker, 5, partition=1)
-    coordinators = broker.daemon.opened.group_coordinator.groups.in_office
+    coordinators = broker.server.components.group_coordinator.groups.in_office
     (image,) = [one.shard.image for one in coordinators if one.shard.image.offsets.count("readers")]
     image.offsets.replay_put("readers", "gone", 0, bytes(7) + b"\x09" + bytes(36))
     page = scrape(broker)
@@ -235,7 +235,7 @@ def test_rates_are_those_of_the_last_minutes(broker: InProcessBroker) -> None:
 
 def test_a_count_goes_on_when_a_partition_of_groups_is_loaded_again(broker: InProcessBroker) -> None:
     commit(broker, 1)
-    groups = broker.daemon.opened.group_coordinator.groups
+    groups = broker.server.components.group_coordinator.groups
     for coordinator in groups.in_office:
         groups._reload(coordinator)
     broker.wait_until(lambda: groups.loading == 0)
@@ -251,7 +251,7 @@ def test_partitions_of_groups_are_counted_and_how_long_they_took_to_load(broker:
     commit(broker, 1)
     assert scrape(broker)[f'{COORDINATOR}_num_partitions{{state="active"}}'] == 5
     assert scrape(broker)[f'{COORDINATOR}_num_partitions{{state="failed"}}'] == 0
-    groups = broker.daemon.opened.group_coordinator.groups
+    groups = broker.server.components.group_coordinator.groups
     coordinator = groups.in_office[0]
     with shown(
         broker,
@@ -270,7 +270,7 @@ def test_partitions_of_groups_are_counted_and_how_long_they_took_to_load(broker:
 def test_how_long_loading_takes_is_told(broker: InProcessBroker) -> None:
     broker.advance(120_000)  # what came with the start is forgotten
     assert scrape(broker)[f"{COORDINATOR}_partition_load_time_max"] == 0
-    times = broker.daemon.opened.group_coordinator.groups.load_times
+    times = broker.server.components.group_coordinator.groups.load_times
     times.record(1_000)
     times.record(7_000)
     page = scrape(broker)
@@ -279,18 +279,18 @@ def test_how_long_loading_takes_is_told(broker: InProcessBroker) -> None:
 
 
 def test_every_partition_that_is_loaded_is_timed(broker: InProcessBroker) -> None:
-    before = sum(broker.daemon.opened.group_coordinator.groups.load_times.recent())
+    before = sum(broker.server.components.group_coordinator.groups.load_times.recent())
     assert before == 5
     commit(broker, 1)
     broker.restart()
-    groups = broker.daemon.opened.group_coordinator.groups
+    groups = broker.server.components.group_coordinator.groups
     broker.wait_until(lambda: groups.loading == 0)
     assert sum(groups.load_times.recent()) == 5
 
 
 def test_changes_that_are_being_written_are_told(broker: InProcessBroker) -> None:
     broker.create_topic("flushed", flush_messages=1)
-    (coordinator, *_) = broker.daemon.opened.group_coordinator.groups.in_office
+    (coordinator, *_) = broker.server.components.group_coordinator.groups.in_office
     assert scrape(broker)[f"{COORDINATOR}_event_queue_size"] == 0
     with shown(broker, {f"{COORDINATOR}_event_queue_size": now(1)}):
         coordinator.journal._entries.append(object())
@@ -386,11 +386,11 @@ def test_what_has_no_room_is_left_out_and_counted(broker: InProcessBroker, monke
 
 def test_the_loop_turns_while_many_offsets_are_looked_at(broker: InProcessBroker) -> None:
     commit(broker, 1)
-    coordinators = broker.daemon.opened.group_coordinator.groups.in_office
+    coordinators = broker.server.components.group_coordinator.groups.in_office
     (shard,) = [one.shard for one in coordinators if one.shard.image.offsets.count("readers")]
     for partition in range(1, 5_000):
         shard.image.offsets.replay_put("readers", "orders", partition, bytes(44))
-    surveyor = group_survey.GroupSurveyor(broker.daemon.rooms)
+    surveyor = group_survey.GroupSurveyor(broker.server.metric_sources)
     steps = surveyor.look()
     assert sum(1 for _ in steps) >= 5_000 // group_survey.OFFSETS_A_TURN
     assert surveyor.seen.offsets == 5_000
@@ -400,7 +400,7 @@ def test_a_group_may_go_while_it_is_looked_at(broker: InProcessBroker) -> None:
     for number in range(50):
         commit(broker, 1, group=f"group-{number}")
         commit(broker, 1, partition=1, group=f"group-{number}")
-    surveyor = group_survey.GroupSurveyor(broker.daemon.rooms)
+    surveyor = group_survey.GroupSurveyor(broker.server.metric_sources)
     steps = surveyor.look()
     next(steps)
     broker.ask(DeleteGroupsRequest(groups_names=[f"group-{number}" for number in range(50)]), 2)

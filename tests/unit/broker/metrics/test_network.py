@@ -30,7 +30,7 @@ def dialled(broker: InProcessBroker, *, count: int = 1) -> Iterator[list[socket.
     sockets = []
     try:
         for _ in range(count):
-            ours = socket.create_connection(("127.0.0.1", broker.daemon.socket_server.acceptors[0].port))
+            ours = socket.create_connection(("127.0.0.1", broker.server.socket_server.acceptors[0].port))
             sockets.append(ours)
         yield sockets
     finally:
@@ -110,8 +110,8 @@ def test_clients_that_each_call_themselves_otherwise_do_not_fill_the_page(broker
 @pytest.mark.settings(connections_max_idle_ms=1_000)
 def test_connections_that_idle_out_are_counted(broker: InProcessBroker) -> None:
     broker.connect()
-    broker.daemon.socket_server.processors[0].now_us = broker.clock.monotonic_us
-    for connection in broker.daemon.socket_server.processors[0]:
+    broker.server.socket_server.processors[0].now_us = broker.clock.monotonic_us
+    for connection in broker.server.socket_server.processors[0]:
         connection.last_active_us = broker.clock.monotonic_us()
     with shown(broker, {'ottla_network_connections_idled_out_total{listener="PLAINTEXT"}': up(1)}):
         broker.advance(2_000)
@@ -129,7 +129,7 @@ def test_accepted_connections_have_a_rate(broker: InProcessBroker) -> None:
         ),
         dialled(broker, count=2),
     ):
-        broker.wait_until(lambda: broker.daemon.socket_server.acceptors[0].stats.accepted == 2)
+        broker.wait_until(lambda: broker.server.socket_server.acceptors[0].stats.accepted == 2)
 
 
 @pytest.mark.settings(max_connections_per_ip=1)
@@ -138,21 +138,21 @@ def test_connections_that_are_turned_away_are_counted(broker: InProcessBroker) -
         shown(broker, {'ottla_network_connections_refused_total{listener="PLAINTEXT"}': up(1)}),
         dialled(broker, count=2),
     ):
-        broker.wait_until(lambda: broker.daemon.socket_server.acceptors[0].stats.refused == 1)
+        broker.wait_until(lambda: broker.server.socket_server.acceptors[0].stats.refused == 1)
 
 
 @pytest.mark.settings(max_connections=1)
 def test_the_time_in_which_nobody_gets_in_is_counted_in_nanoseconds(broker: InProcessBroker) -> None:
     blocked = 'kafka_network_acceptor_acceptorblockedpercent_count{listener="PLAINTEXT"}'
     with shown(broker, {blocked: up(70_000_000)}), dialled(broker, count=2) as (first, _):
-        broker.wait_until(lambda: broker.daemon.socket_server.acceptors[0]._blocked_since_ms is not None)
+        broker.wait_until(lambda: broker.server.socket_server.acceptors[0]._blocked_since_ms is not None)
         broker.advance(70)
         first.close()
-        broker.wait_until(lambda: broker.daemon.socket_server.acceptors[0].stats.accepted == 2)
+        broker.wait_until(lambda: broker.server.socket_server.acceptors[0].stats.accepted == 2)
 
 
 def test_memory_that_requests_hold_is_told(broker: InProcessBroker) -> None:
-    limit = broker.daemon.socket_server.processors[0].memory.limit_bytes
+    limit = broker.server.socket_server.processors[0].memory.limit_bytes
     client = broker.connect()
     client.send_bytes((1_000_000).to_bytes(4, "big") + bytes(500_000))
     broker.settle()
@@ -166,11 +166,11 @@ def test_memory_that_requests_hold_is_told(broker: InProcessBroker) -> None:
 
 def test_requests_that_wait_for_a_handler_are_told(broker: InProcessBroker) -> None:
     assert scrape(broker)["kafka_network_requestchannel_requestqueuesize"] == 0
-    assert broker.daemon.rooms.handlers is not None
+    assert broker.server.metric_sources.handlers is not None
 
     async def without_handlers() -> None:
-        assert broker.daemon.rooms.handlers is not None
-        broker.daemon.rooms.handlers.resize(0)
+        assert broker.server.metric_sources.handlers is not None
+        broker.server.metric_sources.handlers.resize(0)
 
     broker.run(without_handlers())
     client = broker.connect()
@@ -186,10 +186,10 @@ def test_connections_whose_answers_wait_for_their_turn_are_told(broker: InProces
     for client in clients:
         client.send(fetch_request("orders", max_wait_ms=500), 12)
     broker.settle()
-    network = Network(broker.daemon.rooms)
+    network = Network(broker.server.metric_sources)
 
     async def look_while_they_wait() -> Samples:
-        broker.daemon.replicas.expire_waiting()
+        broker.server.replicas.expire_waiting()
         return read(network)["kafka_network_requestchannel_responsequeuesize"]
 
     waiting = dict(broker.run(look_while_they_wait()).values)
@@ -202,20 +202,20 @@ def test_connections_whose_answers_wait_for_their_turn_are_told(broker: InProces
 def test_handlers_and_processors_are_idle_for_the_part_of_the_others_time_that_they_do_not_need(
     broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handlers = broker.daemon.rooms.handlers
+    handlers = broker.server.metric_sources.handlers
     assert handlers is not None
     started_us = 5_000_000
     busy_us = started_us
     monkeypatch.setattr("broker.metrics.network.loop_busy_us", lambda: busy_us)
-    network = Network(broker.daemon.rooms)
+    network = Network(broker.server.metric_sources)
     for _ in range(2):
-        broker.daemon.rooms.period_is_over()
+        broker.server.metric_sources.period_is_over()
 
     def told(name: str) -> dict[tuple[str, ...], float]:
         return dict(read(network)[name].values)
 
     handlers.stats.busy_us += 4_000_000
-    broker.daemon.socket_server.processors[0].stats.busy_us += 1_000_000
+    broker.server.socket_server.processors[0].stats.busy_us += 1_000_000
     busy_us += 6_000_000
     broker.clock.advance(10_000)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.histogram import Histogram
 from broker.metrics.pages import Pages
 from broker.metrics.series import Counted, Family, Samples, count, counter, distribution, gauge, one
 from broker.metrics.table import LINES_A_PIECE, Column, Table, label_text, write
+from broker.runtime.histogram import Histogram
 from tests.support.metrics import OPENMETRICS, Page
 
 SIZE = gauge("a_size", "How large it is", "topic", "partition")

@@ -52,7 +52,7 @@ def test_partitions_are_counted_when_a_topic_is_made(broker: InProcessBroker) ->
 def test_partitions_that_are_being_moved_are_counted(broker: InProcessBroker) -> None:
     topic_id = broker.create_topic("orders")
     with shown(broker, {"kafka_server_replicamanager_reassigningpartitions": now(1)}):
-        broker.daemon.opened.publisher.image.replay(
+        broker.server.components.publisher.image.replay(
             PartitionChangeRecord(partition_id=0, topic_id=topic_id, adding_replicas=[2])
         )
 
@@ -78,12 +78,12 @@ def test_a_produce_that_waits_for_the_disk_is_told_of_until_its_time_is_over(
     broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic("orders", flush_messages=1)
-    partition = broker.daemon.replicas.partition("orders", 0)
+    partition = broker.server.replicas.partition("orders", 0)
     monkeypatch.setattr(type(partition), "complete_flush", lambda self, target: None)
     client = broker.connect()
     with shown(broker, {waiting("Produce"): now(1), entries("Produce"): now(1)}):
         client.send(produce_request("orders", produced()), 12)
-        broker.wait_until(lambda: broker.daemon.replicas.produce_purgatory.stats.pending == 1)
+        broker.wait_until(lambda: broker.server.replicas.produce_purgatory.stats.pending == 1)
     with shown(broker, {waiting("Produce"): now(0), "kafka_server_delayedproducemetrics_expires_total": up(1)}):
         broker.advance(30_000)
         client.receive()
@@ -92,7 +92,7 @@ def test_a_produce_that_waits_for_the_disk_is_told_of_until_its_time_is_over(
 def test_a_deletion_that_waits_is_told_of(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     broker.create_topic("orders")
     broker.produce("orders", b"one", b"two")
-    partition = broker.daemon.replicas.partition("orders", 0)
+    partition = broker.server.replicas.partition("orders", 0)
     monkeypatch.setattr(type(partition), "low_watermark", property(lambda self: 0))
     topic = DeleteRecordsRequest.Topic
     request = DeleteRecordsRequest(
@@ -101,7 +101,7 @@ def test_a_deletion_that_waits_is_told_of(broker: InProcessBroker, monkeypatch: 
     client = broker.connect()
     with shown(broker, {waiting("DeleteRecords"): now(1), entries("DeleteRecords"): now(1)}):
         client.send(request, 2)
-        broker.wait_until(lambda: broker.daemon.replicas.delete_records_purgatory.stats.pending == 1)
+        broker.wait_until(lambda: broker.server.replicas.delete_records_purgatory.stats.pending == 1)
     broker.advance(500)
     client.receive()
 

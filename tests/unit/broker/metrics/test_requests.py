@@ -207,7 +207,7 @@ def test_of_thousands_of_requests_all_are_counted_and_some_are_timed_for_the_oth
     with shown(broker, {f'{REQUESTS}{{request="Produce",version="12"}}': up(asked)}):
         for _ in range(asked):
             broker.produce("orders", b"one")
-    counts = broker.daemon.registry.stats.apis["Produce"].total.counts
+    counts = broker.server.registry.stats.apis["Produce"].total.counts
     assert asked - ONE_TIMED_IN <= sum(counts) <= asked
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.log_loading import LoadingStats
+from broker.logs.loading import LoadingStats
 from broker.metrics.subjects import FAMILIES
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.files import FaultyFileSystem
@@ -66,7 +66,7 @@ def test_the_time_of_the_start_and_the_number_of_families_are_told(broker: InPro
 
 def test_brokers_are_told_of_as_kafka_exporter_does_it(broker: InProcessBroker) -> None:
     page = scrape(broker)
-    port = broker.daemon.socket_server.acceptors[0].port
+    port = broker.server.socket_server.acceptors[0].port
     assert page["kafka_brokers"] == 1
     assert page[f'kafka_broker_info{{id="1",address="127.0.0.1:{port}"}}'] == 1
 
@@ -83,7 +83,7 @@ def test_logs_that_were_opened_are_counted_and_none_are_left(tmp_path: Path) -> 
 
 
 def test_logs_that_are_still_to_be_opened_are_told_of(broker: InProcessBroker) -> None:
-    loading = broker.daemon.rooms.loading
+    loading = broker.server.metric_sources.loading
     assert loading is not None
     (directory,) = loading.stats
     loading.stats[directory] = LoadingStats(logs_total=10, logs_loaded=4, bytes_to_check=5_000, bytes_checked=2_000)
@@ -107,7 +107,7 @@ def test_data_directories_are_told_of(broker: InProcessBroker) -> None:
 def test_a_disk_that_cannot_be_asked_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = FaultyFileSystem()
     with running_broker(tmp_path, files=files) as broker:
-        (directory,) = broker.daemon.rooms.logs.directories  # type: ignore[union-attr]
+        (directory,) = broker.server.metric_sources.logs.directories  # type: ignore[union-attr]
 
         def refused() -> None:
             from storage.files import storage_error

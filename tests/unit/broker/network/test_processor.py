@@ -3,11 +3,11 @@ import logging
 
 import pytest
 
-from broker.histogram import upper_bound
 from broker.network.buffer_pool import SMALLEST_BUFFER, TRIM_INTERVAL_MS
 from broker.network.latencies import LatencyReport
 from broker.network.processor import MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT
 from broker.request.response import Peer
+from broker.runtime.histogram import upper_bound
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 
 

@@ -115,6 +115,6 @@ def test_a_line_without_a_connection_counts_too(it: Log) -> None:
 
 def test_what_the_broker_says_of_itself_always_passes(it: Log) -> None:
     for number in range(100):
-        logging.getLogger("broker.daemon").warning("recovered orders-%d", number)
+        logging.getLogger("broker.server.broker_server").warning("recovered orders-%d", number)
     assert len(it.written) == 100
     assert not it.clock.alarms

@@ -304,7 +304,7 @@ def test_a_marker_without_content_is_shown_too(tmp_path: Path, run_dump: Tool) -
     assert run_dump(tmp_path / ".kafka_cleanshutdown")[1][1:] == [{"type": "clean_shutdown"}]
 
 
-# Directories ----------------------------------------------------------------------------------------------------------
+# LogDirs ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_partitions_directory_is_shown_file_by_file(whole: Path, run_dump: Tool) -> None:

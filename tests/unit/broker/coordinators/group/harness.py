@@ -25,7 +25,7 @@ from broker.coordinators.group.requests import (
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.stats import GroupStats
-from broker.timing_wheel import TimingWheel
+from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupMetadataKey, decode_group_record, encode_group_key, encode_group_value
 from tests.support.clock import ManualClock
@@ -93,7 +93,7 @@ class Written:
             then(error)
 
 
-class Journal:
+class PartitionWriter:
     """Stands for the log and what writes it."""
 
     def __init__(self):
@@ -167,7 +167,7 @@ class Coordinator:
         self.wheel = TimingWheel(self.clock)
         self.ids = CountedIds()
         self.events = Events()
-        self.journal = Journal()
+        self.journal = PartitionWriter()
         self.settings = GroupSettings(**settings)
         self.archived_by = set()  # topics, each with the group that its retention waits for
         self.shard = self._new_shard()

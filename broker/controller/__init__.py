@@ -1,0 +1,1 @@
+"""Changes of the cluster: planned, written into the metadata log, answered once they are durable."""

@@ -1,0 +1,435 @@
+"""The controller: checks what clients want of the cluster, turns it into records, answers once they are durable.
+
+What plans a change is imported with the first one: a start, and a broker whose topics are there, need none of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from broker.controller.placement import Placement, Refused, is_online
+from broker.metadata.configs import ConfigView
+from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, NO_LEADER, MetadataImage, PartitionImage, Record, TopicImage
+from broker.metadata.producer_ids import BLOCK_SIZE
+from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
+from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.raft.metadata_log import MetadataLog
+from broker.runtime.clock import Ids
+from config.broker_settings import BrokerSettings
+from protocol.errors import ErrorCode
+from protocol.records.cluster_metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    EndTransactionRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+)
+from storage.errors import DiskFull, TooManyOpenFiles
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
+    from broker.controller.partition_creation import GrowthResult, MorePartitions
+    from broker.controller.topic_creation import NewTopic, TopicResult
+    from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
+
+log = logging.getLogger(__name__)
+
+DIRECTORIES_REGISTER_SINCE: Final = 17
+"""The metadata.version (3.7-IV2) from which on brokers register their log directories (KIP-858)."""
+
+
+class Controller:
+    """Decides on the image that has everything appended so far, durable or not: so of two requests in one turn the
+    second sees what the first did. Everybody else reads the publisher's image.
+
+    ``then`` is called on the loop, after the subscribers have been told; before the method returns, if nothing has to
+    be waited for.
+    """
+
+    def __init__(self, metadata_log: MetadataLog, *, ids: Ids, settings: BrokerSettings) -> None:
+        self._log = metadata_log
+        self._ids = ids
+        self._settings = settings
+        self._directories: list[bytes] = []
+        """The ids of the log directories that are online, in the order of ``log.dirs``."""
+        self._image: MetadataImage = metadata_log.publisher.image.copy()
+        self._configs = ConfigView(self._image, settings)
+
+    @property
+    def broker_epoch(self) -> int:
+        """The offset of this node's registration; the clean-shutdown marker names it. -1 before `take_office`."""
+        broker = self._image.brokers.get(self._settings.node_id)
+        return -1 if broker is None else broker.broker_epoch
+
+    # Taking and leaving office
+
+    def take_office(
+        self,
+        registration: Registration,
+        *,
+        bootstrap: Sequence[Record],
+        was_clean: bool,
+        found: Mapping[TopicPartition, bytes] | None = None,
+        then: Callable[[], None],
+    ) -> None:
+        """Register this run of the node, and make it lead what it has replicas of.
+
+        A partition without its leader, as Kafka leaves them all at a clean stop, gets this node. After an unclean stop
+        every partition gets a new leader epoch, so that a consumer that has read records now lost can see it. Nobody
+        leads a partition whose log directory is not online.
+
+        Args:
+            registration: who we are in this run.
+            bootstrap: the features and configs of a new cluster, used if the log has none yet.
+            was_clean: the node had stopped cleanly, in all its log directories.
+            found: the log directory in which each log was found, which counts where the metadata names another one.
+            then: called once all of it is durable and published.
+
+        Raises:
+            StorageError: the metadata log can't be written.
+        """
+        self._directories = list(registration.directories)
+        if self._image.is_in_transaction:
+            self._append([AbortTransactionRecord(reason="the node that began it is gone")])
+        if self._image.metadata_version == 0:
+            self._append([BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()])
+        if self._image.metadata_version >= CONTROLLERS_REGISTER_SINCE:
+            self._append([registration.controller_record()])
+        self._append([registration.broker_record(self._log.end_offset)])
+        changes: list[Record] = []
+        offline = 0
+        for topic in self._image.topics_by_name.values():
+            for partition in topic.partitions:
+                where = (found or {}).get(TopicPartition(topic.name, partition.index))
+                if where is not None or self._is_online(partition):
+                    change = self._lead(topic, partition, is_new_epoch=not was_clean, where=where)
+                else:
+                    change = self._leave_leaderless(topic, partition)
+                    offline += 1
+                if change is not None:
+                    changes.append(change)
+        if offline:
+            log.error("%d partitions are offline: they stand in log directories that are not there", offline)
+        if changes:
+            log.info("leading %d partitions in a new leader epoch", len(changes))
+            self._append(changes)
+        self._log.when_durable(then)
+
+    def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
+        """A log directory has failed: nobody leads the partitions in it from now on, and no new one gets there.
+
+        Args:
+            directory: its id; None if it has none.
+            partitions: those whose logs stood in it.
+
+        Raises:
+            StorageError: the metadata log can't be written; it may be called again.
+        """
+        if directory in self._directories:
+            self._directories.remove(directory)
+        changes: list[Record] = []
+        for topic in self._image.topics_by_name.values():
+            for partition in topic.partitions:
+                if (
+                    directory is not None and partition.directory_of(self._settings.node_id) == directory
+                ) or TopicPartition(topic.name, partition.index) in partitions:
+                    change = self._leave_leaderless(topic, partition)
+                    if change is not None:
+                        changes.append(change)
+        if directory is not None and self._image.metadata_version >= DIRECTORIES_REGISTER_SINCE:
+            changes.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, log_dirs=list(self._directories)
+                )
+            )
+        if changes:
+            self._append(changes)
+
+    def leave_office(self, then: Callable[[], None]) -> None:
+        """Say that the node is going down cleanly; nothing may be asked of the controller afterwards."""
+        change = BrokerRegistrationChangeRecord(
+            broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, fenced=1
+        )
+        self._append([change], then)
+
+    def _is_online(self, partition: PartitionImage) -> bool:
+        node_id = self._settings.node_id
+        return node_id not in partition.replicas or is_online(partition.directory_of(node_id), self._directories)
+
+    def _lead(
+        self, topic: TopicImage, partition: PartitionImage, *, is_new_epoch: bool, where: bytes | None
+    ) -> Record | None:
+        """What makes this node lead ``partition`` alone; None if it does, or has no replica of it.
+
+        ``where`` is the log directory in which it was found, if that is known.
+        """
+        node_id = self._settings.node_id
+        if node_id not in partition.replicas:
+            return None
+        has_moved = not self._is_online(partition)
+        if partition.leader == node_id and partition.isr == (node_id,) and not is_new_epoch and not has_moved:
+            return None
+        return PartitionChangeRecord(
+            partition_id=partition.index,
+            topic_id=topic.topic_id,
+            leader=node_id,
+            isr=None if partition.isr == (node_id,) else [node_id],
+            directories=[
+                where if replica == node_id else partition.directory_of(replica) for replica in partition.replicas
+            ]
+            if has_moved and where is not None
+            else None,
+            leader_recovery_state=-1 if partition.leader_recovery_state == 0 else 0,
+            eligible_leader_replicas=[] if partition.eligible_leader_replicas else None,
+            last_known_elr=[] if partition.last_known_elr else None,
+        )
+
+    def _leave_leaderless(self, topic: TopicImage, partition: PartitionImage) -> Record | None:
+        """What takes its leader from ``partition``, as Kafka's controller does it; None if it has none.
+
+        Without eligible leader replicas (KIP-966) the last one in sync stays so.
+        """
+        if partition.leader == NO_LEADER:
+            return None
+        node_id = self._settings.node_id
+        has_elr = ELIGIBLE_LEADERS_FEATURE in self._image.features
+        return PartitionChangeRecord(
+            partition_id=partition.index,
+            topic_id=topic.topic_id,
+            leader=NO_LEADER,
+            isr=[] if has_elr else None,
+            eligible_leader_replicas=[node_id] if has_elr else None,
+            last_known_elr=[node_id] if has_elr else None,
+        )
+
+    # Topics
+
+    def create_topics(
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        timeout_ms: int,
+        validate_only: bool,
+        then: Callable[[list[TopicResult]], None],
+    ) -> None:
+        """Create topics, each with its own success or error (facts 2.11).
+
+        Args:
+            topics: what is wanted.
+            timeout_ms: how long the client waits; with 0 or less its time is over before anything is done.
+            validate_only: check everything, create nothing.
+            then: gets the results: in the order of the request, but names that came twice at the end.
+        """
+        from broker.controller.topic_creation import CreationDefaults, TopicPlanner, TopicResult
+
+        if timeout_ms <= 0:
+            text = f"The request's timeout of {timeout_ms} ms was over before the topic could be created."
+            then([TopicResult(name=topic.name, error=ErrorCode.REQUEST_TIMED_OUT, message=text) for topic in topics])
+            return
+        planner = TopicPlanner(
+            self._image,
+            ids=self._ids,
+            placement=self._placement(),
+            defaults=CreationDefaults(
+                partitions=self._settings.num_partitions,
+                replication_factor=self._settings.default_replication_factor,
+                log_config=self._configs.log_defaults(),
+            ),
+        )
+        results = planner.plan(topics)
+        if planner.records and not validate_only:
+            self._append(planner.records, lambda: then(results))
+            for result in results:
+                if result.error is ErrorCode.NONE:
+                    log.info("creating topic %s with %d partitions", result.name, result.partitions)
+        else:
+            self._log.when_durable(lambda: then(results))
+
+    def create_partitions(
+        self,
+        wishes: Sequence[MorePartitions],
+        *,
+        timeout_ms: int,
+        validate_only: bool,
+        then: Callable[[list[GrowthResult]], None],
+    ) -> None:
+        """Give topics more partitions, each with its own success or error (facts 2.11); the arguments are those of
+        `create_topics`. A topic that is named more than once comes first in the results."""
+        from broker.controller.partition_creation import GrowthPlanner, GrowthResult
+
+        if timeout_ms <= 0:
+            text = f"The request's timeout of {timeout_ms} ms was over before partitions could be added."
+            then([GrowthResult(topic=wish.topic, error=ErrorCode.REQUEST_TIMED_OUT, message=text) for wish in wishes])
+            return
+        planner = GrowthPlanner(self._image, self._placement())
+        results = planner.plan(wishes)
+        if planner.records and not validate_only:
+            self._append(planner.records, lambda: then(results))
+            grown = {result.topic for result in results if result.error is ErrorCode.NONE}
+            for wish in wishes:
+                if wish.topic in grown:
+                    log.info("topic %s gets %d partitions in all", wish.topic, wish.count)
+        else:
+            self._log.when_durable(lambda: then(results))
+
+    def reassign_partitions(
+        self,
+        wishes: Sequence[tuple[str, int, Sequence[int] | None]],
+        *,
+        then: Callable[[list[Refused | None]], None],
+    ) -> None:
+        """Give partitions (topic, index) other replicas, or with None call off what moves them (KIP-455).
+
+        ``then`` gets for each wish None, or why it was refused.
+        """
+        from broker.controller.reassignment import ReassignmentPlanner
+
+        planner = ReassignmentPlanner(self._image, self._placement())
+        results: list[Refused | None] = []
+        for topic, index, replicas in wishes:
+            try:
+                planner.plan(topic, index, replicas)
+            except Refused as refused:
+                results.append(refused)
+            else:
+                results.append(None)
+        if planner.records:
+            self._append(planner.records, lambda: then(results))
+        else:
+            self._log.when_durable(lambda: then(results))
+
+    def _placement(self) -> Placement:
+        return Placement(self._image, broker_id=self._settings.node_id, directories=self._directories)
+
+    def auto_create(self, names: Iterable[str]) -> None:
+        """Create topics that a client asked about, with the broker's defaults; internal ones as their owners need them.
+
+        Nobody is told how it went: the client asks again. Names that no topic may have are passed over.
+        """
+        wanted = [self._auto_created(name) for name in dict.fromkeys(names) if name not in self._image.topics_by_name]
+        if wanted:
+            # Where the metadata log has no room, it has said so itself.
+            with suppress(DiskFull, TooManyOpenFiles):
+                self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals)
+
+    def _auto_created(self, name: str) -> NewTopic:
+        from broker.controller.topic_creation import NewTopic
+
+        settings = self._settings
+        if name == CONSUMER_OFFSETS:
+            return NewTopic(
+                name=name,
+                partitions=settings.offsets_topic_num_partitions,
+                replication_factor=settings.offsets_topic_replication_factor,
+                configs=(
+                    ("compression.type", "producer"),
+                    ("cleanup.policy", "compact"),
+                    ("segment.bytes", str(settings.offsets_topic_segment_bytes)),
+                ),
+            )
+        if name == TRANSACTION_STATE:
+            return NewTopic(
+                name=name,
+                partitions=settings.transaction_state_log_num_partitions,
+                replication_factor=settings.transaction_state_log_replication_factor,
+                configs=(
+                    ("compression.type", "uncompressed"),
+                    ("cleanup.policy", "compact"),
+                    ("min.insync.replicas", str(settings.transaction_state_log_min_isr)),
+                    ("segment.bytes", str(settings.transaction_state_log_segment_bytes)),
+                    ("unclean.leader.election.enable", "false"),
+                ),
+            )
+        return NewTopic(name=name)
+
+    def delete_topics(
+        self,
+        unwanted: Sequence[UnwantedTopic],
+        *,
+        timeout_ms: int,
+        then: Callable[[list[DeletionResult]], None],
+    ) -> None:
+        """Delete topics by name or id, each with its own success or error (facts 2.11).
+
+        With ``delete.topic.enable=false`` all get TOPIC_DELETION_DISABLED; versions of the API that do not know it say
+        INVALID_REQUEST instead.
+        """
+        from broker.controller.topic_deletion import DeletionResult, plan_deletion
+
+        error, text = ErrorCode.NONE, ""
+        if not self._settings.delete_topic_enable:
+            error, text = ErrorCode.TOPIC_DELETION_DISABLED, "Topics can't be deleted: delete.topic.enable is false."
+        elif timeout_ms <= 0:
+            text = f"The request's timeout of {timeout_ms} ms was over before the topic could be deleted."
+            error = ErrorCode.REQUEST_TIMED_OUT
+        if error is not ErrorCode.NONE:
+            then([DeletionResult(name=one.name, topic_id=one.topic_id, error=error, message=text) for one in unwanted])
+            return
+        doomed, results = plan_deletion(self._image, unwanted)
+        if doomed:
+            self._append([RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed], lambda: then(results))
+            log.info("deleting topics %s", ", ".join(topic.name for topic in doomed))
+        else:
+            self._log.when_durable(lambda: then(results))
+
+    # Configs
+
+    def alter_configs(
+        self,
+        wanted: Sequence[Alteration | Replacement],
+        *,
+        validate_only: bool,
+        then: Callable[[list[AlterationResult]], None],
+    ) -> None:
+        """Change the configs of resources, each with its own success or error (facts 2.12).
+
+        Args:
+            wanted: what is wanted of each resource; none may be there twice.
+            validate_only: check everything, change nothing.
+            then: gets the results in the order of ``wanted``.
+        """
+        from broker.controller.config_alteration import ConfigPlanner
+
+        planner = ConfigPlanner(self._image, self._configs)
+        results = [planner.plan(one) for one in wanted]
+        if planner.records and not validate_only:
+            self._append(planner.records, lambda: then(results))
+            for one, result in zip(wanted, results, strict=True):
+                if result.changed:
+                    # No values: among names that nobody knows there may be secrets.
+                    log.info("altering configs of %s: %s", one.resource, ", ".join(result.changed))
+        else:
+            self._log.when_durable(lambda: then(results))
+
+    # Producer ids
+
+    def allocate_producer_ids(self, then: Callable[[range], None]) -> None:
+        """Take the next block of producer ids, for `broker.metadata.producer_ids.ProducerIds`."""
+        first = self._image.next_producer_id
+        record = ProducerIdsRecord(
+            broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, next_producer_id=first + BLOCK_SIZE
+        )
+        self._append([record], lambda: then(range(first, first + BLOCK_SIZE)))
+
+    def _append(self, records: Sequence[Record], then: Callable[[], None] | None = None) -> None:
+        """Append ``records`` as one change. Raises StorageError; the image is as it was then."""
+        version_of = self._image.version_of
+        self._log.append([(record, version_of(record)) for record in records], then or _nothing)
+        for record in records:
+            self._image.replay(record)
+
+
+def _log_refusals(results: list[TopicResult]) -> None:
+    for result in results:
+        if result.error is not ErrorCode.NONE:
+            log.info("topic %s was not created by itself: %s", result.name, result.message)
+
+
+def _nothing() -> None:
+    pass

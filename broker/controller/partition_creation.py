@@ -1,0 +1,86 @@
+"""What it takes to give a topic more partitions: every check of CreatePartitions, then the records that make them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.controller.placement import MAX_PARTITIONS_PER_REQUEST, Placement, Refused, misplaced
+from broker.metadata.image import MetadataImage, Record, partition_record
+from protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MorePartitions:
+    """A topic that is to have more partitions."""
+
+    topic: str
+    count: int
+    """How many there shall be in all."""
+    assignments: Sequence[Sequence[int]] | None = None
+    """The brokers of each new partition where the client places the replicas itself."""
+
+
+class GrowthResult(NamedTuple):
+    """What became of one of them."""
+
+    topic: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+class GrowthPlanner:
+    """Plans new partitions against one image: the records to append, and what to answer once they are durable."""
+
+    def __init__(self, image: MetadataImage, placement: Placement) -> None:
+        self._image = image
+        self._placement = placement
+        self.records: list[Record] = []
+
+    def plan(self, wishes: Sequence[MorePartitions]) -> list[GrowthResult]:
+        """Check all topics of one request and collect the records of those that pass.
+
+        A topic that is named more than once gets one result, before all others, and no partitions.
+        """
+        times = Counter(wish.topic for wish in wishes)
+        results = [
+            GrowthResult(
+                topic=name,
+                error=ErrorCode.INVALID_REQUEST,
+                message=f"The request names topic '{name}' {count} times.",
+            )
+            for name, count in times.items()
+            if count > 1
+        ]
+        results += [self._plan_one(wish) for wish in wishes if times[wish.topic] == 1]
+        return results
+
+    def _plan_one(self, wish: MorePartitions) -> GrowthResult:
+        try:
+            self._grow(wish)
+        except Refused as refused:
+            return GrowthResult(topic=wish.topic, error=refused.error, message=refused.message)
+        return GrowthResult(topic=wish.topic)
+
+    def _grow(self, wish: MorePartitions) -> None:
+        topic = self._image.topics_by_name.get(wish.topic)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        there = len(topic.partitions)
+        if wish.count <= there:
+            text = f"Topic '{wish.topic}' has {there} partitions, and {wish.count} are not more."
+            raise Refused(ErrorCode.INVALID_PARTITIONS, text)
+        added = range(there, wish.count)
+        if len(self.records) + len(added) > MAX_PARTITIONS_PER_REQUEST:
+            # Kafka's controller chokes on it and says UNKNOWN_SERVER_ERROR; this is what its CreateTopics says.
+            text = f"{len(added)} more partitions: a request may ask for {MAX_PARTITIONS_PER_REQUEST} in all."
+            raise Refused(ErrorCode.POLICY_VIOLATION, text)
+        if wish.assignments is not None and len(wish.assignments) != len(added):
+            raise misplaced(f"{len(added)} partitions are to be added, and {len(wish.assignments)} are assigned.")
+        brokers: Sequence[Sequence[int]] = wish.assignments or [[self._placement.broker_id]] * len(added)
+        for index, replicas in zip(added, brokers, strict=True):
+            self._placement.check_brokers(index, replicas)
+        self.records += [
+            partition_record(topic.topic_id, self._placement.partition(index, replicas))
+            for index, replicas in zip(added, brokers, strict=True)
+        ]

@@ -1,0 +1,48 @@
+"""What it takes to give a partition other replicas (KIP-455): the checks, and the record that does it.
+
+On one node nothing can move. What is left to do is to take a partition back to this one that an adopted directory had
+on several brokers, or was about to move.
+"""
+
+from collections.abc import Sequence
+
+from broker.controller.placement import Placement, Refused
+from broker.metadata.image import MetadataImage, PartitionImage, Record
+from protocol.errors import ErrorCode
+from protocol.records.cluster_metadata import PartitionChangeRecord
+
+
+class ReassignmentPlanner:
+    """Plans reassignments against one image; the records to append are collected in ``records``."""
+
+    def __init__(self, image: MetadataImage, placement: Placement) -> None:
+        self._image = image
+        self._placement = placement
+        self.records: list[Record] = []
+
+    def plan(self, topic: str, index: int, replicas: Sequence[int] | None) -> None:
+        """Give a partition ``replicas``, or with None call off what moves it. Raises `Refused`."""
+        known = self._image.topics_by_name.get(topic)
+        partition = known.partition(index) if known is not None else None
+        if known is None or partition is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of topic '{topic}'.")
+        if replicas is None:
+            if not (partition.adding_replicas or partition.removing_replicas):
+                raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+            replicas = [broker for broker in partition.replicas if broker not in partition.adding_replicas]
+        else:
+            self._placement.check_brokers(index, replicas)
+        if list(partition.replicas) != list(replicas) or partition.adding_replicas or partition.removing_replicas:
+            self.records.append(_moved(known.topic_id, partition, replicas))
+
+
+def _moved(topic_id: bytes, partition: PartitionImage, replicas: Sequence[int]) -> PartitionChangeRecord:
+    return PartitionChangeRecord(
+        partition_id=partition.index,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=[broker for broker in partition.isr if broker in replicas],
+        adding_replicas=[],
+        removing_replicas=[],
+        directories=[partition.directory_of(broker) for broker in replicas] if partition.directories else None,
+    )

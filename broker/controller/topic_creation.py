@@ -1,0 +1,206 @@
+"""What it takes to create a topic: every check of CreateTopics in Kafka's order, then the records that make it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from broker.controller.placement import MAX_PARTITIONS_PER_REQUEST, Placement, Refused, misplaced
+from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, RESOURCE_TOPIC, MetadataImage, Record, partition_record
+from broker.metadata.topic_rules import CLUSTER_METADATA, collision_key, fault_of_name
+from broker.runtime.clock import Ids
+from config.errors import InvalidConfig
+from config.log_config import LogConfig, validate_topic_overrides
+from protocol.errors import ErrorCode
+from protocol.records.cluster_metadata import ClearElrRecord, ConfigRecord, TopicRecord
+from protocol.schema import NO_UUID
+
+BROKER_DEFAULT: Final = -1
+"""A number of partitions or replicas that the broker's settings decide."""
+
+
+class NewTopic(NamedTuple):
+    """A topic that somebody wants."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    """(partition, broker ids) where the client places the replicas itself; the two numbers above are -1 then."""
+    configs: Sequence[tuple[str, str | None]] = ()
+    """(name, value); of a name that comes twice, the last value counts."""
+
+
+class TopicResult(NamedTuple):
+    """What became of one wanted topic. Where there is an error, the fields behind it say nothing."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    topic_id: bytes = NO_UUID
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = {}
+    """The configs set on the topic itself."""
+
+
+class CreationDefaults(NamedTuple):
+    """What the broker's settings say of topics that leave something open."""
+
+    partitions: int
+    replication_factor: int
+    log_config: LogConfig
+
+
+class TopicPlanner:
+    """Plans new topics against one image: the records to append, and what to answer once they are durable."""
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        *,
+        ids: Ids,
+        placement: Placement,
+        defaults: CreationDefaults,
+    ) -> None:
+        self._image = image
+        self._ids = ids
+        self._placement = placement
+        self._defaults = defaults
+        self.records: list[Record] = []
+
+    def plan(self, topics: Sequence[NewTopic]) -> list[TopicResult]:
+        """Check all topics of one request and collect the records of those that pass.
+
+        The answer has the topics in the order of the request. Names that come more than once stand behind them with
+        one entry each, and so does ``__cluster_metadata``: no topic of such a name is created.
+        """
+        if too_many := self._excessive(topics):
+            return [
+                TopicResult(name=topic.name, error=ErrorCode.POLICY_VIOLATION, message=too_many) for topic in topics
+            ]
+        times = Counter(topic.name for topic in topics)
+        results = [
+            self._plan_one(topic) for topic in topics if times[topic.name] == 1 and topic.name != CLUSTER_METADATA
+        ]
+        results += [
+            _refusal(name, Refused(ErrorCode.INVALID_REQUEST, f"The request names topic '{name}' {count} times."))
+            for name, count in times.items()
+            if count > 1
+        ]
+        if times[CLUSTER_METADATA] == 1:
+            text = f"{CLUSTER_METADATA} is the metadata log itself and can't be created as a topic."
+            results.append(_refusal(CLUSTER_METADATA, Refused(ErrorCode.INVALID_REQUEST, text)))
+        return results
+
+    def _excessive(self, topics: Sequence[NewTopic]) -> str | None:
+        wanted = 0
+        for topic in topics:
+            if topic.assignments:
+                wanted += len(topic.assignments)
+            else:
+                wanted += self._defaults.partitions if topic.partitions == BROKER_DEFAULT else max(topic.partitions, 0)
+        if wanted <= MAX_PARTITIONS_PER_REQUEST:
+            return None
+        return f"The request asks for {wanted} partitions, {MAX_PARTITIONS_PER_REQUEST} are allowed in one request."
+
+    def _plan_one(self, topic: NewTopic) -> TopicResult:
+        try:
+            self._check_name(topic.name)
+            configs = self._checked_configs(topic)
+            replicas = self._assigned(topic) if topic.assignments else self._placed(topic)
+        except Refused as refused:
+            return _refusal(topic.name, refused)
+        topic_id = self._ids.uuid()
+        self._add_records(topic.name, topic_id, replicas, configs)
+        return TopicResult(
+            name=topic.name,
+            topic_id=topic_id,
+            partitions=len(replicas),
+            replication_factor=len(replicas[0]),
+            configs=configs,
+        )
+
+    def _check_name(self, name: str) -> None:
+        if name in self._image.topics_by_name:
+            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        fault = fault_of_name(name)
+        if fault is not None:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        key = collision_key(name)
+        # Only topics that are there count: of two new names alike in one request, both are created, as Kafka does it.
+        alike = self._image.names_by_collision_key.get(key) if key is not None else None
+        if alike:
+            raise Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with topic '{min(alike)}': '.' and '_' are the same in metric names.",
+            )
+
+    def _checked_configs(self, topic: NewTopic) -> dict[str, str]:
+        nulls = [key for key, value in topic.configs if value is None]
+        if nulls:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"A topic config can't be null: {', '.join(nulls)}.")
+        configs = {key: value for key, value in topic.configs if value is not None}
+        try:
+            validate_topic_overrides(configs, self._defaults.log_config)
+        except InvalidConfig as error:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{error}.") from None
+        return configs
+
+    def _assigned(self, topic: NewTopic) -> list[list[int]]:
+        """The brokers of each partition as the client places them."""
+        if topic.replication_factor != BROKER_DEFAULT:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"Replicas are assigned by hand, so the replication factor must be -1, not {topic.replication_factor}.",
+            )
+        if topic.partitions != BROKER_DEFAULT:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"Replicas are assigned by hand, so the number of partitions must be -1, not {topic.partitions}.",
+            )
+        replicas: dict[int, list[int]] = {}
+        for index, brokers in topic.assignments:
+            if index in replicas:
+                raise misplaced(f"Partition {index} is assigned twice.")
+            self._placement.check_brokers(index, brokers)
+            replicas[index] = list(brokers)
+        indexes = sorted(replicas)
+        if indexes != list(range(len(indexes))):
+            raise misplaced(f"Partitions must be numbered from 0 without gaps, not {indexes}.")
+        return [replicas[index] for index in indexes]
+
+    def _placed(self, topic: NewTopic) -> list[list[int]]:
+        """The brokers of each partition as we place them."""
+        if topic.replication_factor == 0 or topic.replication_factor < BROKER_DEFAULT:
+            raise Refused(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"The replication factor must be above 0, or -1 for the broker's own, not {topic.replication_factor}.",
+            )
+        if topic.partitions == 0 or topic.partitions < BROKER_DEFAULT:
+            raise Refused(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The number of partitions must be above 0, or -1 for the broker's own, not {topic.partitions}.",
+            )
+        count = self._defaults.partitions if topic.partitions == BROKER_DEFAULT else topic.partitions
+        factor = topic.replication_factor
+        if factor == BROKER_DEFAULT:
+            factor = self._defaults.replication_factor
+        if factor > 1:
+            raise Refused(
+                ErrorCode.INVALID_REPLICATION_FACTOR, f"A partition can't have {factor} replicas: there is 1 broker."
+            )
+        return [[self._placement.broker_id] for _ in range(count)]
+
+    def _add_records(self, name: str, topic_id: bytes, replicas: list[list[int]], configs: dict[str, str]) -> None:
+        self.records.append(TopicRecord(name=name, topic_id=topic_id))
+        for key, value in configs.items():
+            self.records.append(ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=name, name=key, value=value))
+        for index, brokers in enumerate(replicas):
+            partition = self._placement.partition(index, brokers)
+            self.records.append(partition_record(topic_id, partition))
+        if "min.insync.replicas" in configs and ELIGIBLE_LEADERS_FEATURE in self._image.features:
+            self.records.append(ClearElrRecord(topic_name=name))
+
+
+def _refusal(name: str, refused: Refused) -> TopicResult:
+    return TopicResult(name=name, error=refused.error, message=refused.message)

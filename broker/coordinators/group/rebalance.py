@@ -1,0 +1,243 @@
+"""The two rounds of a rebalance: everybody joins, then the leader says who has what (Kafka's DelayedJoin and
+DelayedSync).
+
+A record that is under way changes nothing before it stands. What happens to the group meanwhile begins a round of its
+own: then the one that wanted the record is over, and nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from broker.coordinators.group.classic_group import ClassicGroup, EmptyingRound, GroupState, JoinRound, SyncRound
+from broker.coordinators.group.events import GroupEvents
+from broker.coordinators.group.image import GroupMetadata
+from broker.coordinators.group.records import GroupResult, group_record
+from broker.coordinators.group.requests import Joined, Sync, Synced, SyncReply
+from broker.coordinators.group.session_timers import SessionTimers
+from broker.coordinators.group.settings import GroupSettings
+from broker.coordinators.group.stats import GroupStats
+from broker.coordinators.group.write_errors import told_of_failed_write
+from broker.runtime.clock import Clock
+from broker.runtime.timing_wheel import TimingWheel
+from protocol.errors import ErrorCode
+
+RETRY_MS: Final = 1_000
+"""When what the machine itself wants written is tried again; and how often, at most, a round that nobody joins ends."""
+
+
+class Rebalances:
+    """Takes the groups of a partition through their rebalances. What has to be written is returned; what comes of
+    alarms and of other records is submitted."""
+
+    def __init__(
+        self,
+        presence: SessionTimers,
+        *,
+        settings: GroupSettings,
+        clock: Clock,
+        wheel: TimingWheel,
+        events: GroupEvents,
+        stats: GroupStats,
+        submit: Callable[[GroupResult], None],
+    ) -> None:
+        self._presence = presence
+        self._settings = settings
+        self._clock = clock
+        self._wheel = wheel
+        self._events = events
+        self._stats = stats
+        self._submit = submit
+
+    def submit(self, change: GroupResult | None) -> None:
+        """Have written what nobody's request has asked for."""
+        if change is not None:
+            self._submit(change)
+
+    # Joining ----------------------------------------------------------------------------------------------------------
+
+    def joined(self, group: ClassicGroup, why: str) -> GroupResult | None:
+        """A member's join has been parked, which may be what everybody waits for."""
+        round_ = group.round
+        if not isinstance(round_, JoinRound):
+            return self.begin(group, why)
+        round_.last_joined_ms = self._clock.monotonic_ms()
+        return self._complete_if_all(group)
+
+    def left(self, group: ClassicGroup, why: str) -> GroupResult | None:
+        """Members have gone."""
+        if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return self.begin(group, why)
+        return self.expected_no_more(group)
+
+    def expected_no_more(self, group: ClassicGroup) -> GroupResult | None:
+        """Somebody does not come (again), for whom everybody may have waited."""
+        self._presence.release(group)
+        return self._complete_if_all(group)
+
+    def begin(self, group: ClassicGroup, why: str) -> GroupResult | None:
+        """Have everybody join anew."""
+        is_initial = isinstance(group.round, EmptyingRound) or group.state is GroupState.EMPTY
+        round_ = JoinRound(
+            generation=group.generation,
+            protocol=group.protocol,
+            is_initial=is_initial,
+            last_joined_ms=self._clock.monotonic_ms(),
+        )
+        group.stop_alarms()
+        group.unsynced.clear()
+        group.round = round_
+        self._events.rebalance_began(group.group_id, round_.generation, len(group.members), why)
+        for member in tuple(group.members.values()):
+            if group.answer_sync(member, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)):
+                self._presence.hear_of(group, member)
+        if not is_initial:
+            round_.alarm = self._wheel.add_after(group.rebalance_timeout_ms, partial(self._time_is_up, group, round_))
+            return self._complete_if_all(group)
+        delay_ms = self._settings.initial_rebalance_delay_ms
+        if delay_ms <= 0:
+            # One node needs no waiting: the first one may begin at once.
+            return self._complete(group, round_)
+        self._wait_for_more(group, round_, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        return None
+
+    def _wait_for_more(self, group: ClassicGroup, round_: JoinRound, delay_ms: int, remaining_ms: int) -> None:
+        """Whoever comes within ``delay_ms`` is in the first generation. Each newcomer extends that, up to the members'
+        own patience, of which ``remaining_ms`` are left then."""
+
+        def delay_is_over() -> None:
+            if round_.has_newcomers and remaining_ms:
+                round_.has_newcomers = False
+                next_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
+                self._wait_for_more(group, round_, next_ms, max(remaining_ms - delay_ms, 0))
+            else:
+                self._time_is_up(group, round_)
+
+        round_.alarm = self._wheel.add_after(delay_ms, delay_is_over)
+
+    def _time_is_up(self, group: ClassicGroup, round_: JoinRound) -> None:
+        self.submit(self._complete(group, round_))
+
+    def _complete_if_all(self, group: ClassicGroup) -> GroupResult | None:
+        round_ = group.round
+        if isinstance(round_, JoinRound) and not round_.is_initial and group.everybody_has_joined:
+            return self._complete(group, round_)
+        return None
+
+    def _complete(self, group: ClassicGroup, round_: JoinRound) -> GroupResult | None:
+        """The round is over: who has not joined is not in the next generation, but for static members, which may be on
+        their way back."""
+        if round_.alarm is not None:
+            round_.alarm.cancel()
+        for member in tuple(group.members.values()):
+            if member.join_reply is None and member.instance_id is None:
+                self._presence.depart(group, member, "it has not joined again in time")
+        if not group.members:
+            return self._empty(group, round_)
+        if not group.elect_leader():
+            # Static members only, and none of them is back: their sessions end, or they come.
+            patience_ms = max(group.rebalance_timeout_ms, RETRY_MS)
+            round_.alarm = self._wheel.add_after(patience_ms, partial(self._time_is_up, group, round_))
+            return None
+        self._form_generation(group, round_)
+        return None
+
+    def _form_generation(self, group: ClassicGroup, round_: JoinRound) -> None:
+        protocol = group.select_protocol()
+        group.round = SyncRound(generation=round_.generation + 1, protocol=protocol)
+        group.unsynced.update(group.members)
+        group.unsynced_alarm = self._wheel.add_after(
+            group.rebalance_timeout_ms, partial(self._sync_time_is_up, group, group.generation)
+        )
+        waited_ms = self._clock.monotonic_ms() - round_.last_joined_ms
+        self._events.generation_formed(group.group_id, group.generation, protocol, len(group.members), waited_ms)
+        for member in tuple(group.members.values()):
+            member.is_new = False
+            self._presence.hear_of(group, member)
+            group.answer_join(member, self.current_generation(group, member.member_id))
+
+    def current_generation(self, group: ClassicGroup, member_id: str) -> Joined:
+        """What a member of the current generation is told of it."""
+        return Joined(
+            member_id=member_id,
+            generation=group.generation,
+            protocol_type=group.protocol_type,
+            protocol=group.protocol,
+            leader=group.leader or "",
+            members=group.introductions() if member_id == group.leader else (),
+        )
+
+    def _empty(self, group: ClassicGroup, round_: JoinRound) -> GroupResult:
+        group.round = EmptyingRound(generation=round_.generation + 1)
+        return self._emptied(group, group.round)
+
+    def _emptied(self, group: ClassicGroup, round_: EmptyingRound) -> GroupResult:
+        metadata = GroupMetadata(
+            protocol_type=group.protocol_type, generation=round_.generation, state_timestamp=self._clock.now_ms()
+        )
+
+        def then(error: ErrorCode) -> None:
+            if group.round is not round_:
+                return
+            if error is ErrorCode.NONE:
+                group.round = None
+                self._events.group_emptied(group.group_id, round_.generation)
+                self._presence.release(group)
+            else:
+                self._events.write_failed(group.group_id, "that the group is empty", error.name)
+                round_.alarm = self._wheel.add_after(RETRY_MS, lambda: self.submit(self._emptied(group, round_)))
+
+        return GroupResult([group_record(group.group_id, metadata)], then)
+
+    # Syncing ----------------------------------------------------------------------------------------------------------
+
+    def sync(self, group: ClassicGroup, request: Sync, reply: SyncReply) -> GroupResult | None:
+        """A member of the current generation asks for its part; the leader brings everybody's."""
+        member = group.members[request.member_id]
+        round_ = group.round
+        if isinstance(round_, (JoinRound, EmptyingRound)):
+            reply(Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
+            return None
+        self._mark_synced(group, request.member_id)
+        if round_ is None:
+            reply(self._assignment(group, group.assignment_of(member)))
+            return None
+        group.park_sync(member, reply)
+        if request.member_id != group.leader or round_.is_storing:
+            return None
+        round_.is_storing = True
+        metadata = group.recorded_with(request.assignments, state_timestamp=self._clock.now_ms())
+        return GroupResult([group_record(group.group_id, metadata)], partial(self._stored, group, round_))
+
+    def _stored(self, group: ClassicGroup, round_: SyncRound, error: ErrorCode) -> None:
+        if group.round is not round_:
+            return
+        if error is not ErrorCode.NONE:
+            told = told_of_failed_write(error)
+            for member in tuple(group.members.values()):
+                if group.answer_sync(member, Synced(error=told)):
+                    self._presence.hear_of(group, member)
+            self.submit(self.begin(group, f"its assignment could not be written: {error.name}"))
+            return
+        group.round = None
+        self._stats.completed_rebalances += 1
+        self._events.assignment_stored(group.group_id, round_.generation, len(group.members))
+        for member in tuple(group.members.values()):
+            if group.answer_sync(member, self._assignment(group, group.assignment_of(member))):
+                self._presence.hear_of(group, member)
+
+    def _assignment(self, group: ClassicGroup, assignment: bytes) -> Synced:
+        return Synced(protocol_type=group.protocol_type, protocol=group.protocol, assignment=assignment)
+
+    def _mark_synced(self, group: ClassicGroup, member_id: str) -> None:
+        group.unsynced.discard(member_id)
+        if not group.unsynced and group.unsynced_alarm is not None:
+            group.unsynced_alarm.cancel()
+
+    def _sync_time_is_up(self, group: ClassicGroup, generation: int) -> None:
+        """Who has joined and never asked for its part is not there any more."""
+        for member_id in tuple(group.unsynced):
+            self._presence.depart(group, group.members[member_id], f"it has not synced in generation {generation}")
+        self.submit(self.begin(group, "members have not synced"))

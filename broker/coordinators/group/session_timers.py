@@ -1,0 +1,129 @@
+"""Who is present in the groups of a partition, and the alarms that ring when nothing is heard of somebody for too long
+(Kafka's DelayedHeartbeat)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from broker.coordinators.group.classic_group import ClassicGroup
+from broker.coordinators.group.events import GroupEvents
+from broker.coordinators.group.image import GroupImage
+from broker.coordinators.group.member import Member
+from broker.coordinators.group.requests import Joined, Synced
+from broker.runtime.timing_wheel import TimingWheel
+from protocol.errors import ErrorCode
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""How long the first join of a member may wait. Its connection is not read meanwhile, so that nobody sees it close: one
+that has gone would stay for good."""
+
+
+class SessionTimers:
+    """The groups with somebody in them. Of the others the image says all that there is."""
+
+    def __init__(
+        self,
+        image: GroupImage,
+        *,
+        wheel: TimingWheel,
+        events: GroupEvents,
+        member_is_silent: Callable[[ClassicGroup, Member], None],
+        pending_is_silent: Callable[[ClassicGroup, str], None],
+    ) -> None:
+        self._image = image
+        self._wheel = wheel
+        self._events = events
+        self._member_is_silent = member_is_silent
+        self._pending_is_silent = pending_is_silent
+        self._groups: dict[str, ClassicGroup] = {}
+
+    def group_ids(self) -> Iterator[str]:
+        """The groups with somebody in them."""
+        return iter(self._groups)
+
+    def live(self, group_id: str) -> ClassicGroup | None:
+        """The group, if somebody is in it."""
+        return self._groups.get(group_id)
+
+    def find(self, group_id: str) -> ClassicGroup | None:
+        """The group as it is now; None if neither the log nor anybody present knows it."""
+        group = self._groups.get(group_id)
+        if group is None and self._image.exists(group_id):
+            group = ClassicGroup(group_id, self._image)
+        return group
+
+    def load(self) -> list[ClassicGroup]:
+        """Make the groups whose records name members: each member has its session's time, from now on, to show up."""
+        for group_id, metadata in self._image.groups.items():
+            if metadata.members:
+                group = self._groups[group_id] = ClassicGroup(group_id, self._image)
+                for member in group.members.values():
+                    self.hear_of(group, member)
+        return list(self._groups.values())
+
+    def unload(self, code: ErrorCode) -> None:
+        """Forget everybody: parked replies get ``code``, and no alarm rings any more."""
+        groups, self._groups = self._groups, {}
+        for group in groups.values():
+            group.stop_alarms()
+            group.round = None
+            for member_id in tuple(group.pending):
+                self.forget_pending(group, member_id)
+            for member in tuple(group.members.values()):
+                group.remove(member)
+                self._dismiss(group, member, code, member.member_id)
+
+    def release(self, group: ClassicGroup) -> None:
+        """Something has ended: a group without anybody needs not be kept."""
+        if group.is_idle:
+            self._groups.pop(group.group_id, None)
+
+    # Members ----------------------------------------------------------------------------------------------------------
+
+    def arrive(self, group: ClassicGroup, member: Member, protocol_type: str) -> None:
+        """Somebody is new in the group, and its first join is to be parked."""
+        self._groups[group.group_id] = group
+        member.is_new = True
+        group.add(member, protocol_type)
+        self._set_session(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+
+    def hear_of(self, group: ClassicGroup, member: Member) -> None:
+        """The member has shown that it is alive, or has been told something: its session begins anew."""
+        self._set_session(group, member, member.session_timeout_ms)
+
+    def depart(self, group: ClassicGroup, member: Member, why: str) -> None:
+        """The member has gone or is removed. What it waits for is answered with UNKNOWN_MEMBER_ID: should it still be
+        there, it begins anew."""
+        group.remove(member)
+        self._dismiss(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
+        self._events.member_removed(group.group_id, member.member_id, why)
+
+    def replace(self, group: ClassicGroup, member: Member, by: Member) -> None:
+        """A static member has another id from now on. Whoever has the old one and waits is fenced."""
+        group.replace(member, by)
+        self._dismiss(group, member, ErrorCode.FENCED_INSTANCE_ID, member.member_id)
+        self.hear_of(group, by)
+
+    def _dismiss(self, group: ClassicGroup, member: Member, error: ErrorCode, member_id: str) -> None:
+        if member.session is not None:
+            member.session.cancel()
+        group.answer_join(member, Joined(error=error, member_id=member_id))
+        group.answer_sync(member, Synced(error=error))
+
+    def _set_session(self, group: ClassicGroup, member: Member, timeout_ms: int) -> None:
+        if member.session is not None:
+            member.session.cancel()
+        member.session = self._wheel.add_after(timeout_ms, partial(self._member_is_silent, group, member))
+
+    # Ids that were handed out -----------------------------------------------------------------------------------------
+
+    def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+        """Somebody was given an id and told to come again with it."""
+        self._groups[group.group_id] = group
+        group.pending[member_id] = self._wheel.add_after(timeout_ms, partial(self._pending_is_silent, group, member_id))
+
+    def forget_pending(self, group: ClassicGroup, member_id: str) -> None:
+        """The id is taken, given back, or was asked for too long ago."""
+        group.pending.pop(member_id).cancel()

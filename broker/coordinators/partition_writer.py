@@ -1,0 +1,174 @@
+"""One partition's journal: what its state machine wants written goes into the log, and comes back once it stands.
+
+append          a CoordinatorResult is staged as one batch; it goes out with what else the turn stages for the partition
+written         it is in the file; where `flush.messages` asks for a flush, that is waited for too
+acknowledged    its records are replayed, in the order of the log, and then whoever waits is told
+failed          nothing of it is in the log or in the state; whoever waits is told why
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Generic
+
+from broker.coordinators.result import CoordinatorResult, Record
+from broker.coordinators.shard import Encode
+from broker.replication.append import Publication
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from broker.request.faults import Fault, error_code_of
+from broker.runtime.clock import Clock
+from protocol.errors import ErrorCode
+from storage.appending import StagedAppend
+from storage.batch.pairs import encode_pairs
+from storage.batch.record_batch import Codec
+from storage.errors import BatchTooLarge, StorageError
+
+log = logging.getLogger(__name__)
+
+
+class _Entry(Generic[Record]):
+    """A change under way."""
+
+    __slots__ = ("change", "is_told", "outcome")
+
+    def __init__(self, change: CoordinatorResult[Record]) -> None:
+        self.change = change
+        self.outcome: ErrorCode | None = None
+        """None while it is under way."""
+        self.is_told = False
+
+    def tell(self, code: ErrorCode) -> None:
+        if not self.is_told:
+            self.is_told = True
+            self.change.then(code)
+
+
+class PartitionWriter(Generic[Record]):
+    """Writes the changes of one partition of a coordinators' topic, which nobody else should write to."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        *,
+        replicas: ReplicaManager,
+        clock: Clock,
+        encode: Encode[Record],
+        codec: Codec,
+        timeout_ms: int,
+        end_offset: int,
+        replay: Callable[[Record], None],
+        out_of_step: Callable[[], None],
+    ) -> None:
+        """``end_offset``: up to where the log has been replayed. ``out_of_step`` is called where somebody else has
+        written: the state is not that of the log any more."""
+        self._partition = partition
+        self._replicas = replicas
+        self._clock = clock
+        self._encode = encode
+        self._codec = codec
+        self._timeout_ms = timeout_ms
+        self._next_offset = end_offset
+        """Where the next batch must come to stand, if nobody else writes."""
+        self._replay = replay
+        self._out_of_step = out_of_step
+        self._entries: deque[_Entry[Record]] = deque()
+        """In the order of the log."""
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        """How many changes are under way."""
+        return len(self._entries)
+
+    def append(self, change: CoordinatorResult[Record]) -> None:
+        """Write a change. One without records is answered once everything before it is."""
+        if self._is_closed:
+            change.then(ErrorCode.NOT_COORDINATOR)
+            return
+        entry = _Entry(change)
+        self._entries.append(entry)
+        if not change.records:
+            entry.outcome = ErrorCode.NONE
+            self._settle()
+            return
+        found = self._partition.log.next_offset
+        if found != self._next_offset:
+            log.error(
+                "%s goes on at offset %d and should at %d: somebody else has written to it, and it is loaded again",
+                self._partition.topic_partition,
+                found,
+                self._next_offset,
+            )
+            self._out_of_step()
+            return
+        try:
+            self._stage(entry)
+        except (Fault, StorageError) as error:
+            log.warning("%d records cannot be written: %s", len(change.records), error)
+            entry.outcome = error_code_of(error)
+            self._settle()
+
+    def close(self, code: ErrorCode) -> None:
+        """The state machine goes: whoever waits is told ``code``, whatever becomes of the records."""
+        self._is_closed = True
+        entries, self._entries = self._entries, deque()
+        for entry in entries:
+            entry.tell(code)
+
+    def _stage(self, entry: _Entry[Record]) -> None:
+        """Raises what says that it cannot be written; nothing is staged then."""
+        partition = self._partition
+        partition.check_append(by_all=True)
+        # No producer, and yet a sequence number of 0: as Kafka's coordinator writes it.
+        batch = encode_pairs(
+            map(self._encode, entry.change.records),
+            timestamp=self._clock.now_ms(),
+            codec=self._codec,
+            base_sequence=0,
+        )
+        most_bytes = partition.log.config.max_message_bytes
+        if len(batch) > most_bytes:
+            raise BatchTooLarge(f"{partition.topic_partition}: a batch of {len(batch)} bytes, {most_bytes} are allowed")
+        self._replicas.appender.append_own(partition, batch, partial(self._written, entry))
+        self._next_offset = partition.log.next_offset
+
+    def _written(self, entry: _Entry[Record], staged: StagedAppend, outcome: Publication | StorageError) -> None:
+        if isinstance(outcome, StorageError):
+            # It is out of the log again, and everything behind it.
+            self._next_offset = min(self._next_offset, staged.first_offset)
+            entry.outcome = error_code_of(outcome)
+        elif outcome.is_complete:
+            entry.outcome = ErrorCode.NONE
+        else:
+            self._wait(entry, outcome)
+            return
+        self._settle()
+
+    def _wait(self, entry: _Entry[Record], publication: Publication) -> None:
+        self._replicas.acknowledge(
+            (publication,),
+            by_all=True,
+            timeout_ms=self._timeout_ms,
+            then=lambda late: self._waited(entry, publication, is_late=bool(late)),
+        )
+
+    def _waited(self, entry: _Entry[Record], publication: Publication, *, is_late: bool) -> None:
+        if self._is_closed:
+            return
+        if is_late:
+            # The records are in the log and will stand at some time: only whoever waits has waited for long enough.
+            entry.tell(ErrorCode.REQUEST_TIMED_OUT)
+            self._wait(entry, publication)
+            return
+        entry.outcome = ErrorCode.NONE
+        self._settle()
+
+    def _settle(self) -> None:
+        """Replay and tell what is decided, in the order of the log."""
+        while self._entries and (outcome := self._entries[0].outcome) is not None:
+            entry = self._entries.popleft()
+            if outcome is ErrorCode.NONE:
+                for record in entry.change.records:
+                    self._replay(record)
+            entry.tell(outcome)

@@ -1,0 +1,1 @@
+"""All logs of this broker: loading, closing, background tasks, what retention waits for."""

@@ -1,0 +1,136 @@
+"""What logs need now and then: retention, checkpoints, flushes by time, forgetting silent producers."""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from broker.logs.removals import LogRemovals
+from broker.logs.retention_hold import RetentionHold
+from broker.replication.replica_manager import Failures, ReplicaManager
+from broker.runtime.clock import Clock
+from broker.runtime.scheduler import Scheduler
+from broker.runtime.worker_thread import WorkerThread
+from config.broker_settings import BrokerSettings
+from storage.errors import LogDirFailed, StorageError
+from storage.log_dir import CheckpointWrite, LogDir
+from storage.log_manager import LogManager
+
+log = logging.getLogger(__name__)
+
+LONGEST_FLUSH_CHECK_MS = 1000
+"""How often at least somebody looks whether a topic's ``flush.ms`` is over, or a rolled segment is not on disk yet.
+
+Kafka looks never unless ``log.flush.scheduler.interval.ms`` is set, so that ``flush.ms`` alone does nothing there.
+"""
+
+
+class LogBackgroundTasks:
+    """Puts the jobs of `LogManager` on the timing wheel; what blocks runs in the worker thread."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        removals: LogRemovals,
+        retention_hold: RetentionHold,
+        worker: WorkerThread,
+    ) -> None:
+        self._clock = clock
+        self._logs = logs
+        self._replicas = replicas
+        self._removals = removals
+        self._retention_hold = retention_hold
+        self._worker = worker
+        self._without_room: set[LogDir] = set()
+        """Where it has been said that something found no room, and nothing has found any since."""
+
+    def start(self, scheduler: Scheduler, settings: BrokerSettings) -> None:
+        """Schedule everything; the first time after ``log.initial.task.delay.ms``, as Kafka does."""
+        delay_ms = settings.log_initial_task_delay_ms
+        scheduler.every(settings.log_retention_check_interval_ms, self.apply_retention, first_after_ms=delay_ms)
+        scheduler.every(settings.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks)
+        scheduler.every(
+            settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points, first_after_ms=delay_ms
+        )
+        scheduler.every(
+            settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts, first_after_ms=delay_ms
+        )
+        scheduler.every(settings.producer_id_expiration_check_interval_ms, self.forget_silent_producers)
+        scheduler.every(
+            min(settings.log_flush_scheduler_interval_ms, LONGEST_FLUSH_CHECK_MS), self._replicas.flush_what_is_due
+        )
+
+    def apply_retention(self) -> None:
+        """Take out of use what has had its time, and remove it once its delay is over."""
+        for swept, outcome in self._logs.apply_retention(self._clock.now_ms(), self._retention_hold.held_from):
+            directory = self._logs.directory_of(swept.topic_partition)
+            assert directory is not None, f"{swept} stands nowhere"
+            if isinstance(outcome, StorageError):
+                self._failed(directory, outcome)
+                continue
+            if outcome and (partition := self._replicas.find(*swept.topic_partition)) is not None:
+                self._replicas.changed(partition)  # it begins later now
+            if swept.given_up.size:
+                self._retention_hold.tell_given_up(swept)
+            for removal in outcome:
+                log.info("retention: %s", removal)
+                self._removals.remove_later(removal, directory)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write down up to where consumers may read."""
+        self._write(self._logs.high_watermark_checkpoints())
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write down up to where logs are on disk."""
+        self._write(self._logs.recovery_point_checkpoints())
+
+    def checkpoint_log_starts(self) -> None:
+        """Write down where logs begin."""
+        self._write(self._logs.log_start_checkpoints())
+
+    def save_log_starts(self, done: Callable[[Failures], None]) -> None:
+        """Write down where logs begin, now, and tell when it is done; what was asked for before is done then too."""
+        checkpoints = self._logs.log_start_checkpoints()
+
+        def perform() -> Failures:
+            failures: dict[LogDir, StorageError] = {}
+            for checkpoint in checkpoints:
+                try:
+                    checkpoint.perform()
+                except StorageError as error:
+                    failures[checkpoint.directory] = error
+            return failures
+
+        self._worker.submit(perform, done, _raise)
+
+    def forget_silent_producers(self) -> None:
+        """Drop the state of producers that have been silent for ``producer.id.expiration.ms``."""
+        forgotten = self._logs.remove_expired_producers(self._clock.now_ms())
+        if forgotten:
+            log.info("forgot %d producers that were silent for too long", forgotten)
+
+    def _write(self, checkpoints: Sequence[CheckpointWrite]) -> None:
+        for checkpoint in checkpoints:
+            self._worker.submit(
+                checkpoint.perform,
+                partial(self._written, checkpoint.directory),
+                partial(self._failed, checkpoint.directory),
+            )
+
+    def _written(self, directory: LogDir, _: None) -> None:
+        self._without_room.discard(directory)
+
+    def _failed(self, directory: LogDir, error: Exception) -> None:
+        """What found no room is tried again the next time."""
+        if not isinstance(error, StorageError):
+            raise error
+        if not isinstance(error, LogDirFailed) and directory not in self._without_room:
+            self._without_room.add(directory)
+            log.error("%s", error)
+        self._replicas.disk_failed(directory, error)
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -1,0 +1,57 @@
+"""Closing all logs at a clean stop: brought to their end here, synced in several threads for each data directory."""
+
+import asyncio
+import logging
+from typing import Final
+
+from broker.runtime.clock import Clock
+from broker.runtime.worker_thread import WorkerThread
+from storage.errors import StorageError
+from storage.log_manager import ClosingLog, LogManager
+
+log = logging.getLogger(__name__)
+
+MOST_UNDER_WAY: Final = 16
+"""Logs a thread may have before it: each holds its files open."""
+
+
+async def close_logs(
+    logs: LogManager, *, loop: asyncio.AbstractEventLoop, clock: Clock, threads_per_directory: int
+) -> None:
+    """Close all logs and write the checkpoints. A directory that fails over it counts as failed.
+
+    One sync waits for the disk most of its time, and several at once wait for the same (bench: partitions).
+    """
+    threads = {
+        directory.path: [
+            WorkerThread(f"closing {number} of {directory.path}", loop, clock)
+            for number in range(threads_per_directory)
+        ]
+        for directory in logs.directories
+    }
+    has_room = asyncio.Semaphore(threads_per_directory * len(threads) * MOST_UNDER_WAY)
+
+    def submit(thread: WorkerThread, closing: ClosingLog) -> None:
+        def done(_: None) -> None:
+            has_room.release()
+            logs.complete_close(closing)
+
+        def failed(error: Exception) -> None:
+            has_room.release()
+            if not isinstance(error, StorageError):
+                raise error
+            logs.fail(closing.directory, error)
+
+        thread.submit(closing.perform, done, failed)
+
+    for number, closing in enumerate(logs.begin_close(clock.now_ms())):
+        if closing.target is None:
+            logs.complete_close(closing)
+            continue
+        await has_room.acquire()
+        of_directory = threads[closing.directory.path]
+        submit(of_directory[number % len(of_directory)], closing)
+    for of_directory in threads.values():
+        for thread in of_directory:
+            await thread.stop()
+    logs.write_checkpoints()

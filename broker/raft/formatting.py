@@ -1,0 +1,132 @@
+"""Making an empty directory a data directory: whose it is, and the records that a new cluster begins with.
+
+meta.properties                                              in every log directory, written last
+bootstrap.checkpoint                                         the features to finalise first        \\  in the metadata
+__cluster_metadata-0/00000000000000000000-0000000000.checkpoint   kraft.version 1, this node as voter /  directory only
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, METADATA_VERSION, RESOURCE_BROKER, Record
+from broker.metadata.registration import FORMATTED_KRAFT_VERSION, FORMATTED_METADATA_VERSION, SUPPORTED_FEATURES
+from broker.raft.batches import decode_batches
+from broker.raft.metadata_log import METADATA_PARTITION
+from broker.raft.quorum import Quorum
+from broker.raft.snapshots import READ_ONLY, SnapshotId, encode_snapshot
+from broker.runtime.clock import Ids
+from config.listeners import Listener
+from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
+from protocol.records.control_records import KRaftVoters
+from storage.checkpoints import META_PROPERTIES, MetaProperties, format_id, write_meta_properties
+from storage.files import FileSystem
+
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+
+
+def format_directories(
+    files: FileSystem,
+    directories: Sequence[str],
+    *,
+    metadata_directory: str,
+    node_id: int,
+    cluster_id: str | None,
+    controller_endpoint: Listener,
+    ids: Ids,
+    now_ms: int,
+    date: str,
+) -> dict[str, MetaProperties]:
+    """Format ``directories``, which are empty or missing, as Kafka's own ``kafka-storage format --standalone`` would.
+
+    A directory counts as formatted once it has its `meta.properties`, which is why that comes last: after a crash in
+    between it is simply formatted again.
+
+    Args:
+        directories: all that lack a `meta.properties`.
+        metadata_directory: where the metadata log goes; if it is among ``directories``, a new cluster begins there.
+        node_id: whose directories they are.
+        cluster_id: of the cluster that other directories already belong to; None for a new one.
+        controller_endpoint: what the voters record names.
+        ids: where the new ids come from.
+        now_ms: time stamp of the records.
+        date: for people who read `meta.properties`.
+
+    Returns: what `meta.properties` now says in each of them.
+    """
+    cluster_id = cluster_id or format_id(ids.uuid())
+    formatted: dict[str, MetaProperties] = {}
+    # Whoever is interrupted must not leave log directories without a metadata log: that one is made first.
+    for directory in sorted(directories, key=lambda directory: directory != metadata_directory):
+        properties = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=ids.uuid())
+        files.make_directory(directory)
+        if directory == metadata_directory:
+            assert properties.directory_id is not None
+            _write_bootstrap(files, directory, now_ms)
+            _write_voters(files, directory, node_id, properties.directory_id, controller_endpoint, now_ms)
+        write_meta_properties(files, f"{directory}/{META_PROPERTIES}", properties, date)
+        formatted[directory] = properties
+    return formatted
+
+
+def read_bootstrap(files: FileSystem, metadata_directory: str, *, min_insync_replicas: int = 1) -> list[Record]:
+    """The records of a new cluster: what formatting has left in ``bootstrap.checkpoint``, or our own if there is none.
+
+    Where eligible leader replicas are among the features (KIP-966), ``min.insync.replicas`` becomes a dynamic default,
+    as the controller of Kafka 4.1 and later does it.
+    """
+    try:
+        content = files.read_file(f"{metadata_directory}/{BOOTSTRAP}")
+    except FileNotFoundError:
+        return _our_bootstrap()
+    records = [record for batch in decode_batches(memoryview(content)) for record in batch.records]
+    features = [record.name for record in records if isinstance(record, FeatureLevelRecord)]
+    if ELIGIBLE_LEADERS_FEATURE in features:
+        records.append(
+            ConfigRecord(
+                resource_type=RESOURCE_BROKER,
+                resource_name="",
+                name="min.insync.replicas",
+                value=str(min_insync_replicas),
+            )
+        )
+    return records
+
+
+def _our_bootstrap() -> list[Record]:
+    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=FORMATTED_METADATA_VERSION)]
+
+
+def _write_bootstrap(files: FileSystem, directory: str, now_ms: int) -> None:
+    content = encode_snapshot(
+        [(record, 0) for record in _our_bootstrap()],
+        quorum=Quorum(),
+        epoch=0,
+        last_contained_timestamp_ms=0,
+        now_ms=now_ms,
+    )
+    files.replace_atomically(f"{directory}/{BOOTSTRAP}", content, fsync=True)
+
+
+def _write_voters(
+    files: FileSystem, directory: str, node_id: int, directory_id: bytes, endpoint: Listener, now_ms: int
+) -> None:
+    low, high = SUPPORTED_FEATURES["kraft.version"]
+    voter = KRaftVoters.Voter(
+        voter_id=node_id,
+        voter_directory_id=directory_id,
+        endpoints=[KRaftVoters.Voter.Endpoint(name=endpoint.name, host=endpoint.host, port=endpoint.port)],
+        kraft_version_feature=KRaftVoters.Voter.KRaftVersionFeature(
+            min_supported_version=low, max_supported_version=high
+        ),
+    )
+    content = encode_snapshot(
+        [],
+        quorum=Quorum(kraft_version=FORMATTED_KRAFT_VERSION, voters=KRaftVoters(voters=[voter])),
+        epoch=0,
+        last_contained_timestamp_ms=now_ms,
+        now_ms=now_ms,
+    )
+    log_directory = f"{directory}/{METADATA_PARTITION.dir_name}"
+    files.make_directory(log_directory)
+    path = f"{log_directory}/{SnapshotId(0, 0).file_name}"
+    files.replace_atomically(path, content, fsync=True, mode=READ_ONLY)

@@ -1,0 +1,1 @@
+"""What every part works with: time, timers, threads, processes, measuring."""

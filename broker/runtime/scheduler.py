@@ -1,0 +1,38 @@
+"""What has to be done now and then: each job by its own interval, on the timing wheel."""
+
+from collections.abc import Callable
+from functools import partial
+
+from broker.runtime.timing_wheel import TimingWheel
+
+Job = Callable[[], None]
+
+
+class Scheduler:
+    """Runs jobs on the loop, again and again. A job that blocks hands its blocking part to a thread itself."""
+
+    def __init__(self, wheel: TimingWheel) -> None:
+        self._wheel = wheel
+        self._is_stopped = False
+
+    def every(self, interval_ms: int, job: Job, *, first_after_ms: int | None = None) -> None:
+        """Run ``job`` every ``interval_ms``, from its end to its beginning; the first time after ``first_after_ms``."""
+        after_ms = interval_ms if first_after_ms is None else first_after_ms
+        self._wheel.add_after(after_ms, partial(self._run_again, interval_ms, job))
+
+    def once(self, after_ms: int, job: Job) -> None:
+        """Run ``job`` once, unless the daemon stops before."""
+        self._wheel.add_after(after_ms, partial(self._run, job))
+
+    def stop(self) -> None:
+        """Nothing is run from now on."""
+        self._is_stopped = True
+
+    def _run(self, job: Job) -> None:
+        if not self._is_stopped:
+            job()
+
+    def _run_again(self, interval_ms: int, job: Job) -> None:
+        self._run(job)
+        if not self._is_stopped:
+            self.every(interval_ms, job)

@@ -1,0 +1,201 @@
+"""What would hold the loop for long: jobs in a thread of their own, whose results come back to the loop."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from time import monotonic_ns
+from typing import Any, Final, Protocol, TypeVar
+
+from broker.runtime.clock import Alarm, Clock
+from broker.runtime.histogram import RecentHistogram
+
+log = logging.getLogger(__name__)
+
+REST_MS: Final = 1_000
+"""How long the system is left alone that has no thread to give."""
+
+T = TypeVar("T")
+
+Failed = Callable[[Exception], None]
+
+
+class WorkerThread:
+    """One thread that does what it is given, in order. It starts with the first job; where the system has no thread to
+    give, the jobs wait for one.
+
+    A job must not touch what the loop owns; ``done`` and ``failed`` run on the loop.
+    """
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._name = name
+        self._loop = loop
+        self._clock = clock
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None], Failed] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._retry: Alarm | None = None
+        """Where the thread could not start: when to try again."""
+        self._stopped: asyncio.Future[None] | None = None
+
+    def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Failed) -> None:
+        """Run ``job`` behind all that were given before; then ``done(result)`` or ``failed(error)`` on the loop."""
+        assert self._stopped is None, f"the {self._name} thread has been stopped"
+        self._jobs.put((job, done, failed))
+        if self._thread is None and self._retry is None:
+            self._start()
+
+    async def stop(self) -> None:
+        """Return when every job given before is done, its callback has run and the thread has ended."""
+        if self._stopped is None:
+            self._stopped = self._loop.create_future()
+            if self._thread is None and self._retry is None:
+                self._stopped.set_result(None)
+            else:
+                self._jobs.put(None)
+            if self._retry is not None:
+                # Whoever stops has nothing else to do: the loop does what is left.
+                self._retry.cancel()
+                self._work()
+        await asyncio.shield(self._stopped)
+        if self._thread is not None:
+            # Its last call has been to us: this takes microseconds.
+            self._thread.join()
+
+    def _start(self) -> None:
+        # Not a reason to stay alive: a daemon that ends in order has stopped it.
+        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            log.error("The %s thread cannot start, its work waits for %d ms: %s", self._name, REST_MS, error)
+            self._retry = self._clock.call_at(self._clock.monotonic_ms() + REST_MS, self._start)
+        else:
+            self._retry = None
+            self._thread = thread
+
+    def _work(self) -> None:
+        while (order := self._jobs.get()) is not None:
+            job, done, failed = order
+            try:
+                result = job()
+            except Exception as error:  # noqa: BLE001 - whatever it is belongs to whoever gave the job
+                self._loop.call_soon_threadsafe(failed, error)
+            else:
+                self._loop.call_soon_threadsafe(done, result)
+            # An idle thread must not keep the last job's buffers and files.
+            del order, job, done, failed
+        assert self._stopped is not None
+        self._loop.call_soon_threadsafe(self._stopped.set_result, None)
+
+
+class FlushTarget(Protocol):
+    """What has to reach the disk: pinned files and how far they go."""
+
+    def perform(self) -> None:
+        """Sync. Runs in the thread; blocks."""
+
+
+class Flushable(Protocol):
+    """A log, as its flusher sees it; both functions run on the loop."""
+
+    def begin_flush(self) -> Any:
+        """Pin all that is written by now as a `FlushTarget`; None if it is on the disk already."""
+
+    def complete_flush(self, target: Any) -> None:
+        """``target`` is on the disk."""
+
+
+class FlusherStats:
+    """What a flusher has counted."""
+
+    __slots__ = ("busy_us", "durations", "failures", "flushes", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.flushes = 0
+        self.failures = 0
+        self.busy_us = 0
+        """Time in the thread, all flushes together."""
+        self.durations = RecentHistogram()
+
+
+class Flusher:
+    """Syncs the logs of one log directory, one at a time, so that one sync serves all that was asked before it began.
+
+    Who asks while a sync of the same log is under way waits for the next one, with all others who did (group commit).
+    """
+
+    def __init__(self, thread: WorkerThread) -> None:
+        self._thread = thread
+        self._waiting: dict[Flushable, list[tuple[Callable[[], None], Failed]]] = {}
+        self._is_busy = False
+        self._idle: asyncio.Event | None = None
+        self.stats = FlusherStats()
+
+    def flush(self, log: Flushable, flushed: Callable[[], None], failed: Failed) -> None:
+        """Call ``flushed`` once all that ``log`` holds now is on the disk (at once, if it is), or ``failed``."""
+        self.stats.requests += 1
+        self._waiting.setdefault(log, []).append((flushed, failed))
+        if not self._is_busy:
+            self._begin_next()
+
+    async def stop(self) -> None:
+        """Return when all that was asked for is done. The thread is its owner's to stop."""
+        while self._is_busy:
+            self._idle = asyncio.Event()
+            await self._idle.wait()
+
+    def _begin_next(self) -> None:
+        # Busy from here on: a callback that asks for more finds its turn in this loop.
+        self._is_busy = True
+        try:
+            while self._waiting:
+                log = next(iter(self._waiting))
+                asked = self._waiting.pop(log)
+                try:
+                    target = log.begin_flush()
+                except Exception as error:  # noqa: BLE001 - belongs to whoever asked
+                    self._report_failure(asked, error)
+                    continue
+                if target is not None:
+                    self._perform(log, target, asked)
+                    return
+                for flushed, _ in asked:
+                    flushed()
+        except BaseException:
+            self._is_busy = False
+            raise
+        self._is_busy = False
+        if self._idle is not None:
+            self._idle.set()
+
+    def _perform(self, log: Flushable, target: FlushTarget, asked: list[tuple[Callable[[], None], Failed]]) -> None:
+        def job() -> int:
+            began_ns = monotonic_ns()
+            target.perform()
+            return (monotonic_ns() - began_ns) // 1000
+
+        def done(took_us: int) -> None:
+            self.stats.flushes += 1
+            self.stats.busy_us += took_us
+            self.stats.durations.record(took_us)
+            try:
+                log.complete_flush(target)
+                for flushed, _ in asked:
+                    flushed()
+            finally:
+                self._begin_next()
+
+        def failed(error: Exception) -> None:
+            try:
+                self._report_failure(asked, error)
+            finally:
+                self._begin_next()
+
+        self._thread.submit(job, done, failed)
+
+    def _report_failure(self, asked: list[tuple[Callable[[], None], Failed]], error: Exception) -> None:
+        self.stats.failures += 1
+        for _, failed in asked:
+            failed(error)

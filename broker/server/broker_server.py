@@ -1,0 +1,406 @@
+"""A broker's life: what it is made of, in which order it starts, and the reverse order in which it stops."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.dispatch.dispatcher import Dispatcher
+from broker.dispatch.handler_pool import HandlerPool
+from broker.dispatch.registry import Registry
+from broker.fetch.executor import FetchExecutor
+from broker.fetch.sessions import FetchSessions
+from broker.logs.closing import close_logs
+from broker.logs.loading import Stopped
+from broker.metadata.broker_state import BrokerState
+from broker.metadata.image import InconsistentMetadata
+from broker.metadata.producer_ids import ProducerIds
+from broker.metrics.http import MetricsEndpoint, Readiness
+from broker.metrics.sources import PERIOD_MS, MetricSources
+from broker.network.acceptor import CannotListen
+from broker.network.connection_limits import UnknownHost
+from broker.network.socket_server import SocketServer
+from broker.replication.replica_manager import Failures, ReplicaManager
+from broker.request.channel import RequestChannel
+from broker.runtime.clock import Clock, Ids
+from broker.runtime.purgatory import Purgatory
+from broker.runtime.services import Services
+from broker.runtime.shutdown import Shutdown, first_of
+from broker.server.apis import serve_all
+from broker.server.log_dirs import LogDirs
+from broker.server.startup import ServerComponents, Startup
+from config.broker_settings import BrokerSettings
+from config.listeners import Listener
+from config.metrics_listener import METRICS_LISTENER
+from protocol.primitives import Malformed
+from storage.errors import LogDirFailed, StorageError
+from storage.files import FileSystem
+from storage.log_dir import LogDir
+from storage.open_files import DEFAULT_LIMIT
+
+if TYPE_CHECKING:
+    from broker.metrics.pages import Pages
+
+log = logging.getLogger(__name__)
+
+
+class CannotStart(Exception):
+    """Why the daemon does not start, in one sentence."""
+
+
+class BrokerServer:
+    """A broker on one event loop. Nothing in it is global: a process may run several.
+
+    `start` returns once requests are accepted, `wait` when somebody wants a stop or the broker can't go on, `stop` when
+    everything is closed in order.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        clock: Clock | None = None,
+        files: FileSystem | None = None,
+        ids: Ids | None = None,
+        most_open_files: int = DEFAULT_LIMIT,
+    ) -> None:
+        """``most_open_files``: how many files of segments may be open at a time."""
+        self._settings = settings
+        self._most_open_files = most_open_files
+        self.shutdown = Shutdown()
+        self._is_ready = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._components: ServerComponents | None = None
+        self.services = services = Services(asyncio.get_running_loop(), clock=clock, files=files, ids=ids)
+        self.log_dirs = LogDirs(services.files, settings)
+        self.registry = Registry()
+        self._channel = RequestChannel(settings.queued_max_requests)
+        try:
+            self.socket_server = SocketServer(settings, loop=services.loop, clock=services.clock, channel=self._channel)
+        except UnknownHost as error:
+            raise CannotStart(str(error)) from error
+        if settings.ottla_topics_at_start:
+            from broker.server.topics_at_start import fault_of_names
+
+            if fault := fault_of_names(settings.ottla_topics_at_start):
+                raise CannotStart(fault)
+        self.replicas = self._make_replicas()
+        self.fetch_sessions = FetchSessions(
+            services.clock,
+            services.ids,
+            self.replicas.fetch_purgatory,
+            slots=settings.max_incremental_fetch_session_cache_slots,
+        )
+        self.metric_sources = MetricSources(
+            settings=settings,
+            clock=services.clock,
+            started_ms=services.clock.monotonic_ms(),
+            channel=self._channel,
+            processors=self.socket_server.processors,
+            acceptors=self.socket_server.acceptors,
+            registry=self.registry,
+            replicas=self.replicas,
+            fetch_sessions=self.fetch_sessions,
+            flushers=lambda: services.flushers.stats,
+        )
+        self.metrics = self._make_endpoint()
+
+    @property
+    def components(self) -> ServerComponents:
+        """What it has since its data is open."""
+        assert self._components is not None, "its data is not open yet"
+        return self._components
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What keeps the broker from going on, or has kept it from closing in order."""
+        return self.shutdown.failure
+
+    @property
+    def description(self) -> str:
+        """Where it listens and who it is, for whoever waits for it."""
+        node = self.components.node
+        listeners = ",".join(map(str, self.socket_server.listeners))
+        return f"listeners={listeners} node.id={node.node_id} cluster.id={node.cluster_id}"
+
+    @property
+    def progress(self) -> str:
+        """How far the start has come, for whoever waits for it."""
+        loading = self.metric_sources.loading
+        return "starting" if loading is None else loading.progress
+
+    @property
+    def readiness(self) -> Readiness:
+        """Whether it answers requests, and what it does where it does not."""
+        if self.shutdown.asked.is_set():
+            return Readiness(False, "stopping")
+        if self._is_ready.is_set():
+            return Readiness(True, "ready")
+        return Readiness(False, self.progress)
+
+    async def start(self) -> None:
+        """Start, and return when requests are accepted. Raises `CannotStart`."""
+        self.services.loop.set_exception_handler(self._callback_failed)
+        self._running = asyncio.create_task(self._run(), name="daemon")
+        ready = asyncio.create_task(self._is_ready.wait())
+        await asyncio.wait((ready, self._running), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if not self._is_ready.is_set():
+            await self._running
+
+    async def wait(self, stop: asyncio.Event) -> None:
+        """Return when ``stop`` is set, or the broker can't go on: `failure` says why."""
+        await first_of(stop, self.shutdown.asked)
+
+    async def stop(self) -> None:
+        """Stop in order: no new requests, the last answers out, logs closed, and the marker that says so."""
+        self.shutdown.ask()
+        if self._running is not None:
+            await asyncio.wait((self._running,))
+            if self._is_ready.is_set():  # else `start` has told
+                self._running.result()
+
+    # The order of things
+
+    async def _run(self) -> None:
+        """Everything from the lock to the marker."""
+        try:
+            await self._open()
+            if not self.shutdown.asked.is_set():
+                await self._serve(self.components)
+        except Stopped:
+            log.info("stopped while loading logs")
+        except (StorageError, CannotListen, InconsistentMetadata, Malformed) as error:
+            raise CannotStart(str(error)) from error
+        finally:
+            await self._close()
+
+    async def _open(self) -> None:
+        """Locks and ports, then the data."""
+        self.log_dirs.lock()
+        endpoints = self.socket_server.bind()
+        if self.metrics is not None:
+            self.metrics.open([listener.port for listener in self.socket_server.listeners])
+        startup = Startup(
+            self._settings,
+            self.services,
+            endpoints=endpoints,
+            controller_endpoint=self._controller_endpoint(),
+            log_dirs=self.log_dirs,
+            replicas=self.replicas,
+            metric_sources=self.metric_sources,
+            shutdown=self.shutdown,
+            most_open_files=self._most_open_files,
+        )
+        self._components = await startup.run()
+        if self._settings.ottla_topics_at_start:
+            await self._create_topics(self._components)
+
+    async def _create_topics(self, components: ServerComponents) -> None:
+        """Those that the settings want and that are not there."""
+        from broker.server.topics_at_start import create_topics_at_start
+
+        are_there = asyncio.Event()
+        faults: list[str] = []
+
+        def then(fault: str | None) -> None:
+            if fault is not None:
+                faults.append(fault)
+            are_there.set()
+
+        create_topics_at_start(
+            self._settings.ottla_topics_at_start,
+            controller=components.controller,
+            image=components.publisher.image,
+            then=then,
+        )
+        await self.shutdown.wait_unless(are_there)
+        if faults:
+            raise CannotStart(faults[0])
+
+    async def _serve(self, components: ServerComponents) -> None:
+        """Accept and answer requests until somebody wants a stop; return when the last answer is out."""
+        serve_all(
+            self.registry,
+            settings=self._settings,
+            node=components.node,
+            replicas=self.replicas,
+            fetch_executor=FetchExecutor(self.replicas.fetch_purgatory, self.services.read_ahead),
+            fetch_sessions=self.fetch_sessions,
+            metadata_log=components.metadata_log,
+            logs=components.logs,
+            clock=self.services.clock,
+            controller=components.controller,
+            producer_ids=ProducerIds(components.controller.allocate_producer_ids),
+            groups=components.group_coordinator.groups,
+        )
+        pool = HandlerPool(
+            self._channel,
+            Dispatcher(self.registry).handle,
+            size=self._settings.num_io_threads,
+            end_of_turn=self.replicas.appender.write_staged,
+        )
+        self.metric_sources.handlers = pool
+        self.metric_sources.on_period += (
+            self.registry.stats.rotate,
+            components.metadata_log.stats.rotate,
+            components.group_coordinator.groups.load_times.rotate,
+            self.services.flushers.rotate,
+        )
+        self.services.scheduler.every(PERIOD_MS, self.metric_sources.period_is_over)
+
+        def reconfigure(settings: BrokerSettings) -> None:
+            """Everything outside of the logs that can be changed while it runs takes its new settings."""
+            self.socket_server.reconfigure(settings)
+            pool.resize(settings.num_io_threads)
+            components.logs.producer_id_expiration_ms = settings.producer_id_expiration_ms
+
+        components.dynamic_config.subscribe(reconfigure)
+        self.socket_server.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                sending = tasks.create_task(self.socket_server.run())
+                handling = tasks.create_task(pool.run())
+                self._is_ready.set()
+                components.group_coordinator.start()
+                self.metric_sources.state = BrokerState.RUNNING
+                await self.shutdown.asked.wait()
+                await self._drain(components)
+                for task in (sending, handling):
+                    task.cancel()
+        except* Exception as group:
+            self.shutdown.fail(group)
+            log.critical("a task of the broker died", exc_info=group)
+
+    async def _drain(self, components: ServerComponents) -> None:
+        """No new requests; what is under way is answered, and the answers go out."""
+        log.info("stopping")
+        self.metric_sources.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self.socket_server.stop_reading()
+        components.group_coordinator.stop()
+        self.replicas.expire_waiting()
+        await self.socket_server.drain()
+
+    async def _close(self) -> None:
+        """Everything that was opened, in reverse. What has failed is left for the next start to recover."""
+        services, shutdown = self.services, self.shutdown
+        services.scheduler.stop()
+        self.socket_server.close()
+        broker_epoch = -1
+        is_clean = False
+        if self.metrics is not None:
+            await self.metrics.close()
+        served = self._components if self._is_ready.is_set() else None
+        try:
+            if self._components is not None:
+                self._components.group_coordinator.stop()
+            await services.reader.stop()
+            await services.read_ahead.stop()
+            await services.writer.stop()
+            if served is not None and shutdown.failure is None:
+                broker_epoch = await self._leave_office(served)
+            await services.flushers.finish()
+            # It writes checkpoints too: not at the same time.
+            await services.housekeeper.stop()
+            if served is not None and shutdown.failure is None:
+                await self._close_logs(served)
+                is_clean = True
+        finally:
+            await services.flushers.stop()
+            is_clean = self.log_dirs.release(broker_epoch=broker_epoch, is_clean=is_clean)
+        if is_clean:
+            log.info("stopped cleanly")
+
+    async def _leave_office(self, components: ServerComponents) -> int:
+        """Write into the metadata log that this node goes; the broker epoch that it had."""
+        left = asyncio.Event()
+        try:
+            components.controller.leave_office(left.set)
+        except StorageError as error:
+            # Whoever starts here next registers anew in any case.
+            log.warning("the metadata log could not be told that this node stops: %s", error)
+        else:
+            await first_of(left, self.shutdown.failed)
+        return components.controller.broker_epoch
+
+    async def _close_logs(self, components: ServerComponents) -> None:
+        """Close all logs. Where one of them, or a checkpoint, cannot be written to its end, no marker is left."""
+        await close_logs(
+            components.logs,
+            loop=self.services.loop,
+            clock=self.services.clock,
+            threads_per_directory=self._settings.num_recovery_threads_per_data_dir,
+        )
+        for directory, error in dict(components.logs.failures).items():
+            log.error("%s could not be closed in order: %s", directory.path, error)
+            if directory.has_failed and not self.log_dirs.survives_without(directory):
+                self.shutdown.fail(error)
+        try:
+            components.metadata_log.close()
+        except StorageError as error:
+            log.error("the metadata log could not be closed in order: %s", error)
+            self.log_dirs.for_metadata.is_in_order = False
+            if isinstance(error, LogDirFailed):
+                self.shutdown.fail(error)
+
+    # Parts
+
+    def _make_replicas(self) -> ReplicaManager:
+        settings, services = self._settings, self.services
+        return ReplicaManager(
+            services.clock,
+            writer=services.writer,
+            call_soon=services.loop.call_soon,
+            flusher_of=lambda partition: services.flushers.of(partition.log_dir.path),
+            produce_purgatory=Purgatory(
+                services.wheel, purge_interval=settings.producer_purgatory_purge_interval_requests
+            ),
+            fetch_purgatory=Purgatory(services.wheel, purge_interval=settings.fetch_purgatory_purge_interval_requests),
+            delete_records_purgatory=Purgatory(
+                services.wheel, purge_interval=settings.delete_records_purgatory_purge_interval_requests
+            ),
+            save_log_starts=self._save_log_starts,
+            on_disk_failure=self._disk_failed,
+        )
+
+    def _make_endpoint(self) -> MetricsEndpoint | None:
+        listener = self._settings.ottla_prometheus_listener
+        if listener is None:
+            return None
+        return MetricsEndpoint(
+            listener,
+            is_given=METRICS_LISTENER in self._settings.given,
+            worker=self.services.housekeeper,
+            make_pages=self._make_pages,
+            readiness=lambda: self.readiness,
+            fail=self.shutdown.fail,
+        )
+
+    def _make_pages(self) -> "Pages":
+        # Not before somebody wants a page: with the library it is a fifth of what a start may cost.
+        from broker.metrics.subjects import make_pages
+
+        return make_pages(self.metric_sources)
+
+    def _controller_endpoint(self) -> Listener:
+        """Where a Kafka that takes the directory over would put its controller. Nothing listens there."""
+        for listener in self._settings.controller_listeners:
+            return listener
+        port = self._settings.controller_port(self.socket_server.listeners[0].port)
+        return Listener(name="CONTROLLER", host="127.0.0.1", port=port)
+
+    # What the replicas need of rooms that are opened after they are made
+
+    def _save_log_starts(self, done: Callable[[Failures], None]) -> None:
+        self.components.background_tasks.save_log_starts(done)
+
+    def _disk_failed(self, directory: LogDir, error: StorageError) -> None:
+        self.components.log_dir_failures.disk_failed(directory, error)
+
+    # Failures
+
+    def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback of ours has raised: a bug, after which nothing is certain."""
+        error = context.get("exception")
+        log.critical("%s", context["message"], exc_info=error)
+        self.shutdown.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))

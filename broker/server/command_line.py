@@ -1,0 +1,184 @@
+"""The command line: read the settings, run the daemon, leave with an exit code."""
+
+import argparse
+import asyncio
+import faulthandler
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+
+from broker.request.line_limit import LineLimit
+from broker.runtime.clock import LoopClock
+from broker.runtime.cpu_scheduling import ask_for_short_turns
+from broker.server.broker_server import BrokerServer, CannotStart
+from broker.server.systemd import ServiceManager
+from config.errors import SettingsError
+from config.parse import LoadedSettings
+from config.settings_options import add_settings_options, settings_of
+
+log = logging.getLogger("broker")
+
+STOPPED = 0
+FAILED = 1
+
+MACOS_OPEN_FILES = 10_240
+"""OPEN_MAX of macOS."""
+
+MOST_OPEN_FILES = 32_768
+"""Files of segments that are open at a time, where the system allows so many. Indexes are mapped, and Linux lets a
+process have 65,530 maps."""
+
+HELP_COLUMNS = 100
+"""To ask for the terminal's imports every compression there is, at each start."""
+
+YOUNG_OBJECTS = 20_000
+"""How many more objects there must be than before the garbage collector looks at them."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a broker until it is told to stop (SIGTERM, SIGINT) or can't go on; return the exit code."""
+    options = _parser().parse_args(arguments)
+    _log_to_stderr(options.log_level)
+    try:
+        loaded = settings_of(options)
+    except SettingsError as error:
+        return _failed(error)
+    for notice in loaded.notices:
+        log.info("%s", notice)
+    descriptors = raise_descriptor_limit()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(loaded, most_open_files=min(descriptors // 2, MOST_OPEN_FILES)))
+
+
+def raise_descriptor_limit() -> int:
+    """Ask for as many open files as this process may have, and return how many: segments get half of them, connections
+    the rest."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        log.info("up to %d open files", soft)
+        return soft
+    for wanted in (hard, MACOS_OPEN_FILES):
+        if 0 <= wanted <= soft:
+            continue
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            # macOS calls its hard limit unlimited, and then allows OPEN_MAX only.
+            continue
+        log.info("up to %d open files, raised from %d", wanted, soft)
+        return wanted
+    log.warning("up to %d open files: the limit cannot be raised to %d", soft, hard)
+    return soft
+
+
+async def _serve(loaded: LoadedSettings, *, most_open_files: int) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(LineLimit(LoopClock(loop, time.time)))
+    with closing(ServiceManager(os.environ, LoopClock(loop, time.time))) as manager:
+        return await _serve_until(stop, loaded, manager, most_open_files=most_open_files)
+
+
+async def _serve_until(
+    stop: asyncio.Event, loaded: LoadedSettings, manager: ServiceManager, *, most_open_files: int
+) -> int:
+    if manager.watchdog_ms is not None:
+        # The watchdog's SIGABRT is to leave a line on where the loop stood.
+        faulthandler.enable()
+    try:
+        daemon = BrokerServer(loaded.settings, most_open_files=most_open_files)
+        # How long do requests take? `kill -USR1` asks.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, daemon.socket_server.latencies.log)
+        manager.starting(lambda: daemon.progress)
+        if not await _started(daemon, stop):
+            return STOPPED
+    except CannotStart as error:
+        return _failed(error)
+    sys.stdout.write(f"ready {daemon.description}\n")
+    sys.stdout.flush()
+    manager.ready(daemon.description)
+    log.debug("short turns for %d threads", ask_for_short_turns())
+    # Everything allocated so far lives until the end: it need not be looked through again and again. What a request
+    # allocates is gone with it and leaves no cycles, so looking every 700 allocations, as Python does, finds nothing.
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
+    gc.enable()
+    await daemon.wait(stop)
+    manager.stopping()
+    await daemon.stop()
+    if daemon.failure is not None:
+        log.critical("the broker stopped: %s", daemon.failure, exc_info=daemon.failure)
+        return FAILED
+    return STOPPED
+
+
+async def _started(daemon: BrokerServer, stop: asyncio.Event) -> bool:
+    """Start the daemon; False if a signal came first."""
+    starting = asyncio.ensure_future(daemon.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+        await daemon.stop()
+        return False
+    starting.result()
+    return True
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ottla",
+        description="A single-node broker that speaks Kafka's protocol.",
+        epilog="Other commands: ottla health --help, whether a broker accepts requests; for a data directory that no "
+        "broker works in, ottla dump --help and ottla verify --help.",
+        formatter_class=partial(argparse.HelpFormatter, width=HELP_COLUMNS),
+    )
+    add_settings_options(parser)
+    parser.add_argument(
+        "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="what goes to stderr"
+    )
+    return parser
+
+
+def _log_to_stderr(level: str) -> None:
+    formatter = OneLine("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class OneLine(logging.Formatter):
+    """A message is one line: no name that a client thinks up begins another, or moves a terminal's cursor."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if not record.message.isprintable():
+            record.message = "".join(
+                character if character.isprintable() else ascii(character)[1:-1] for character in record.message
+            )
+        return super().formatMessage(record)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:  # no wheel for this platform: asyncio's own loop does the same, slower
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def _failed(error: Exception) -> int:
+    sys.stderr.write(f"ottla: {error}\n")
+    return FAILED

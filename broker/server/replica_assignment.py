@@ -1,0 +1,270 @@
+"""What the metadata log says becomes logs and partitions: a subscriber of the published image."""
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from broker.controller.placement import is_online
+from broker.logs.removals import LogRemovals
+from broker.metadata.configs import ConfigView
+from broker.metadata.image import (
+    RESOURCE_TOPIC,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from broker.replication.disk_room import DiskRoom
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from broker.runtime.clock import Clock, Ids
+from broker.runtime.scheduler import Scheduler
+from broker.runtime.worker_thread import WorkerThread
+from storage.errors import DiskFull, StorageError, TooManyOpenFiles
+from storage.log_dir import LogDir
+from storage.log_manager import ForgetDeleted, LogManager
+from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE: Final = 50
+"""Logs made before the loop turns: a request may ask for ten thousand (bench: partitions)."""
+
+RETRY_MS: Final = 1_000
+"""How long a partition waits whose log found no room or no descriptor."""
+
+
+class ReplicaAssignment:
+    """Keeps logs and partitions in step with the image. It is told, and never asks back.
+
+    Until its log is made, a new partition answers UNKNOWN_TOPIC_OR_PARTITION, at which clients ask again.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        clock: Clock,
+        ids: Ids,
+        logs: LogManager,
+        directories: Mapping[bytes, LogDir],
+        disk_reserve_bytes: int,
+        replicas: ReplicaManager,
+        configs: ConfigView,
+        scheduler: Scheduler,
+        worker: WorkerThread,
+        removals: LogRemovals,
+    ) -> None:
+        self._node_id = node_id
+        self._clock = clock
+        self._ids = ids
+        self._logs = logs
+        self._directories = directories
+        self._disk_room = {
+            directory: DiskRoom(directory, reserve_bytes=disk_reserve_bytes) for directory in logs.directories
+        }
+        self._replicas = replicas
+        self._configs = configs
+        self._scheduler = scheduler
+        self._worker = worker
+        self._removals = removals
+        self._log_defaults = configs.log_defaults()
+        self._to_host: deque[tuple[bytes, int]] = deque()
+        """Partitions whose logs are still to be made: topic id and index."""
+        self._too_early: list[tuple[bytes, int]] = []
+        """Those whose deleted namesakes are still in the checkpoints."""
+        self._goes_on = False
+        self._finds_no_room = False
+        """It has been said that logs cannot be made."""
+
+    def host_all(self, image: MetadataImage) -> None:
+        """Take in every partition that this node has a replica of; called once, when the logs are loaded."""
+        has_failures = any(directory.has_failed for directory in self._logs.directories)
+        for topic in image.topics_by_name.values():
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(topic.name, partition.index)
+                if (
+                    has_failures
+                    and partition.directory_of(self._node_id) not in self._directories
+                    and self._logs.get(topic_partition) is None
+                ):
+                    # The metadata does not say where its log is, and it is nowhere else.
+                    self._replicas.take_offline([topic_partition])
+                    continue
+                if not self._logs.may_be_made(topic_partition):
+                    self._too_early.append((topic.topic_id, partition.index))
+                    continue
+                try:
+                    self._host(topic, partition)
+                except (DiskFull, TooManyOpenFiles) as error:
+                    self._host_later(topic, partition, image, error)
+        self._forget_deleted(image)
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Do what has changed, deletions first: a name may be both gone and new."""
+        for topic in delta.deleted_topics:
+            for gone in topic.partitions:
+                self._drop(topic.name, gone.index)
+        self._forget_deleted(image)
+        for topic in delta.created_topics.values():
+            self._to_host.extend((topic.topic_id, new.index) for new in topic.partitions)
+        for topic_partition, changed in delta.changed_partitions.items():
+            hosted = self._replicas.find(*topic_partition)
+            if hosted is None:
+                self._to_host.append((image.topics_by_name[topic_partition.topic].topic_id, changed.index))
+            else:
+                self._lead(hosted, changed)
+        if self._to_host and not self._goes_on:
+            self._host_some(image)
+        if self._configs.log_defaults() != self._log_defaults:
+            self._log_defaults = self._configs.log_defaults()
+            for topic in image.topics_by_name.values():
+                self._configure(topic.name, image)
+        for resource_type, name in delta.changed_configs:
+            if resource_type == RESOURCE_TOPIC:
+                self._configure(name, image)
+
+    def _lead(self, hosted: Partition, image: PartitionImage) -> None:
+        try:
+            self._replicas.lead(
+                hosted,
+                leader=image.leader,
+                leader_epoch=image.leader_epoch,
+                replicas=image.replicas,
+                in_sync_replicas=frozenset(image.isr),
+            )
+        except StorageError as error:
+            self._replicas.disk_failed(hosted.log_dir, error)
+        else:
+            self._replicas.leadership_changed(hosted)
+
+    def _forget_deleted(self, image: MetadataImage) -> None:
+        """Take what is deleted out of the checkpoints; new partitions of the same names wait for it."""
+        for forgetting in self._logs.forget_deleted():
+            self._forget(forgetting, image)
+
+    def _forget(self, forgetting: ForgetDeleted, image: MetadataImage) -> None:
+        def forgotten(_: None) -> None:
+            self._logs.have_forgotten(forgetting)
+            self._to_host.extend(self._too_early)
+            self._too_early.clear()
+            if self._to_host and not self._goes_on:
+                self._host_some(image)
+
+        def failed(error: Exception) -> None:
+            self._replicas.disk_failed(forgetting.directory, error)
+            # There may be room later; in a directory that has failed there is nothing to forget.
+            self._scheduler.once(RETRY_MS, lambda: self._forget(forgetting, image))
+
+        self._worker.submit(forgetting.perform, forgotten, failed)
+
+    def _host_some(self, image: MetadataImage) -> None:
+        """Make the next logs; go on in a later turn with those that are left."""
+        self._goes_on = False
+        made = 0
+        while self._to_host and made < MOST_AT_ONCE:
+            topic_id, index = self._to_host.popleft()
+            topic = image.topics_by_id.get(topic_id)
+            partition = topic.find(index) if topic is not None else None
+            if topic is None or partition is None or self._replicas.find(topic.name, index) is not None:
+                continue  # deleted meanwhile, or it stood here twice
+            if not self._logs.may_be_made(TopicPartition(topic.name, index)):
+                self._too_early.append((topic_id, index))
+                continue
+            try:
+                self._host(topic, partition)
+            except (DiskFull, TooManyOpenFiles) as error:
+                self._host_later(topic, partition, image, error)
+                return
+            made += 1
+        if made and self._finds_no_room:
+            self._finds_no_room = False
+            log.info("logs can be made again, %d are still to come", len(self._to_host))
+        if self._to_host:
+            self._go_on(image, after_ms=1)
+
+    def _host_later(
+        self, topic: TopicImage, partition: PartitionImage, image: MetadataImage, error: StorageError
+    ) -> None:
+        if not self._finds_no_room:
+            self._finds_no_room = True
+            log.error(
+                "%s-%d has no log yet, trying again every %d ms: %s", topic.name, partition.index, RETRY_MS, error
+            )
+        self._to_host.append((topic.topic_id, partition.index))
+        if not self._goes_on:
+            self._go_on(image, after_ms=RETRY_MS)
+
+    def _go_on(self, image: MetadataImage, *, after_ms: int) -> None:
+        self._goes_on = True
+        self._scheduler.once(after_ms, lambda: self._host_some(image))
+
+    def _host(self, topic: TopicImage, image: PartitionImage) -> None:
+        """Raises DiskFull and TooManyOpenFiles: there may be room later."""
+        if self._node_id not in image.replicas or self._replicas.is_offline(topic.name, image.index):
+            return
+        topic_partition = TopicPartition(topic.name, image.index)
+        directory = self._logs.directory_of(topic_partition)
+        if directory is None:
+            directory_id = image.directory_of(self._node_id)
+            directory = self._directories.get(directory_id)
+            if directory.has_failed if directory is not None else not is_online(directory_id, ()):
+                # Its log is there, only that nobody can get at it: an empty one elsewhere would pass for all there is.
+                self._replicas.take_offline([topic_partition])
+                return
+            directory = directory or self._logs.emptiest()
+        try:
+            found = self._logs.create(
+                topic_partition,
+                topic.topic_id,
+                self._configs.topic_config(topic.name),
+                self._clock.now_ms(),
+                directory,
+            )
+            partition = Partition(
+                clock=self._clock,
+                log=found,
+                log_dir=directory,
+                topic_id=topic.topic_id,
+                node_id=self._node_id,
+                leader=image.leader,
+                leader_epoch=image.leader_epoch,
+                replicas=image.replicas,
+                in_sync_replicas=frozenset(image.isr),
+                is_internal=topic.is_internal,
+                room=None if topic.is_internal else self._disk_room[directory],
+                on_disk_failure=self._replicas.disk_failed,
+            )
+        except (DiskFull, TooManyOpenFiles):
+            raise
+        except StorageError as error:
+            self._replicas.disk_failed(directory, error)
+            self._replicas.take_offline([topic_partition])
+            return
+        self._replicas.host(partition)
+
+    def _drop(self, topic: str, index: int) -> None:
+        self._replicas.drop(topic, index)
+        topic_partition = TopicPartition(topic, index)
+        directory = self._logs.directory_of(topic_partition)
+        if directory is None:
+            return  # it has no log yet, or it stands in a directory that has failed: the next start finds it as stray
+        try:
+            removal = self._logs.delete(topic_partition, self._ids.uuid().hex())
+        except StorageError as error:
+            self._replicas.disk_failed(directory, error)
+            return
+        if removal is not None:
+            self._removals.remove_later(removal, directory)
+
+    def _configure(self, topic: str, image: MetadataImage) -> None:
+        known = image.topics_by_name.get(topic)
+        if known is None:
+            return
+        config = self._configs.topic_config(topic)
+        for partition in known.partitions:
+            hosted = self._replicas.find(topic, partition.index)
+            if hosted is not None:
+                hosted.log.config = config
+                self._replicas.changed(hosted)

@@ -1,0 +1,440 @@
+"""Plain fetches are answered from their bytes, as if they had been decoded."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.fetch.fast_path import MOST_MISSES, MOST_REMEMBERED, RepeatedFetch
+from broker.request.response import ResponseSlot
+from protocol.codec import Chunk
+from protocol.errors import ErrorCode as E
+from protocol.fetch_layout import FetchLayout, PlainAnswer, PlainFetch
+from protocol.headers import encode_request
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.topics import DeleteTopicsRequest
+from storage.index.transaction_index import AbortedTransaction
+from storage.log import Log
+from tests.support.batches import produced
+from tests.support.broker import Client, ConnectionClosed, InProcessBroker
+from tests.support.requests import fetch_request, produce_request
+from tests.support.serving import every_version
+
+Topic, Partition, Forgotten = FetchRequest.Topic, FetchRequest.Topic.Partition, FetchRequest.ForgottenTopic
+VERSIONS = range(4, 19)
+
+
+class Shortcut:
+    """How many requests were answered from their bytes; and a switch for it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.taken = 0
+        self.is_open = True
+        read, finish = FetchLayout.read, PlainAnswer.finish
+
+        def reading(layout: FetchLayout, frame: memoryview, position: int) -> PlainFetch | None:
+            return read(layout, frame, position) if self.is_open else None
+
+        def finishing(answer: PlainAnswer, correlation_id: int) -> Sequence[Chunk]:
+            self.taken += 1
+            return finish(answer, correlation_id)
+
+        monkeypatch.setattr(FetchLayout, "read", reading)
+        monkeypatch.setattr(PlainAnswer, "finish", finishing)
+
+
+@pytest.fixture
+def shortcut(monkeypatch: pytest.MonkeyPatch) -> Shortcut:
+    return Shortcut(monkeypatch)
+
+
+@pytest.fixture
+def topics(broker: InProcessBroker) -> dict[str, bytes]:
+    """`orders` with three partitions of 5, 1 and 0 batches, `payments` with one of 2; their ids."""
+    ids = {"orders": broker.create_topic("orders", partitions=3), "payments": broker.create_topic("payments")}
+    for index, batches in ((0, 5), (1, 1)):
+        for number in range(batches):
+            broker.produce("orders", b"order %d" % number, partition=index)
+    broker.produce("payments", b"p")
+    broker.produce("payments", b"q")
+    return ids
+
+
+def payload(client: Client, frame: bytes) -> bytes | None:
+    """What comes back for a frame, None if the connection is closed."""
+    client.send_bytes(len(frame).to_bytes(4, "big") + frame)
+    try:
+        return client.receive_payload()
+    except ConnectionClosed:
+        return None
+
+
+def both_ways(broker: InProcessBroker, shortcut: Shortcut, frame: bytes) -> tuple[bytes | None, bytes | None]:
+    """The answers to a request, from its bytes if that can be, and decoded."""
+    answers = []
+    for is_open in (True, False):
+        shortcut.is_open = is_open
+        client = broker.connect()
+        answers.append(payload(client, frame))
+        client.close()
+    return answers[0], answers[1]
+
+
+def several(topics: dict[str, bytes], **fields: object) -> FetchRequest:
+    """A fetch of all partitions of both topics, from their beginnings."""
+    request = fetch_request(**{"min_bytes": 1, **fields})  # type: ignore[arg-type]
+    request.topics = [
+        Topic(
+            topic=name,
+            topic_id=topics[name],
+            partitions=[Partition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in indexes],
+        )
+        for name, indexes in (("orders", (2, 0, 1)), ("payments", (0,)))
+    ]
+    return request
+
+
+@every_version(FetchRequest)
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_an_answer_from_bytes_is_the_one_of_the_codec(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, version: int, isolation_level: int
+) -> None:
+    frame = encode_request(7, "test", several(topics, isolation_level=isolation_level), version)[4:]
+    from_bytes, decoded = both_ways(broker, shortcut, frame)
+    assert shortcut.taken == 1
+    assert from_bytes == decoded
+    assert from_bytes is not None
+    assert b"order 4" in from_bytes
+
+
+def test_what_it_counts_is_what_the_general_way_counts(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+) -> None:
+    partition = broker.server.replicas.partition("orders", 0)
+    errors = broker.server.registry.stats.errors["Fetch"] if broker.ask(several(topics), 12) else {}
+
+    def counted() -> tuple[int, int, int]:
+        return partition.stats.fetches, partition.stats.fetched_bytes, errors[E.NONE]
+
+    counts = [counted()]
+    for is_open in (True, False):
+        shortcut.is_open = is_open
+        broker.ask(several(topics), 12)
+        counts.append(counted())
+    first, from_bytes, decoded = counts
+    assert shortcut.taken == 2
+    assert [b - a for a, b in zip(first, from_bytes, strict=True)] == [
+        b - a for a, b in zip(from_bytes, decoded, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"replica_id": 3},
+        {"session_epoch": 0},
+        {"session_id": 5, "session_epoch": -1},
+        {"forgotten_topics_data": [Forgotten(topic="orders", partitions=[0])]},
+        {"isolation_level": 2},
+        {"cluster_id": "c"},
+        {"offset": 99},
+        {"partition": 9},
+        {"partition_max_bytes": -1},
+        {"max_bytes": -1},
+        {"partition_fields": {"last_fetched_epoch": 0}},
+        {"partition_fields": {"current_leader_epoch": 7}},
+    ],
+)
+def test_what_is_not_plain_is_decoded(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, fields: dict[str, object]
+) -> None:
+    frame = encode_request(7, "test", fetch_request(**fields), 12)[4:]  # type: ignore[arg-type]
+    from_bytes, decoded = both_ways(broker, shortcut, frame)
+    assert shortcut.taken == 0
+    if "session_epoch" not in fields:  # whose answers have the ids of two sessions
+        assert from_bytes == decoded
+
+
+@pytest.mark.parametrize(("min_bytes", "taken"), [(1, 1), (2, 0)])
+def test_nothing_to_get_is_waited_for(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, min_bytes: int, taken: int
+) -> None:
+    client = broker.connect()
+    client.send(fetch_request(offset=5, max_wait_ms=500, min_bytes=min_bytes), 12)
+    assert client.has_no_answer()
+    broker.produce("orders", b"late")
+    assert b"late" in bytes(client.receive().responses[0].partitions[0].records)
+    assert shortcut.taken == taken, "how much there is, the general way alone adds up"
+
+
+def test_nothing_to_get_and_no_time_to_wait_is_answered(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+) -> None:
+    frame = encode_request(7, "test", fetch_request(offset=5, max_wait_ms=0), 12)[4:]
+    from_bytes, decoded = both_ways(broker, shortcut, frame)
+    assert from_bytes == decoded
+    assert shortcut.taken == 1
+
+
+def test_aborted_transactions_are_told_in_the_general_way(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aborted = AbortedTransaction(producer_id=7, first_offset=1, last_offset=3, last_stable_offset=4)
+    monkeypatch.setattr(Log, "aborted_transactions", lambda *_: [aborted])
+    for isolation_level, told in ((1, [7]), (0, None)):
+        answer = broker.ask(fetch_request(isolation_level=isolation_level), 12).responses[0].partitions[0]
+        transactions = answer.aborted_transactions
+        assert (transactions and [one.producer_id for one in transactions]) == told
+    assert shortcut.taken == 1, "who reads uncommitted does not ask"
+
+
+def test_the_limit_of_the_whole_request_holds(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+) -> None:
+    for max_bytes in (1, 80, 200, 300):
+        frame = encode_request(7, "test", several(topics, max_bytes=max_bytes), 12)[4:]
+        from_bytes, decoded = both_ways(broker, shortcut, frame)
+        assert from_bytes == decoded
+    assert shortcut.taken == 4
+
+
+def test_a_topic_may_come_twice_with_others_between(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+) -> None:
+    request = several(topics)
+    request.topics.append(Topic(topic="orders", topic_id=topics["orders"], partitions=[]))
+    request.topics[2].partitions.append(request.topics[0].partitions.pop())
+    for order, taken in (((0, 1, 2), 1), ((0, 2, 1), 1)):  # of neighbours the codec makes one
+        request.topics = [request.topics[place] for place in order]
+        from_bytes, decoded = both_ways(broker, shortcut, encode_request(7, "test", request, 12)[4:])
+        assert from_bytes == decoded
+        assert shortcut.taken == taken
+
+
+def test_a_partition_named_twice_is_told_once(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+) -> None:
+    request = several(topics)
+    request.topics[0].partitions.append(request.topics[0].partitions[0])
+    twice = several(topics)
+    twice.topics.append(twice.topics[1])
+    between = several(topics)
+    between.topics.append(between.topics[0])
+    for odd in (request, twice, between):
+        from_bytes, decoded = both_ways(broker, shortcut, encode_request(7, "test", odd, 12)[4:])
+        assert from_bytes == decoded
+    assert shortcut.taken == 0
+
+
+def test_a_deleted_topic_is_not_read(broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut) -> None:
+    client = broker.connect()
+    assert client.ask(fetch_request(), 12).responses[0].partitions[0].error_code == E.NONE
+    broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5)
+    answer = client.ask(fetch_request(), 12)
+    assert answer.responses[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert shortcut.taken == 1
+
+
+def test_who_does_not_lead_any_more_says_so(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+) -> None:
+    broker.server.replicas.partition("orders", 0).leader = 2
+    answer = broker.ask(fetch_request(), 12).responses[0].partitions[0]
+    assert answer.error_code == E.NOT_LEADER_OR_FOLLOWER
+    assert shortcut.taken == 0
+
+
+def body_at(version: int) -> int:
+    """Where the body of a request of the client `test` begins."""
+    return 14 + (version >= 12)
+
+
+def waits_and_sessions(version: int) -> set[int]:
+    """Bytes of a request that are left as they are: nobody moves the clock for one that waits, and sessions have ids of
+    their own."""
+    wait = body_at(version) + (4 if version < 15 else 0)
+    session = wait + 13
+    return {*range(wait, wait + 4), *(range(session, session + 8) if version >= 7 else ())}
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
+    cut=st.integers(0, 3),
+    tail=st.binary(max_size=3),
+    version=st.sampled_from(VERSIONS),
+    isolation_level=st.sampled_from([0, 1]),
+)
+def test_whatever_is_changed_in_a_request_is_answered_as_by_the_general_way(
+    broker: InProcessBroker,
+    topics: dict[str, bytes],
+    shortcut: Shortcut,
+    changes: list[tuple[int, int]],
+    cut: int,
+    tail: bytes,
+    version: int,
+    isolation_level: int,
+) -> None:
+    request = several(topics, isolation_level=isolation_level)
+    frame = bytearray(encode_request(7, "test", request, version)[4:])
+    body = body_at(version)
+    kept = waits_and_sessions(version)
+    for position, byte in changes:
+        at = body + position % (len(frame) - body)
+        if at not in kept:
+            frame[at] = byte
+    sent = bytes(frame[: len(frame) - cut] + tail)
+    from_bytes, decoded = both_ways(broker, shortcut, sent)
+    assert from_bytes == decoded
+
+
+# The same again, from other offsets
+
+
+@pytest.fixture
+def recognised(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each request that came behind one that is remembered: whether it was answered as its repetition."""
+    outcomes: list[bool] = []
+    take = RepeatedFetch.take
+
+    def remembering(repeated: RepeatedFetch, slot: ResponseSlot) -> bool:
+        outcomes.append(take(repeated, slot))
+        return outcomes[-1]
+
+    monkeypatch.setattr(RepeatedFetch, "take", remembering)
+    return outcomes
+
+
+@every_version(FetchRequest)
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_a_repeated_request_is_answered_from_its_own_offsets(
+    broker: InProcessBroker,
+    topics: dict[str, bytes],
+    shortcut: Shortcut,
+    recognised: list[bool],
+    version: int,
+    isolation_level: int,
+) -> None:
+    client = broker.connect()
+    request = several(topics, isolation_level=isolation_level)
+    for number, offsets in enumerate([(0, 0, 0, 0), (0, 3, 1, 1), (0, 5, 0, 2), (0, 4, 1, 0)]):
+        for asked, offset in zip((one for topic in request.topics for one in topic.partitions), offsets, strict=True):
+            asked.fetch_offset = offset
+        frame = encode_request(1000 + number, "test", request, version)[4:]
+        repeated = payload(client, frame)
+        _, decoded = both_ways(broker, shortcut, frame)
+        shortcut.is_open = True
+        assert repeated == decoded
+    assert recognised == [True, True, True]
+
+
+def test_a_repeated_request_waits_where_it_has_to(
+    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, recognised: list[bool]
+) -> None:
+    client = broker.connect()
+    client.ask(fetch_request(max_wait_ms=500), 12)
+    client.send(fetch_request(offset=5, max_wait_ms=500), 12)
+    assert client.has_no_answer()
+    broker.produce("orders", b"late")
+    assert b"late" in bytes(client.receive().responses[0].partitions[0].records)
+    client.ask(fetch_request(offset=5, max_wait_ms=500), 12)
+    assert recognised == [True, True]
+    assert shortcut.taken == 3
+
+
+def test_a_repeated_request_finds_the_topic_that_is_there_now(
+    broker: InProcessBroker, topics: dict[str, bytes], recognised: list[bool]
+) -> None:
+    client = broker.connect()
+    client.ask(fetch_request(), 12)
+    broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5)
+    assert client.ask(fetch_request(), 12).responses[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    broker.create_topic("orders")
+    broker.produce("orders", b"anew")
+    assert b"anew" in bytes(client.ask(fetch_request(), 12).responses[0].partitions[0].records)
+    assert recognised == [False, True]
+
+
+def test_a_request_of_many_partitions_is_not_remembered_as_a_whole(
+    broker: InProcessBroker, recognised: list[bool]
+) -> None:
+    broker.create_topic("many", partitions=MOST_REMEMBERED + 1)
+    broker.produce("many", b"one")
+    client = broker.connect()
+    for count in (MOST_REMEMBERED + 1, MOST_REMEMBERED, MOST_REMEMBERED):
+        request = fetch_request("many")
+        request.topics[0].partitions = [
+            Partition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(count)
+        ]
+        client.ask(request, 12)
+    assert recognised == [False, True]
+
+
+def test_a_consumer_that_asks_otherwise_each_time_is_not_remembered_for_ever(
+    broker: InProcessBroker, topics: dict[str, bytes], recognised: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned: list[int] = []
+    monkeypatch.setattr(RepeatedFetch, "learn", _noting(RepeatedFetch.learn, learned))
+    client = broker.connect()
+    for number in range(MOST_MISSES + 5):
+        client.ask(fetch_request(partition_max_bytes=1000 + number), 12)
+    assert not any(recognised)
+    assert len(learned) == 1 + MOST_MISSES
+    # The last one that was remembered is recognised still, and then others are, too.
+    client.ask(fetch_request(partition_max_bytes=1000 + MOST_MISSES), 12)
+    assert recognised[-1]
+    client.ask(fetch_request(partition_max_bytes=1), 12)
+    assert len(learned) == 2 + MOST_MISSES
+
+
+def _noting(learn: Callable[..., None], learned: list[int]) -> Callable[..., None]:
+    def noting(*arguments: object) -> None:
+        learned.append(1)
+        learn(*arguments)
+
+    return noting
+
+
+def test_a_producers_requests_stay_remembered_where_it_fetches_too(
+    broker: InProcessBroker, topics: dict[str, bytes], recognised: list[bool]
+) -> None:
+    client = broker.connect()
+    peer = next(iter(broker.server.socket_server.processors[0])).peer
+    client.ask(produce_request("orders", produced(1), topic_id=topics["orders"]), 12)
+    known = peer.repeats
+    assert known is not None
+    client.ask(fetch_request(), 12)
+    client.ask(fetch_request(), 12)
+    assert peer.repeats is known
+    assert not recognised
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
+    cut=st.integers(0, 2),
+    tail=st.binary(max_size=2),
+    version=st.sampled_from(VERSIONS),
+)
+def test_whatever_is_changed_in_a_repetition_is_answered_as_on_a_new_connection(
+    broker: InProcessBroker,
+    topics: dict[str, bytes],
+    changes: list[tuple[int, int]],
+    cut: int,
+    tail: bytes,
+    version: int,
+) -> None:
+    plain = encode_request(7, "test", several(topics), version)[4:]
+    frame = bytearray(plain)
+    kept = {*range(8), *waits_and_sessions(version)}
+    for position, byte in changes:
+        at = position % len(frame)
+        if at not in kept:
+            frame[at] = byte
+    sent = bytes(frame[: len(frame) - cut] + tail)
+    repeating, fresh = broker.connect(), broker.connect()
+    assert payload(repeating, plain) is not None
+    assert payload(repeating, sent) == payload(fresh, sent)
+    repeating.close()
+    fresh.close()

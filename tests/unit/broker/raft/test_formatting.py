@@ -1,0 +1,130 @@
+"""Formatting: what stands in a new directory, and what a broken-off attempt leaves."""
+
+import os
+
+from broker.raft.batches import decode_batches, encode_records
+from broker.raft.formatting import format_directories, read_bootstrap
+from broker.runtime.clock import SystemIds
+from config.listeners import Listener
+from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
+from protocol.records.control_records import KRaftVersion, KRaftVoters
+from storage.checkpoints import format_id, read_meta_properties
+from storage.files import FileSystem
+from tests.unit.broker.metadata.metadata_node import CountedIds
+
+FIRST_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+
+
+def format_them(*directories, files=None, cluster_id=None):
+    return format_directories(
+        files or FileSystem(),
+        [str(directory) for directory in directories],
+        metadata_directory=str(directories[0]),
+        node_id=3,
+        cluster_id=cluster_id,
+        controller_endpoint=Listener(name="CONTROLLER", host="localhost", port=9093),
+        ids=CountedIds(),
+        now_ms=5,
+        date="Fri Nov 20 10:23:46 UTC 2026",
+    )
+
+
+def test_all_directories_belong_to_one_cluster_and_each_has_an_id(tmp_path):
+    format_them(tmp_path / "a", tmp_path / "b")
+
+    a = read_meta_properties(FileSystem(), f"{tmp_path}/a/meta.properties")
+    b = read_meta_properties(FileSystem(), f"{tmp_path}/b/meta.properties")
+    assert (a.node_id, b.node_id) == (3, 3)
+    assert a.cluster_id == b.cluster_id
+    assert len(a.cluster_id) == 22
+    assert a.directory_id != b.directory_id
+    assert sorted(os.listdir(tmp_path / "b")) == ["meta.properties"]
+
+
+def test_a_directory_that_is_added_joins_the_cluster(tmp_path):
+    formatted = format_them(tmp_path, cluster_id="de0ohGe4TLC73WPV_09qrg")
+
+    assert formatted[str(tmp_path)].cluster_id == "de0ohGe4TLC73WPV_09qrg"
+
+
+def test_the_first_snapshot_names_this_node_as_the_voter(tmp_path):
+    formatted = format_them(tmp_path)
+
+    header, footer = decode_batches(memoryview((tmp_path / FIRST_SNAPSHOT).read_bytes()))
+    _, version, voters = header.control_records
+    assert version == KRaftVersion(kraft_version=1)
+    (voter,) = voters.voters
+    assert (voter.voter_id, voter.voter_directory_id) == (3, formatted[str(tmp_path)].directory_id)
+    assert voter.endpoints == [KRaftVoters.Voter.Endpoint(name="CONTROLLER", host="localhost", port=9093)]
+    assert oct((tmp_path / FIRST_SNAPSHOT).stat().st_mode & 0o777) == "0o400"
+    assert len(footer.control_records) == 1
+
+
+def test_a_new_cluster_begins_at_metadata_version_25(tmp_path):
+    format_them(tmp_path)
+
+    assert read_bootstrap(FileSystem(), str(tmp_path)) == [
+        FeatureLevelRecord(name="metadata.version", feature_level=25)
+    ]
+    (tmp_path / "bootstrap.checkpoint").unlink()
+    assert read_bootstrap(FileSystem(), str(tmp_path)) == [
+        FeatureLevelRecord(name="metadata.version", feature_level=25)
+    ]
+
+
+def test_a_bootstrap_with_eligible_leaders_fixes_the_minimum_in_sync(tmp_path):
+    features = [
+        FeatureLevelRecord(name="metadata.version", feature_level=30),
+        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+    ]
+    batch = encode_records([(feature, 0) for feature in features], base_offset=0, leader_epoch=0, now_ms=1)
+    (tmp_path / "bootstrap.checkpoint").write_bytes(batch)
+
+    assert read_bootstrap(FileSystem(), str(tmp_path)) == [
+        *features,
+        ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1"),
+    ]
+
+
+def test_a_directory_counts_as_formatted_only_when_all_of_it_is_there(tmp_path):
+    written = []
+
+    class Recorder(FileSystem):
+        def replace_atomically(self, path, data, *, fsync, mode=0o644):
+            assert fsync
+            written.append(os.path.relpath(path, tmp_path))
+            super().replace_atomically(path, data, fsync=fsync, mode=mode)
+
+    format_them(tmp_path / "b", tmp_path / "a", files=Recorder())
+
+    assert written == [
+        "b/bootstrap.checkpoint",
+        f"b/{FIRST_SNAPSHOT}",
+        "b/meta.properties",
+        "a/meta.properties",
+    ]
+
+
+def test_formatting_again_what_was_half_formatted_works(tmp_path):
+    format_them(tmp_path)
+    (tmp_path / "meta.properties").unlink()
+
+    format_them(tmp_path)
+
+    assert read_meta_properties(FileSystem(), f"{tmp_path}/meta.properties") is not None
+
+
+def test_ids_never_begin_with_a_dash():
+    # 0xf8 to 0xfb in the first byte are a dash in Base64.
+    drawn = iter([bytes([first]) + bytes(range(15)) for first in (0xF8, 0xFB, 0xFC)])
+
+    text = format_id(SystemIds(lambda count: next(drawn)[:count]).uuid())
+
+    assert text[0] == "_"
+    assert len(text) == 22
+
+
+def test_ids_are_version_4_uuids():
+    raw = SystemIds(lambda count: bytes([0x7F]) * count).uuid()
+
+    assert (raw[6] >> 4, raw[8] >> 6) == (4, 0b10)

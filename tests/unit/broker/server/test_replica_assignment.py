@@ -1,0 +1,132 @@
+"""Partitions come into being a few at a time, so that nobody else has to wait for ten thousand of them."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from broker.server.replica_assignment import MOST_AT_ONCE, RETRY_MS
+from protocol.errors import ErrorCode as E
+from protocol.messages.produce import ProduceResponse
+from protocol.messages.topics import DeleteTopicsRequest
+from protocol.records.cluster_metadata import PartitionChangeRecord
+from storage.errors import DiskFull, StorageError, TooManyOpenFiles
+from storage.log import Log
+from storage.log_manager import ForgetDeleted, LogManager
+from tests.support.batches import produced, record
+from tests.support.broker import InProcessBroker, running_broker
+from tests.support.requests import produce_request
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
+    with running_broker(tmp_path / "data") as broker:
+        yield broker
+
+
+def hosted(broker: InProcessBroker) -> int:
+    """How many partitions can be written to."""
+    return len(list(broker.server.replicas.partitions()))
+
+
+def produce_to(broker: InProcessBroker, partition: int) -> int:
+    """The error code of a produce to one partition of `orders`."""
+    answer: ProduceResponse = broker.ask(produce_request("orders", produced([record()]), partition=partition), 12)
+    code: int = answer.responses[0].partition_responses[0].error_code
+    return code
+
+
+def test_many_partitions_come_in_turns_of_the_loop(broker: InProcessBroker) -> None:
+    last = 2 * MOST_AT_ONCE + 6
+    broker.begin_topic("orders", partitions=last + 1)
+    assert hosted(broker) == MOST_AT_ONCE
+    assert (produce_to(broker, 0), produce_to(broker, last)) == (E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION)
+
+    broker.advance(1)
+    assert hosted(broker) == 2 * MOST_AT_ONCE
+    broker.advance(1)
+
+    assert hosted(broker) == last + 1
+    assert produce_to(broker, last) == E.NONE
+
+
+def test_a_topic_that_is_deleted_before_it_is_whole_leaves_nothing(broker: InProcessBroker) -> None:
+    broker.begin_topic("orders", partitions=2 * MOST_AT_ONCE)
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.Topic(name="orders", topic_id=bytes(16))], timeout_ms=1000
+    )
+    assert broker.ask(request, 6).responses[0].error_code == E.NONE
+    broker.begin_topic("orders", partitions=1)
+    broker.advance(1)
+    assert hosted(broker) == 1
+
+
+def test_a_partition_that_changes_before_its_log_is_made_is_hosted_once(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_id = broker.begin_topic("orders", partitions=MOST_AT_ONCE + 5)
+    times: Counter[str] = Counter()
+    host = ReplicaManager.host
+
+    def counted(self: ReplicaManager, partition: Partition) -> None:
+        times[str(partition.topic_partition)] += 1
+        host(self, partition)
+
+    monkeypatch.setattr(ReplicaManager, "host", counted)
+    controller = broker.server.components.controller
+    assert controller is not None
+    controller._append([PartitionChangeRecord(partition_id=MOST_AT_ONCE + 1, topic_id=topic_id, leader=1)])
+    changed = broker.server.components.publisher.image.topics_by_name["orders"].partitions
+    broker.wait_until(lambda: changed[MOST_AT_ONCE + 1].leader_epoch == 1)
+    broker.advance(1)
+
+    assert times == {f"orders-{index}": 1 for index in range(MOST_AT_ONCE, MOST_AT_ONCE + 5)}
+    assert broker.server.replicas.partition("orders", MOST_AT_ONCE + 1).leader_epoch == 1
+
+
+@pytest.mark.parametrize("error", [DiskFull("no space left"), TooManyOpenFiles("too many open files")])
+def test_a_partition_whose_log_finds_no_room_gets_it_later(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: StorageError
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Log:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogManager, "create", refuse)
+        broker.begin_topic("orders", partitions=3)
+        assert produce_to(broker, 0) == E.UNKNOWN_TOPIC_OR_PARTITION
+        broker.advance(RETRY_MS)
+        assert hosted(broker) == 0
+    assert hosted(broker) == 0
+
+    broker.advance(RETRY_MS)
+
+    assert [produce_to(broker, index) for index in range(3)] == [E.NONE] * 3
+    told = [line for line in caplog.messages if "has no log yet" in line]
+    assert len(told) == 1, "one line, not one for each partition and second"
+
+
+def test_a_topic_waits_until_the_checkpoints_have_forgotten_its_deleted_namesake(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or after a crash it would begin where the other one did, and lose what it has."""
+
+    def refuse(_: ForgetDeleted) -> None:
+        raise DiskFull("no space left")
+
+    broker.begin_topic("orders", partitions=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(ForgetDeleted, "perform", refuse)
+        assert broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5).responses[0].error_code == 0
+        broker.begin_topic("orders", partitions=2)
+        broker.wait_until(lambda: "no space left" in caplog.text)
+        assert produce_to(broker, 0) == E.UNKNOWN_TOPIC_OR_PARTITION
+
+    broker.advance(RETRY_MS)
+    broker.wait_until(lambda: hosted(broker) == 2)
+
+    assert [produce_to(broker, index) for index in range(2)] == [E.NONE] * 2
