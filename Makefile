@@ -7,8 +7,8 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
-# The rooms with their hot path compiled, as a wheel has them.
-ROOMS  := $(CURDIR)/$(VENV)/compiled
+# The packages with their hot path compiled, as a wheel has them.
+PACKAGES  := $(CURDIR)/$(VENV)/compiled
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run compiled test test-compiled check format bench bench-kafka bench-compare profile parity parity-record interop crash fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
@@ -57,17 +57,17 @@ $(VENV)/.pipeline: requirements/pipeline.txt $(VENV)/.test
 setup: $(VENV)/.dev  ## Make .venv with everything a developer needs
 
 run: compiled  ## Start the broker; data in ./data (CONFIG=file, ARGS="-o key=value ...")
-	@PYTHONPATH=$(ROOMS) exec $(BIN)/python -P -m broker $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
+	@PYTHONPATH=$(PACKAGES) exec $(BIN)/python -P -m broker $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
 
 compiled: $(VENV)/.compile  ## Compile the broker's hot path, if there is a C compiler (`run`, `bench` and the wheel do it by themselves)
-	@$(BIN)/python -m compiled $(ROOMS)
+	@$(BIN)/python -m compiled $(PACKAGES)
 
 test: $(VENV)/.test  ## Set up and run the tests (TESTS=path to run some of them)
 	@$(BIN)/python -m pytest $(TESTS)
 
 test-compiled: $(VENV)/.test $(VENV)/.compile  ## The same tests on the broker as users have it (needs a C compiler)
-	@$(BIN)/python -m compiled $(ROOMS) --required
-	@OTTLA_TEST_ROOMS=$(ROOMS) PYTHONPATH=$(CURDIR) $(BIN)/python -P -m pytest -o pythonpath="$(ROOMS) ." $(TESTS)
+	@$(BIN)/python -m compiled $(PACKAGES) --required
+	@OTTLA_TEST_PACKAGES=$(PACKAGES) PYTHONPATH=$(CURDIR) $(BIN)/python -P -m pytest -o pythonpath="$(PACKAGES) ." $(TESTS)
 
 check: $(VENV)/.dev  ## Formatting, lint, types, the rules of who may import whom, the Dockerfile
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'." >&2; exit 1; }
@@ -96,17 +96,17 @@ profile: $(VENV)/.profile  ## Look into the broker under a load of bench-kafka (
 	@$(BIN)/python -m bench.side_by_side --profile $(CASE) $(ARGS)
 
 parity: $(VENV)/.test compiled  ## Ask Apache Kafka and us the same, compare the answers field by field (needs Java and Maven)
-	@libraries=$$($(BIN)/python -m tests.support.kafka_jars) || exit 0; \
-	  OTTLA_TEST_ROOMS=$(ROOMS) OTTLA_TEST_KAFKA_LIBS="$$libraries" $(BIN)/python -m pytest tests/parity $(ARGS)
+	@libraries=$$($(BIN)/python -m dev.kafka_jars) || exit 0; \
+	  OTTLA_TEST_PACKAGES=$(PACKAGES) OTTLA_TEST_KAFKA_LIBS="$$libraries" $(BIN)/python -m pytest tests/parity $(ARGS)
 
 parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make test` (SCRIPTS="produce fetch": some)
 	@$(BIN)/python -m tests.parity.record $(SCRIPTS)
 
 interop: $(VENV)/.test compiled  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
-	@OTTLA_TEST_ROOMS=$(ROOMS) $(BIN)/python -m pytest tests/interop $(ARGS)
+	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -m pytest tests/interop $(ARGS)
 
 crash: $(VENV)/.test compiled  ## Kill the broker again and again while clients use it, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
-	@OTTLA_TEST_ROOMS=$(ROOMS) $(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
 	@$(BIN)/python -u -m tests.fuzz --runs $(or $(RUNS),2000000) $(ARGS)
@@ -115,16 +115,16 @@ boards-picture: $(VENV)/.picture  ## Ten minutes of clients and Prometheus: has 
 	@$(BIN)/python -m bench.picture $(ARGS)
 
 pipeline-setup: $(VENV)/.pipeline  ## Bring what the pipeline needs: Spark, Java where it may, the jars of Spark's Kafka connector and of Delta Lake
-	@$(BIN)/python -m tests.support.pipeline_setup
+	@$(BIN)/python -m dev.pipeline_setup
 
 test-pipeline: $(VENV)/.pipeline  ## Set up and test the pipeline on a real Spark (needs Java; TESTS=path to run some of them)
-	@$(BIN)/python -m tests.support.pipeline_setup || { echo "Skipped: the pipeline's tests need what is not here." >&2; exit 0; }; \
+	@$(BIN)/python -m dev.pipeline_setup || { echo "Skipped: the pipeline's tests need what is not here." >&2; exit 0; }; \
 	  $(BIN)/python -m pytest $(or $(TESTS),tests/pipeline) $(ARGS)
 
 docs: $(VENV)/.test  ## Write the generated files again (configuration, metrics, protocol support, Grafana's boards)
 	@$(BIN)/python -m config.documentation
 	@$(BIN)/python -m broker.metrics.documentation
-	@$(BIN)/python -m tests.support.protocol_support
+	@$(BIN)/python -m dev.protocol_support
 	@$(BIN)/python -m boards
 
 lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock them in requirements/

@@ -17,13 +17,13 @@ from bench.load import LoadFailed
 from bench.partition_cases import Bystander
 from bench.processes import OwnBroker, cpu_seconds, memory_mb, wait_until_answering
 from broker.coordinators.partitioning import partition_of
+from dev.apache_kafka import ApacheKafka
+from dev.kafka_jars import NoKafka, libraries
 from protocol.headers import decode_response, encode_request
 from protocol.messages.committed_offsets import OffsetFetchRequest, OffsetFetchResponse
 from protocol.records.group_metadata import GroupRecord, OffsetCommitKey, OffsetCommitValue, encode_group_record
 from storage.batch.pairs import encode_pairs
 from storage.batch.record_batch import stamp
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.kafka_jars import NoKafka, libraries
 
 COMMITS: Final = 1_000_000
 REPEATED: Final = (100, 10)

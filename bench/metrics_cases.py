@@ -69,7 +69,7 @@ def counters(directory: Path) -> dict[str, float]:
 
 def _sample(checkout: Path, directory: Path) -> dict[str, float]:
     """The CPU of a request in each shape."""
-    with contextlib.closing(OwnBroker(directory, rooms=checkout)) as broker:
+    with contextlib.closing(OwnBroker(directory, packages=checkout)) as broker:
         for connections, in_flight, _ in SHAPES.values():
             _cpu_us(broker, directory, (connections, in_flight, WARMING))
         return {name: _cpu_us(broker, directory, shape) for name, shape in SHAPES.items()}

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.processes import ROOMS, OwnBroker, memory_mb, users_environment
+from bench.processes import PACKAGES, OwnBroker, memory_mb, users_environment
 
 IMPORT = re.compile(r"^import time:\s+(\d+) \|\s+(\d+) \|( *)(\S+)$")
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
@@ -46,7 +46,7 @@ def _start_once(directory: Path) -> tuple[float, float]:
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "broker.log").open("ab") as log:
         started = time.perf_counter()
-        process = subprocess.Popen([*command, *options], cwd=ROOMS, env=users_environment(), stdout=log, stderr=log)
+        process = subprocess.Popen([*command, *options], cwd=PACKAGES, env=users_environment(), stdout=log, stderr=log)
         try:
             _first_answer(port, process)
             return time.perf_counter() - started, memory_mb(process.pid)[0]

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from bench.conversation import Conversation, address_of
-from compiled.rooms import extensions, is_current
+from compiled.packages import extensions, is_current
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _COMPILED = Path(sys.prefix) / "compiled"
 IS_COMPILED = is_current(_COMPILED) and bool(extensions(_COMPILED))
-ROOMS = _COMPILED if IS_COMPILED else REPOSITORY
+PACKAGES = _COMPILED if IS_COMPILED else REPOSITORY
 """Where a user's broker is: its hot path is compiled (`make run`), if that could be done and is of this checkout."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CPUCLOCK_SCHED = 2
@@ -158,7 +158,7 @@ class StartedBroker(BenchedBroker):
 
 
 class OwnBroker(StartedBroker):
-    """The broker of this checkout as a user has it, or that of other ``rooms``, on a directory of its own and a free
+    """The broker of this checkout as a user has it, or that of other ``packages``, on a directory of its own and a free
     port.
 
     ``module`` is what Python runs, and the first words it is given.
@@ -171,7 +171,7 @@ class OwnBroker(StartedBroker):
         settings: Mapping[str, str] | None = None,
         python: Sequence[str] = (),
         module: Sequence[str] = ("broker",),
-        rooms: Path = ROOMS,
+        packages: Path = PACKAGES,
     ) -> None:
         self._log_path = directory / "broker.log"
         data_directory = directory / "data"
@@ -183,7 +183,7 @@ class OwnBroker(StartedBroker):
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *options],
-                cwd=rooms,
+                cwd=packages,
                 env=users_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -57,7 +57,7 @@ def costliest_of_paths(directory: Path, scale: float) -> dict[str, list[tuple[st
         home = directory / f"sampled-{path}"
         stacks = directory / f"{path}.stacks"
         with contextlib.closing(
-            OwnBroker(home, module=("bench.sampled_broker", str(stacks)), rooms=REPOSITORY)
+            OwnBroker(home, module=("bench.sampled_broker", str(stacks)), packages=REPOSITORY)
         ) as broker:
             load(_bench(broker, home, scale))
         found[path] = costliest(stacks.read_text().splitlines())

@@ -14,11 +14,11 @@ from bench.conversation import Conversation
 from bench.limits import MEGABYTE
 from bench.partition_cases import produce_to_all
 from bench.processes import OwnBroker, memory_mb
+from dev.apache_kafka import ApacheKafka
+from dev.kafka_jars import NoKafka, libraries
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from storage.batch.record_batch import stamp
 from storage.batch.records import Record, encode_batch
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.kafka_jars import NoKafka, libraries
 
 TOPIC = "recovered"
 LOGS = 4

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.processes import BenchedBroker, wait_until_answering
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.kafka_jars import NoKafka, libraries
+from dev.apache_kafka import ApacheKafka
+from dev.kafka_jars import NoKafka, libraries
 
 WARM_UP_S: Final = 30.0
 """Of the load that is then measured: a JVM compiles what is used."""

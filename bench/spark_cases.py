@@ -14,8 +14,8 @@ from pathlib import Path
 from bench.limits import MEGABYTE
 from bench.processes import OwnBroker
 from bench.spark_topic import CONNECTOR, TOPIC, ask, connector_jars, has_spark, make_topic
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.kafka_jars import NoKafka, libraries
+from dev.apache_kafka import ApacheKafka
+from dev.kafka_jars import NoKafka, libraries
 
 
 def one_record(directory: Path, scale: float) -> dict[str, float]:

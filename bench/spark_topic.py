@@ -14,11 +14,11 @@ from typing import Any, Final
 from bench.conversation import Conversation
 from bench.limits import MEGABYTE
 from bench.processes import REPOSITORY, OwnBroker
+from dev import spark_connector
+from dev.maven import NoJars
 from pipeline.requirements import Missing, require_libraries, require_spark
 from storage.batch.record_batch import stamp
 from storage.batch.records import Record, encode_batch
-from tests.support import spark_connector
-from tests.support.maven import NoJars
 
 TOPIC: Final = "read"
 PARTITIONS: Final = 4

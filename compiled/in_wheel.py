@@ -15,11 +15,11 @@ class CompiledHotPath(BuildHookInterface[Any]):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from compiled.rooms import NotCompiled, compile_rooms, extensions
+        from compiled.packages import NotCompiled, compile_packages, extensions
 
         directory = Path(self.root) / "build" / f"compiled-{sys.implementation.cache_tag}"
         try:
-            compile_rooms(directory)
+            compile_packages(directory)
         except NotCompiled as reason:
             self.app.display_warning(f"The wheel holds the broker as it is written, not compiled: {reason}.")
             return

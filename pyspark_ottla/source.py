@@ -1,6 +1,6 @@
 """`format("kafka_log")` as Spark knows it: the classes that it pickles, which hand over to `pipeline.kafka_log`.
 
-What they hold and what they hand to tasks is plain text and bytes, so that Spark can open it where our rooms are not.
+What they hold and what they hand to tasks is plain text and bytes, so Spark can open it where our packages are not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_ottla.rooms import rooms
+from pyspark_ottla.packages import our_packages
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ class KafkaLogSource(DataSource):
 
     def schema(self) -> str:
         """The columns that the options ask for."""
-        with rooms():
+        with our_packages():
             from pipeline.schema import spark_schema
 
             return spark_schema(_options(self._given).wanted.columns)
@@ -63,7 +63,7 @@ class KafkaLogSource(DataSource):
         return KafkaLogStreamReader(self._given)
 
     def _check(self, schema: StructType) -> None:
-        with rooms():
+        with our_packages():
             from pipeline.kafka_log.options import OptionError
 
             wanted = list(_options(self._given).wanted.columns)
@@ -82,7 +82,7 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """A range of offsets for each task."""
-        with rooms():
+        with our_packages():
             from pipeline.kafka_log.batch import plan
 
             return _packed(plan(_options(self._given)))
@@ -105,33 +105,33 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offsets:
         """Where a new query begins."""
-        with rooms():
+        with our_packages():
             return self._opened().initial_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What the options say of a micro-batch's size."""
-        with rooms():
+        with our_packages():
             most = _options(self._given).most_offsets
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """Where the next micro-batch ends."""
-        with rooms():
+        with our_packages():
             return self._opened().latest_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def reportLatestOffset(self) -> Offsets:
         """Where the topics end now."""
-        with rooms():
+        with our_packages():
             return self._opened().newest_offset()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """The query ends with what is there now."""
-        with rooms():
+        with our_packages():
             self._opened().stop_at_the_end_of_now()
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """A range of offsets for each task of a micro-batch."""
-        with rooms():
+        with our_packages():
             return _packed(self._opened().ranges(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -141,7 +141,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """The query has ended."""
         if self._stream is not None:
-            with rooms():
+            with our_packages():
                 self._stream.close()
 
     def _opened(self) -> Stream:
@@ -165,7 +165,7 @@ def _packed(ranges: Sequence[OffsetRange]) -> list[InputPartition]:
 def _read(partition: InputPartition, given: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     if partition.value is None:
         return  # what Spark puts in the place of no partitions at all
-    with rooms():
+    with our_packages():
         from pipeline.kafka_log.reading import read
 
         yield from read(pickle.loads(partition.value), _options(given))  # noqa: S301

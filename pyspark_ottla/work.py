@@ -1,4 +1,4 @@
-"""A function of one of our rooms, called by Spark's workers."""
+"""A function of one of our packages, called by Spark's workers."""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
@@ -6,16 +6,16 @@ from typing import Any, Final
 
 from pyspark.accumulators import AccumulatorParam
 
-from pyspark_ottla.rooms import rooms
+from pyspark_ottla.packages import our_packages
 
 DONE: Final = "done"
 FAILED: Final = "failed"
 
 
 class Work:
-    """What a task does: `function` (as `module:name`, in a room) called with each item and then `common`.
+    """What a task does: `function` (as `module:name`, in a package of ours) called with each item and then `common`.
 
-    Items, arguments and results travel as bytes, which the worker opens where the rooms are: Spark itself would ask
+    Items, arguments and results travel as bytes, which the worker opens where the packages are: Spark itself would ask
     for their classes before that, and after.
     """
 
@@ -25,7 +25,7 @@ class Work:
         self._progress = progress
 
     def __call__(self, items: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
-        with rooms():
+        with our_packages():
             from importlib import import_module
 
             from pipeline.errors import PipelineError

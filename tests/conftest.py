@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.server import REPOSITORY, ROOMS
+from dev.broker_process import PACKAGES, REPOSITORY
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if ROOMS == REPOSITORY:
+    if PACKAGES == REPOSITORY:
         return
     for item in items:
         if item.get_closest_marker("sources_only") is not None:
             item.add_marker(pytest.mark.skip(reason="needs the sources"))
 
 
-@pytest.fixture(autouse=ROOMS != REPOSITORY, scope="session")
+@pytest.fixture(autouse=PACKAGES != REPOSITORY, scope="session")
 def _only_sources_are_patched() -> Iterator[None]:
     """Compiled code calls its own directly, so such a patch would be taken and not felt."""
     set_attribute = pytest.MonkeyPatch.setattr
@@ -38,4 +38,4 @@ def _is_compiled(target: object) -> bool:
         target = sys.modules.get(target.rpartition(".")[0])
     if not isinstance(target, ModuleType):
         target = sys.modules[(target if isinstance(target, type) else type(target)).__module__]
-    return (getattr(target, "__file__", None) or "").endswith(".so") and str(ROOMS) in str(target.__file__)
+    return (getattr(target, "__file__", None) or "").endswith(".so") and str(PACKAGES) in str(target.__file__)

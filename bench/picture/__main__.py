@@ -16,9 +16,9 @@ from bench.picture.drawing import Run, draw
 from bench.picture.load import Load
 from bench.picture.panels import Shown, shown
 from boards.all_boards import BOARDS
+from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
+from dev.prometheus import Prometheus, configuration_for
 from tests.interop.programs import Missing, prometheus
-from tests.support.prometheus import Prometheus, configuration_for
-from tests.support.server import REPOSITORY, BrokerProcess, port_below_client_ports
 
 PICTURES: Final = REPOSITORY / "docs" / "pictures"
 

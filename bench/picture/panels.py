@@ -11,7 +11,7 @@ from typing import Final
 from boards.all_boards import BOARDS
 from boards.panels import Board, Panel
 from boards.promql import filled_in
-from tests.support.prometheus import Prometheus
+from dev.prometheus import Prometheus
 
 ZERO_IS_WELL: Final = {
     "Offline partitions",

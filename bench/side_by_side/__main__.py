@@ -37,7 +37,7 @@ from bench.side_by_side.contenders import Contender, Kafka, Ottla
 from bench.side_by_side.journal import Journal
 from bench.side_by_side.sampling import Arena
 from bench.side_by_side.standing import Standing, standings
-from tests.support.kafka_jars import KAFKA_VERSION, NoKafka, libraries
+from dev.kafka_jars import KAFKA_VERSION, NoKafka, libraries
 
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
 README: Final = REPOSITORY / "README.md"
@@ -95,7 +95,7 @@ def main() -> int:
             checkout = stack.enter_context(checkout_of(given.base, directory / "base"))
             pair: tuple[Contender, Contender] = (
                 Ottla("now", "this checkout"),
-                Ottla("base", given.base, rooms_of(checkout, directory / "rooms-of-base")),
+                Ottla("base", given.base, rooms_of(checkout, directory / "packages-of-base")),
             )
         else:
             assert jars is not None
@@ -152,7 +152,7 @@ def _profile(given: argparse.Namespace, directory: Path) -> int:
     measure = workload.measure
     RESULTS.mkdir(exist_ok=True)
     # As it is written: py-spy sees nothing of what is compiled.
-    with Arena([Ottla(rooms=REPOSITORY)], {}, directory, scale=given.scale, libraries=None) as arena:
+    with Arena([Ottla(packages=REPOSITORY)], {}, directory, scale=given.scale, libraries=None) as arena:
         bench = arena.bench("ottla")
         assert bench.broker.pid is not None
         measure(bench)  # once before: what is done once only is not looked for

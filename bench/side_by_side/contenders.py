@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from bench.processes import ROOMS, OwnBroker, StartedBroker, wait_until_answering
-from tests.support.apache_kafka import ApacheKafka
+from bench.processes import PACKAGES, OwnBroker, StartedBroker, wait_until_answering
+from dev.apache_kafka import ApacheKafka
 
 
 class Contender(Protocol):
@@ -30,14 +30,14 @@ class Contender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ottla:
-    """The broker of this checkout as a user has it, or that of other rooms."""
+    """The broker of this checkout as a user has it, or that of other packages."""
 
     key: str = "ottla"
     title: str = "Ottla"
-    rooms: Path = ROOMS
+    packages: Path = PACKAGES
 
     def start(self, directory: Path, settings: Mapping[str, str]) -> StartedBroker:
-        broker = OwnBroker(directory, settings=settings, rooms=self.rooms)
+        broker = OwnBroker(directory, settings=settings, packages=self.packages)
         wait_until_answering(broker.bootstrap)
         return broker
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from dev.broker_process import REPOSITORY, BrokerProcess
 from pipeline.archive.archive import Archive
 from pipeline.archive.manifest import read_manifest
 from pipeline.archive.verification import findings
@@ -27,7 +28,6 @@ from pipeline.requirements import Missing, require_java, require_libraries
 from tests.crash.promises import Promise, require
 from tests.pipeline.archive.archives import Seen, seen_by_delta, seen_by_duckdb, seen_by_pyarrow
 from tests.support.clients import Record, connect
-from tests.support.server import REPOSITORY, BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,12 +19,13 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
+from dev.apache_kafka import ApacheKafka
+from dev.broker_process import broker_for_tests
 from protocol.errors import ErrorCode
 from tests.crash.group_history import GroupHistory, differences_from_broker
 from tests.crash.group_trace import check_that_no_rebalance_waits
 from tests.crash.load import Load
 from tests.crash.promises import Promise, require
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.clients import CLIENTS, Committed, connect
 from tests.support.clients.member_process import MemberProcess
 from tests.support.clients.members import (
@@ -37,7 +38,6 @@ from tests.support.clients.members import (
     places,
     wait_for,
 )
-from tests.support.server import broker_for_tests
 
 TOPIC: Final = "storm"
 GROUP: Final = "storm"

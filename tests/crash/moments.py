@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from dev.broker_process import BrokerProcess
 from tests.crash.administrator import Administrator
 from tests.crash.producers import Producer
 from tests.crash.topics import LARGE, Place
-from tests.support.server import BrokerProcess
 
 _PATIENCE_S: Final = 5.0
 """How long an occasion is waited for; then the broker is killed without one."""

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from dev.broker_process import REPOSITORY
 from tests.crash.promises import Promise, require
-from tests.support.server import REPOSITORY
 
 _UNKNOWN_COMMAND: Final = 2
 

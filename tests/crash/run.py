@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from dev.broker_process import BrokerDidNotStart, BrokerProcess, port_below_client_ports
+from dev.waiting import until
 from storage.checkpoints import CLEAN_SHUTDOWN
 from tests.crash.administrator import Administrator, AdministratorAtWork
 from tests.crash.consumers import Consumer, consumers
@@ -25,8 +27,6 @@ from tests.crash.producers import Producer, producers
 from tests.crash.promises import Promise, require
 from tests.crash.stored import Stored
 from tests.crash.topics import PLACES, TOPICS, Place, Stands
-from tests.support.server import BrokerDidNotStart, BrokerProcess, port_below_client_ports
-from tests.support.waiting import until
 
 BRISK: Final = {
     "log.initial.task.delay.ms": "10",

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.support.server import REPOSITORY
+from dev.broker_process import REPOSITORY
 
 KILLS = 20
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess, RunningBroker, broker_for_tests
 from tests.support.clients import CLIENTS, Client, Place, connect
 from tests.support.clients.member_process import MemberProcess
 from tests.support.clients.members import Membership, Seen, SeenMember, wait_until_shared
-from tests.support.server import RETENTION_COMES_LATER, BrokerProcess, RunningBroker, broker_for_tests
 
 Shared = Callable[[frozenset[Place], list[Seen]], None]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from tests.support.clients import Client, Committed, Place, Record, RequestFailed, connect, values
 from tests.support.metrics import Page, http_get
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 OFTEN = {
     "log.retention.check.interval.ms": "50",

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from tests.support.clients import CODECS, Client, Record, connect, values
-from tests.support.server import BrokerProcess
 
 LINES = [f"line {number}: a line that compresses as lines of a log do".encode() for number in range(300)]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from dev.waiting import until
 from tests.end_to_end.conftest import Shared
 from tests.support.clients import Client, Committed, Place, Record, RequestFailed
 from tests.support.clients.members import SeenMember, places, wait_for
-from tests.support.waiting import until
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 OFFSET_METADATA_TOO_LARGE = 12

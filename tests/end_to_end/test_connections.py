@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.waiting import PATIENCE_S, until
 from protocol.headers import decode_response, encode_request
 from protocol.messages.produce import ProduceResponse
 from tests.support.batches import produced, record
 from tests.support.clients import Record, connect, values
 from tests.support.requests import produce_request
-from tests.support.server import BrokerProcess, broker_for_tests
-from tests.support.waiting import PATIENCE_S, until
 
 ours_only = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_KAFKA_LIBS")), reason="the limits are put on a process of ours"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
 from tests.support.clients import Record, connect, values
-from tests.support.server import REPOSITORY, BrokerProcess, port_below_client_ports
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_BOOTSTRAP") or os.environ.get("OTTLA_TEST_KAFKA_LIBS")),

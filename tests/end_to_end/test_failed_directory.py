@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
 from tests.support.batches import produced, record
 from tests.support.clients import Client, Record, connect, values
 from tests.support.raw_client import RawClient
 from tests.support.requests import produce_request
-from tests.support.server import BrokerProcess, broker_for_tests
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_BOOTSTRAP")), reason="the directories of another broker are not ours to take away"

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
@@ -14,8 +16,6 @@ from protocol.schema import NO_UUID
 from tests.support.batches import produced
 from tests.support.raw_client import RawClient
 from tests.support.requests import produce_request
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 BATCH_BYTES = len(produced(1))
 BY_NAME, BY_ID = 12, 16

@@ -11,9 +11,9 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaStorageError, UnknownTopicOrPartitionError
 
+from dev.waiting import until
 from tests.support.clients import Client, RequestFailed, connect, values
 from tests.support.small_disk import BrokerOnSmallDisk, NoSmallDisk
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_BOOTSTRAP") or os.environ.get("OTTLA_TEST_KAFKA_LIBS")),

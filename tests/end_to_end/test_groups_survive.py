@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from tests.support.clients import Client, Committed, Place, Record, connect
 from tests.support.clients.members import Membership, SeenMember, places, wait_for, wait_until_shared
-from tests.support.server import BrokerProcess
 
 STOP: dict[str, Callable[[BrokerProcess], object]] = {"SIGTERM": lambda b: b.stop(), "SIGKILL": lambda b: b.kill()}
 

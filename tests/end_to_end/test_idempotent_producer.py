@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import BrokerProcess, broker_for_tests, port_below_client_ports
 from tests.support.clients import Client, Record, connect, values
 from tests.support.proxy import Exchange, FrameProxy
-from tests.support.server import BrokerProcess, broker_for_tests, port_below_client_ports
 
 PRODUCE = 0
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from tests.end_to_end.conftest import Shared
 from tests.support.clients import Client, Committed, Place, Record, connect, values
 from tests.support.clients.members import SeenMember, places
 from tests.support.metrics import OPENMETRICS, Page, http_get
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_BOOTSTRAP") or os.environ.get("OTTLA_TEST_KAFKA_LIBS")),

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import REPOSITORY, BrokerProcess
 from tests.support.clients import Record, connect, values
-from tests.support.server import REPOSITORY, BrokerProcess
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_BOOTSTRAP") or os.environ.get("OTTLA_TEST_KAFKA_LIBS")),

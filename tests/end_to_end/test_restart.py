@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from tests.support.clients import Client, Record, connect, values
-from tests.support.server import BrokerProcess
 
 STOP: dict[str, Callable[[BrokerProcess], object]] = {"SIGTERM": lambda b: b.stop(), "SIGKILL": lambda b: b.kill()}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import BrokerProcess
+from dev.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_BOOTSTRAP") or os.environ.get("OTTLA_TEST_KAFKA_LIBS")),

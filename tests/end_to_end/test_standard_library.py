@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from dev.broker_process import BrokerProcess
 from tests.support.clients import connect
-from tests.support.server import BrokerProcess
 from tests.support.stdlib_text import lines, standard_library_text
 
 KEYS = (b"first", b"second", b"third")

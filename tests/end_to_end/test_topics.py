@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from tests.support.clients import TIMEOUT_S, Client, Record, RequestFailed, values
-from tests.support.server import BrokerProcess
 
 
 def test_producing_to_an_unknown_topic_creates_it(client: Client, topic: str) -> None:

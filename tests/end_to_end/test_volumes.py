@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import REPOSITORY
 from tests.support.clients import connect
-from tests.support.server import REPOSITORY
 from tests.support.small_disk import BrokerOnSmallDisk, NoSmallDisk
 
 pytestmark = pytest.mark.skipif(

@@ -29,7 +29,7 @@ from tests.support.logs import ORDERS, values_in
 STAGE, WRITE, FAIL = range(3)
 """What a step does with a batch: stage it, write all that is staged too, or take all that is staged back."""
 
-ROOMS = ("storage",)
+PACKAGES = ("storage",)
 MOST_BYTES = 4096
 _MOST_STEPS = 6
 

@@ -23,7 +23,7 @@ from tests.support.batches import EVERY_CODEC, end_marker, produced, record, rec
 
 AS_IT_IS, COMPRESSED_HERE, STREAM, SEGMENT, MARKER = range(5)
 
-ROOMS = ("storage",)
+PACKAGES = ("storage",)
 MOST_BYTES = 4096
 MOST_OPENED_BYTES = 1 << 20
 _MOST_WALKED = 2000

@@ -25,7 +25,7 @@ from tests.unit.protocol.declared import MESSAGES, STORED
 
 REQUEST, RESPONSE, METADATA_RECORD, CONTROL_RECORD = range(4)
 
-ROOMS = ("protocol",)
+PACKAGES = ("protocol",)
 MOST_BYTES = 2048
 
 REQUESTS = {describe(cls).key: cls for cls in MESSAGES if cls.__name__.endswith("Request")}

@@ -35,7 +35,7 @@ from tests.support.batches import EVERY_CODEC, produced
 from tests.support.broker import InProcessBroker
 from tests.support.requests import fetch_request, produce_request
 
-ROOMS = ("broker", "protocol", "storage")
+PACKAGES = ("broker", "protocol", "storage")
 MOST_BYTES = 1500
 
 HANGS_UP = 0x80

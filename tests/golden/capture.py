@@ -26,10 +26,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from tests.support.apache_kafka import ApacheKafka  # noqa: E402
+from tests.support.server import port_below_client_ports  # noqa: E402
+
 from tests.parity.exchange import Exchange as ParityExchange  # noqa: E402
 from tests.parity.members import await_coordinator  # noqa: E402
 from tests.parity.normalised import Normaliser  # noqa: E402
-from tests.support.apache_kafka import ApacheKafka  # noqa: E402
 from tests.support.clients import CLIENTS, Client, Committed, Place, Record, connect  # noqa: E402
 from tests.support.clients.members import (  # noqa: E402
     Membership,
@@ -39,7 +41,6 @@ from tests.support.clients.members import (  # noqa: E402
     wait_until_shared,
 )
 from tests.support.proxy import Exchange, FrameProxy  # noqa: E402
-from tests.support.server import port_below_client_ports  # noqa: E402
 
 APIS = {
     0: "Produce",

@@ -17,7 +17,7 @@ from protocol.headers import decode_request_header, decode_response, encode_requ
 
 HERE = Path(__file__).resolve().parent
 FILE = re.compile(r"(?P<api>\w+)-v(?P<version>\d+)-\d+\.(?P<kind>request|response)\.hex")
-ROOMS = {
+PACKAGES = {
     "ApiVersions": "api_versions",
     "CreateTopics": "topics",
     "DeleteGroups": "groups",
@@ -58,7 +58,7 @@ def golden(kind: str) -> list[Any]:
     for path in sorted(HERE.glob(f"*/*.{kind}.hex")):
         match = FILE.fullmatch(path.name)
         assert match is not None, f"{path} is not named API-vVERSION-NUMBER.{kind}.hex"
-        module = importlib.import_module(f"protocol.messages.{ROOMS[match['api']]}")
+        module = importlib.import_module(f"protocol.messages.{PACKAGES[match['api']]}")
         stem = path.name.removesuffix(f".{kind}.hex")
         case = Golden(
             name=f"{path.parent.name}/{stem}",
@@ -138,7 +138,7 @@ def test_kafkas_answer_is_written_to_the_same_bytes(case: Golden) -> None:
 
 def test_every_api_was_captured() -> None:
     apis = {path.name.partition("-v")[0] for path in HERE.glob("*/*.request.hex")}
-    assert apis == set(ROOMS)
+    assert apis == set(PACKAGES)
 
 
 def test_every_client_was_captured() -> None:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from dev import kafka_jars
+from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess, broker_for_tests
 from tests.interop import programs
 from tests.interop.directories import SharedDirectory
 from tests.interop.directory_groups import GroupVisitor
 from tests.interop.java_tools import JavaTools
 from tests.interop.summary import SUMMARY, Summary
-from tests.support import kafka_jars
 from tests.support.clients import Client, connect
-from tests.support.server import RETENTION_COMES_LATER, BrokerProcess, broker_for_tests
 
 # What is still to come, by its subject: an entry of what does not apply yet names one of these.
 SUBJECTS = {"transactions", "ACLs", "quotas", "SASL", "TLS", "moves between log directories"}

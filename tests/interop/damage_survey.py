@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dev.apache_kafka import ApacheKafka
+from dev.broker_process import BrokerDidNotStart, BrokerProcess, port_below_client_ports
+from dev.kafka_jars import libraries
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
@@ -33,12 +36,9 @@ from tests.interop.directory_damages import (
     Damage,
     PartitionFiles,
 )
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.batches import produced
-from tests.support.kafka_jars import libraries
 from tests.support.raw_client import RawClient
 from tests.support.requests import fetch_request, produce_request
-from tests.support.server import BrokerDidNotStart, BrokerProcess, port_below_client_ports
 
 CONFIGS = {
     "segment.ms": "60000",

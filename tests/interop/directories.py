@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dev.apache_kafka import ApacheKafka
+from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -23,12 +26,9 @@ from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsReques
 from protocol.schema import NO_UUID
 from storage.batch.record_batch import HEADER_SIZE, BatchHeader, computed_crc, read_header
 from storage.batch.records import Record, iterate_records
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.batches import produced
 from tests.support.raw_client import RawClient
 from tests.support.requests import fetch_request, produce_request
-from tests.support.server import BrokerProcess, port_below_client_ports
-from tests.support.waiting import until
 
 NODE_ID: Final = 1
 LAST_HOUR_MS: Final = int(time.time() * 1000) - 3_600_000

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetDeleteRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -20,8 +22,6 @@ from tests.interop.directories import Visitor
 from tests.parity.members import subscription
 from tests.support.groups import commit_request, fetch_offsets_request
 from tests.support.raw_client import RawClient
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 CLASSIC: Final = "classic"
 LONG_MS: Final = 600_000

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from dev.broker_process import REPOSITORY
+from dev.kafka_jars import NoKafka, libraries
 from tests.support.archives import unpack
-from tests.support.kafka_jars import NoKafka, libraries
-from tests.support.server import REPOSITORY
 
 INSTALL = Path(__file__).resolve().parent / "install"
 CACHE = REPOSITORY / ".interop"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import port_below_client_ports
+from dev.kafka_jars import libraries
 from tests.interop import programs
 from tests.interop.conftest import installed
 from tests.interop.damage_survey import Survey, copy
 from tests.interop.directories import complaints_of_dump_log
 from tests.interop.directory_damages import DAMAGES, DANGEROUS, LOG_END, SOUND, PartitionFiles
-from tests.support.kafka_jars import libraries
-from tests.support.server import port_below_client_ports
 
 pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
 

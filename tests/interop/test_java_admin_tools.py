@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import REPOSITORY
 from tests.interop.java_tools import JavaTools
 from tests.support.clients import Client, Record
-from tests.support.server import REPOSITORY
 
 NOON_MS = 1_700_000_000_000
 API_LINE = re.compile(r"^(?P<name>\w+)\((?P<key>\d+)\): (?P<versions>\d+(?: to \d+)?) \[usable: \d+\],?$")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.waiting import until
 from tests.interop.java_tools import JavaTools
 from tests.interop.programs import Running
 from tests.support.clients import Client, Committed, Place, Record
 from tests.support.clients.members import Membership, SeenMember, places, wait_for, wait_until_shared
-from tests.support.waiting import until
 
 NOON_MS = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000) - 3_600_000
 """Of these tests: an hour ago."""

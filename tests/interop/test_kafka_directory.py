@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import Codec
 from storage.batch.records import Record
@@ -25,7 +26,6 @@ from tests.interop.directories import (
 from tests.support.batches import produced, records
 from tests.support.clients import CODECS, connect
 from tests.support.clients import Record as Sent
-from tests.support.server import BrokerProcess
 
 pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
 

@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as ClientsPartition
 
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from tests.interop import programs
 from tests.interop.directories import (
     FIRST_SNAPSHOT,
@@ -23,8 +25,6 @@ from tests.interop.directories import (
 from tests.interop.directory_groups import GroupVisitor
 from tests.interop.java_tools import JavaTools
 from tests.interop.test_kafka_directory import SNAPSHOTS_OFTEN, Written, go_on, look_again, write_everything
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dev.waiting import until
 from tests.interop import programs
 from tests.interop.directories import EARLIEST, LAST_HOUR_MS, METADATA_DIRECTORY, TOPIC, SharedDirectory, Visitor
 from tests.interop.java_tools import JavaTools
 from tests.support.batches import produced, records
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from protocol.errors import ErrorCode
 from storage.batch.records import Record
 from tests.interop import programs
@@ -29,8 +31,6 @@ from tests.support.batches import produced
 from tests.support.clients import Committed, connect
 from tests.support.clients import Record as Sent
 from tests.support.clients.members import Membership, SeenMember, places, wait_for, wait_until_shared
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
 

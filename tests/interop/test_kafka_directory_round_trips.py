@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import Codec
 from storage.batch.records import Record
@@ -20,7 +21,6 @@ from tests.interop.directories import (
 from tests.interop.directory_groups import GroupVisitor, Member, OffsetSeen, assign
 from tests.interop.test_kafka_directory import SEGMENTED, look_again
 from tests.support.batches import produced
-from tests.support.server import BrokerProcess
 
 pytestmark = pytest.mark.timeout(400)  # several starts of a Java broker, on whatever machine
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer
 
+from dev.broker_process import REPOSITORY, BrokerProcess, broker_for_tests, port_below_client_ports
 from tests.interop import programs
 from tests.interop.conftest import SUBJECTS, against_apache_kafka, installed
 from tests.interop.not_applicable import read_list
 from tests.interop.summary import SUMMARY
-from tests.support.server import REPOSITORY, BrokerProcess, broker_for_tests, port_below_client_ports
 
 LIST = Path(__file__).resolve().parent / "kafka_python_not_applicable.tsv"
 SUITE = "kafka-python's own suite"

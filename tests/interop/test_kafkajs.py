@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from tests.interop import programs
 from tests.interop.conftest import installed
 from tests.interop.programs import Running
 from tests.support.clients import Client, Place, Record
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 SCRIPT = Path(__file__).resolve().parent / "kafkajs_call.js"
 CONSUMER = SCRIPT.with_name("kafkajs_consumer.js")

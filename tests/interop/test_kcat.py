@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from tests.interop import programs
 from tests.interop.conftest import installed
 from tests.interop.programs import Outcome, Running
 from tests.support.clients import CODECS, Client, Committed, Place, Record
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 NOON_MS = 1_700_000_000_000
 

@@ -14,13 +14,13 @@ from kafka import KafkaConsumer
 from boards.all_boards import BOARDS
 from boards.promql import filled_in
 from broker.metrics.subjects import FAMILIES
+from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.prometheus import CONFIGURATION, Prometheus, configuration_for
+from dev.waiting import until
 from tests.interop import programs
 from tests.interop.conftest import against_apache_kafka, installed
 from tests.interop.programs import Outcome
 from tests.support.clients import Committed, Place, Record, connect
-from tests.support.prometheus import CONFIGURATION, Prometheus, configuration_for
-from tests.support.server import BrokerProcess, port_below_client_ports
-from tests.support.waiting import until
 
 INTERVAL_S = 0.5
 EVERYTHING = {"__rate_interval": "5s", **dict.fromkeys(("instance", "topic", "group", "request"), ".+")}

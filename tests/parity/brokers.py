@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from dev.apache_kafka import ApacheKafka
+from dev.broker_process import BrokerProcess, port_below_client_ports
 from tests.parity.allowed_differences import Rule
 from tests.parity.exchange import Answered, Exchange
 from tests.parity.normalised import Normaliser
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.server import BrokerProcess, port_below_client_ports
 
 SCRIPTS = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "scripts").glob("*.py") if not path.stem.startswith("_"))

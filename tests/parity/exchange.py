@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from dev.broker_process import BrokerProcess
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response
@@ -25,7 +26,6 @@ from tests.parity.comparison import CLOSED, SILENCE
 from tests.parity.connection import Asked, Closed, Connection, response_class
 from tests.parity.normalised import Moment, Normaliser
 from tests.parity.plain import plain
-from tests.support.server import BrokerProcess
 
 NO_ANSWER = "no answer, and the connection stays open"
 

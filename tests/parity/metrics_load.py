@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.cluster import DescribeClusterRequest
@@ -37,7 +38,6 @@ from tests.support.groups import (
 )
 from tests.support.raw_client import RawClient
 from tests.support.requests import fetch_request, produce_request
-from tests.support.waiting import until
 
 ASKED_UNTIL_READY = ("FindCoordinator", "InitProducerId", "ListOffsets", "OffsetFetch")
 """Requests that are asked until the broker is so far."""

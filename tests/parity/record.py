@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from dev.kafka_jars import NoKafka, libraries
 from tests.parity.brokers import SCRIPTS, ask_kafka
 from tests.parity.recording import write
-from tests.support.kafka_jars import NoKafka, libraries
 
 
 def main() -> None:

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.kafka_jars import NoKafka
+from dev.waiting import until
 from tests.parity.brokers import SETTINGS
 from tests.parity.metrics_differences import MISSING, OTHER_VALUES
 from tests.parity.metrics_load import ASKED_UNTIL_READY, load
 from tests.support.jmx_exporter import WatchedKafka, agent
-from tests.support.kafka_jars import NoKafka
 from tests.support.metrics import Page, Series, http_get
-from tests.support.server import BrokerProcess, port_below_client_ports
-from tests.support.waiting import until
 
 MOST_PATTERNS = 40
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dev import spark_connector
+from dev.broker_process import REPOSITORY, RETENTION_COMES_LATER, BrokerProcess
+from dev.maven import NoJars
 from pipeline.requirements import Missing, require_java, require_libraries
-from tests.support import spark_connector
 from tests.support.archives import unpack
 from tests.support.clients import Client, connect
-from tests.support.maven import NoJars
-from tests.support.server import REPOSITORY, RETENTION_COMES_LATER, BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from dev.apache_kafka import ApacheKafka
+from dev.broker_process import port_below_client_ports
+from dev.kafka_jars import NoKafka, libraries
+from dev.waiting import until
 from pipeline.reading.ranges import Wanted
 from pipeline.reading.reader import read_range
 from pipeline.source import PartitionSource, Source, split
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.clients import connect
-from tests.support.kafka_jars import NoKafka, libraries
-from tests.support.server import port_below_client_ports
-from tests.support.waiting import until
 
 TOPIC = "compacted"
 Row = tuple[int, bytes | None, bytes | None]

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import REPOSITORY, BrokerProcess
 from pipeline.archive.places import ARCHIVER, LOCK
 from pipeline.requirements import Missing, require_java
 from tests.pipeline.restore.archiving import NAME, archive
 from tests.support.clients import connect
 from tests.support.partitions import TOPIC, PartitionOnDisk, leave_in_order
-from tests.support.server import REPOSITORY, BrokerProcess
 
 DONE, NOT_DONE = 0, 2
 LOCKS = {Path(ARCHIVER).name, Path(LOCK).name}

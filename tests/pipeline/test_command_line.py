@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import REPOSITORY
 from pipeline import requirements
 from pipeline.requirements import Missing
 from tests.support.pipeline_commands import JAVAS_OWN
-from tests.support.server import REPOSITORY
 
 
 def ottla(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

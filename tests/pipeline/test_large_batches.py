@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dev.broker_process import REPOSITORY
 from pipeline.archive.archive import Archive
 from storage.batch.record_batch import Codec
 from tests.pipeline.archive.archives import archive, compacted, source_of
 from tests.support.batches import record
 from tests.support.partitions import TOPIC, PartitionOnDisk, leave_in_order
 from tests.support.pipeline_commands import JAVAS_OWN
-from tests.support.server import REPOSITORY
 
 MB = 1 << 20
 SPARK = ["--master", "local[2]", "--spark-conf", "spark.driver.memory=512m"]

@@ -12,12 +12,12 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.spark_home import linked_home
 from pipeline.archive.archive import Archive
 from tests.pipeline.archive.archives import seen_by_duckdb, seen_by_pyarrow
 from tests.pipeline.restore.archiving import stored
 from tests.support.clients import Record, connect
-from tests.support.server import REPOSITORY, BrokerProcess
-from tests.support.spark_home import linked_home
 
 MASTER = ("--master", "local-cluster[2,1,1024]")
 TOPIC = "orders"

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dev.broker_process import BrokerProcess
+from dev.waiting import PATIENCE_S
 from pipeline.__main__ import main
 from pipeline.errors import DAMAGED, DONE, PipelineError
 from pipeline.progress import Progress, followed
 from tests.pipeline.restore.archiving import archive
 from tests.support.partitions import PartitionOnDisk, leave_in_order
-from tests.support.server import BrokerProcess
-from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import pipeline_setup, spark_connector, spark_delta
-from tests.support.server import REPOSITORY
+from dev import pipeline_setup, spark_connector, spark_delta
+from dev.broker_process import REPOSITORY
 
 
 def test_without_java_and_the_connector(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_without_java_and_the_connector(tmp_path: Path) -> None:
     }
 
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.pipeline_setup"], cwd=REPOSITORY, stdin=subprocess.DEVNULL,
+        [sys.executable, "-m", "dev.pipeline_setup"], cwd=REPOSITORY, stdin=subprocess.DEVNULL,
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

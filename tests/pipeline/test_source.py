@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from config.log_config import LogConfig
+from dev.broker_process import BrokerProcess
 from pipeline.errors import PipelineError
 from pipeline.reading.ranges import Bounds, OffsetRange, Wanted
 from pipeline.reading.reader import read_range
@@ -36,7 +37,6 @@ from storage.topic_partition import TopicPartition
 from tests.pipeline.conftest import FIXTURES
 from tests.support.clients import CODECS, Record, connect
 from tests.support.logs import T, batch_of, marker
-from tests.support.server import BrokerProcess
 
 ALL_COLUMNS = Wanted(columns=COLUMNS)
 ORDERS = TopicPartition("orders", 0)

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.kafka_jars import NoKafka
-from tests.support.server import REPOSITORY, port_below_client_ports
+from dev.apache_kafka import ApacheKafka
+from dev.broker_process import REPOSITORY, port_below_client_ports
+from dev.kafka_jars import NoKafka
 
 VERSION = "1.0.1"
 DIRECTORY = REPOSITORY / ".kafka" / f"jmx-exporter-{VERSION}"

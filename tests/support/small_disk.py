@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.server import REPOSITORY, BrokerProcess, port_below_client_ports
+from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
 
 
 class NoSmallDisk(Exception):

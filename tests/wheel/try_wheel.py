@@ -1,4 +1,4 @@
-"""Builds the wheel and installs it as people do: by pip beside packages that have our rooms' names, by uv, by pipx.
+"""Builds the wheel and installs it as people do: by pip beside packages that have our packages' names, by uv, by pipx.
 
 `make dist` runs it; it needs the package index.
 """
@@ -20,14 +20,14 @@ from kafka import KafkaProducer
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
+from dev.spark_home import linked_home  # noqa: E402
 from pipeline.requirements import Missing, require_libraries, require_spark  # noqa: E402
-from tests.support.spark_home import linked_home  # noqa: E402
 
 NAMES = {"ottla", "pyspark_ottla"}
 """What a wheel puts on other people's import path."""
 
 THEIRS = ("broker", "config", "pipeline", "protocol", "storage")
-"""Packages of other people that have the names of our rooms, as most have a `config`."""
+"""Packages of other people that have the names of our packages, as most have a `config`."""
 
 RECORD_BYTES = 1_000_000
 RECORDS = 40

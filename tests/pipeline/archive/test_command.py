@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dev.broker_process import REPOSITORY, BrokerProcess
 from pipeline.archive.archive import Archive
 from pipeline.broker import Broker, Commit
 from pipeline.reading.scan import Scan
@@ -24,7 +25,6 @@ from tests.pipeline.archive.archives import CLUSTER, TOPIC_ID, Seen, seen_by_del
 from tests.pipeline.conftest import FIXTURES
 from tests.support.clients import Record, connect
 from tests.support.damage import break_batch
-from tests.support.server import REPOSITORY, BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

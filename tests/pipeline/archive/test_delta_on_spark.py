@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from dev import spark_delta
+from dev.maven import NoJars
 from pipeline.archive.manifest import DELTA
 from pipeline.archive.places import DELTA_TABLE
 from pipeline.requirements import Missing, require_java
 from tests.pipeline.archive.archives import archive, compacted, source_of
-from tests.support import spark_delta
 from tests.support.batches import T, record, records
-from tests.support.maven import NoJars
 from tests.support.partitions import PartitionOnDisk
 
 JOB = Path(__file__).with_name("spark_delta_job.py")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import REPOSITORY
 from pipeline.archive.archive import Archive
 from pipeline.archive.manifest import DELTA, PARQUET, TABLE_FORMATS
 from pipeline.archive.verification import findings
@@ -26,7 +27,6 @@ from tests.pipeline.archive.archives import (
 from tests.pipeline.archive.killed import RANGE_BYTES
 from tests.support.batches import T, records
 from tests.support.partitions import TOPIC, PartitionOnDisk
-from tests.support.server import REPOSITORY
 
 DAY_MS = 86_400_000
 EVERY_STEP = 10_000

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import REPOSITORY
 from pipeline.archive.archive import Archive
 from pipeline.archive.durable import Unwritable, make_directory
 from pipeline.archive.locking import as_archiver, changing
@@ -30,7 +31,6 @@ from tests.pipeline.archive.archives import (
 )
 from tests.support.batches import T, end_marker, record, records
 from tests.support.partitions import TOPIC, PartitionOnDisk
-from tests.support.server import REPOSITORY
 from tests.support.small_disk import NoSmallDisk, SmallDisk
 
 DAY_MS = 86_400_000

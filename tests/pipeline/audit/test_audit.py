@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from pipeline.audit import plan
 from storage.batch.record_batch import read_header, seal, stamp
 from tests.pipeline.audit.conftest import Audited
@@ -19,7 +20,6 @@ from tests.support.clients import Client, Record, connect
 from tests.support.damage import break_batch
 from tests.support.pages import Page
 from tests.support.pipeline_commands import Run
-from tests.support.server import BrokerProcess
 
 FIRST = "orders-0/00000000000000000000"
 

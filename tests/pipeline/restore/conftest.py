@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from dev import kafka_jars
+from dev.apache_kafka import ApacheKafka
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from tests.interop.directories import SharedDirectory
-from tests.support import kafka_jars
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.clients import connect
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 
 @pytest.fixture

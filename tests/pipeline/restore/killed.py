@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dev.broker_process import REPOSITORY
 from pipeline.__main__ import _parser
 from pipeline.errors import PipelineError
 from pipeline.restore.command import restore
-from tests.support.server import REPOSITORY
 
 
 def kill_at(step: str, which: int, *words: str) -> bool:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from broker.tools import verify
+from dev.broker_process import BrokerProcess
 from tests.pipeline.restore.archiving import archive, names_in, partitions, restore, restored, stored
 from tests.pipeline.restore.killed import kill_at
 from tests.support.clients import Client, Committed, Place, Record, connect
-from tests.support.server import BrokerProcess
 
 TOPICS = ("killed-a", "killed-b")
 STEPS_OF_SEGMENTS = {

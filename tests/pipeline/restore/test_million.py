@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from dev.broker_process import BrokerProcess
 from tests.pipeline.archive.test_command import archive
 from tests.pipeline.restore.archiving import restored
 from tests.support.clients import CODECS, connect
-from tests.support.server import BrokerProcess
 from tests.support.stdlib_text import lines, source_files
 
 LINES = 1_000_000

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.waiting import until
 from pipeline.__main__ import main
 from tests.interop.directories import Visitor
 from tests.pipeline.conftest import FIXTURES
@@ -21,8 +23,6 @@ from tests.support.batches import AS_BY_JAVA, NO_UTF8, named
 from tests.support.clients import Client, Received, Record, RequestFailed, connect
 from tests.support.damage import break_batch
 from tests.support.partitions import TOPIC, PartitionOnDisk, leave_in_order
-from tests.support.server import REPOSITORY, BrokerProcess
-from tests.support.waiting import until
 
 
 def words(source: BrokerProcess, target: BrokerProcess, checkpoint: Path, *more: str) -> list[str]:

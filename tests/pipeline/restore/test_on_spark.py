@@ -18,6 +18,9 @@ import pytest
 
 from broker.tools import verify
 from config.log_config import LogConfig
+from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.spark_home import linked_home
+from dev.waiting import until
 from pipeline.archive.archive import Archive
 from pipeline.archive.run import nothing
 from pipeline.errors import PipelineError
@@ -36,9 +39,6 @@ from tests.pipeline.restore.test_mirror import arrived, read_from
 from tests.pipeline.restore.test_segments import records
 from tests.support.clients import Committed, Place, Record, connect
 from tests.support.pipeline_commands import JAVAS_OWN, Answer, commands_on
-from tests.support.server import REPOSITORY, BrokerProcess
-from tests.support.spark_home import linked_home
-from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

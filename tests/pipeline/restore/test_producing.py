@@ -9,10 +9,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dev.broker_process import BrokerProcess
 from tests.pipeline.restore.archiving import archive, restore
 from tests.pipeline.restore.test_segments import NOW_MS, placed, records
 from tests.support.clients import Committed, Place, Received, Record, connect
-from tests.support.server import BrokerProcess
 
 
 def produced(dest: Path, broker: BrokerProcess, offset_map: Path, *words: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from pipeline.restore.plan import Wishes, make_plan
 from pipeline.restore.segments import restore_segments
 from storage.errors import DiskFull
@@ -14,7 +15,6 @@ from storage.files import DiskSpace, FileSystem
 from tests.pipeline.restore.archiving import archive, names_in, restore
 from tests.support.clients import Record, connect
 from tests.support.files import FaultyFileSystem
-from tests.support.server import BrokerProcess
 
 NOT_DONE, DAMAGED = 2, 1
 

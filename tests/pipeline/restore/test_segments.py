@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.tools import verify
+from dev.broker_process import BrokerProcess
 from storage.batch.record_batch import read_header
 from storage.checkpoints import LOG_START_OFFSETS, read_offset_checkpoint
 from storage.files import FileSystem
@@ -18,7 +19,6 @@ from tests.pipeline.restore.archiving import archive, names_in, partitions, rest
 from tests.support.batches import NO_UTF8, named, record
 from tests.support.clients import CODECS, Committed, Place, Received, Record, connect
 from tests.support.partitions import TOPIC, PartitionOnDisk, leave_in_order
-from tests.support.server import BrokerProcess
 
 NOW_MS = 1_790_000_000_000
 KEEP = ("--config", "retention.ms=-1")

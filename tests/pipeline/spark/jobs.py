@@ -37,8 +37,8 @@ def main(source: str, trigger: str, output: str, *options: str) -> None:
 
 
 def _settings() -> Mapping[str, str]:
+    from dev import spark_connector
     from tests.pipeline.conftest import SPARK_SETTINGS
-    from tests.support import spark_connector
 
     return {**SPARK_SETTINGS, "spark.jars": ",".join(map(str, spark_connector.jars()))}
 

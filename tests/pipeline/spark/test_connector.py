@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from tests.pipeline.spark.jobs import Job
 from tests.pipeline.spark.rows import from_connector, from_kafka_python, rows_of
 from tests.support.clients import Client, Record
-from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dev.broker_process import REPOSITORY, BrokerProcess
 from pipeline.kafka_log.options import OptionError, read_options
 from tests.support.clients import Record, connect
-from tests.support.server import REPOSITORY, BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

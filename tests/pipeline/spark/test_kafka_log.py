@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from pipeline.kafka_log.batch import plan
 from pipeline.kafka_log.options import read_options
 from pipeline.kafka_log.reading import read as read_one
 from tests.pipeline.spark.rows import from_kafka_log
 from tests.pipeline.spark.test_connector import delete_before
 from tests.support.clients import Client, Record
-from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

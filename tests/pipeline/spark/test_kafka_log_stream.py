@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from pipeline.kafka_log.options import read_options
 from pipeline.kafka_log.stream import Stream
 from tests.pipeline.spark.jobs import Job
 from tests.pipeline.spark.test_connector import delete_before
 from tests.support.clients import Client, Record, connect
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from dev import kafka_jars
+from dev.apache_kafka import ApacheKafka
+from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from tests.pipeline.spark.rows import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -19,14 +23,10 @@ from tests.pipeline.spark.rows import (
     from_kafka_python,
     rows_of,
 )
-from tests.support import kafka_jars
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.batches import AS_BY_JAVA, NO_UTF8, named, produced
 from tests.support.clients import CODECS, Client, Record, connect
 from tests.support.raw_client import RawClient
 from tests.support.requests import produce_request
-from tests.support.server import BrokerProcess
-from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

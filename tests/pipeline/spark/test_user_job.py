@@ -10,10 +10,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.spark_home import linked_home
 from pipeline.requirements import Missing, require_java
 from tests.support.clients import Record, connect
-from tests.support.server import REPOSITORY, BrokerProcess
-from tests.support.spark_home import linked_home
 
 JOB = Path(__file__).parent / "user_job/job.py"
 

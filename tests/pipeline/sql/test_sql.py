@@ -12,10 +12,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from dev.broker_process import BrokerProcess
 from pipeline.sql import quoted, table
 from tests.support.clients import Client, Record
 from tests.support.pipeline_commands import Run
-from tests.support.server import BrokerProcess
 
 NOW_MS = 1_700_000_000_123
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import BrokerProcess
 from tests.pipeline.conftest import FIXTURES
 from tests.pipeline.stats.conftest import Counted
 from tests.support.clients import Client, Committed, Place, Record
 from tests.support.pages import Page
 from tests.support.pipeline_commands import Run
-from tests.support.server import BrokerProcess
 
 NOW_MS = 1_700_000_040_000
 """The beginning of a minute."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, NamedTuple, Protocol
 
+from dev.waiting import until
 from tests.support.clients import TIMEOUT_S, Client, Place, Received, RequestFailed
-from tests.support.waiting import until
 
 POLL_MS = 200
 """How long one poll waits for records. Between two polls a member does what it was told to."""

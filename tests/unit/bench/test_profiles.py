@@ -33,7 +33,7 @@ def test_the_last_words_name_functions_and_shares() -> None:
 def test_a_broker_with_the_sampler_inside_writes_its_stacks_when_it_stops(tmp_path: Path) -> None:
     stacks = tmp_path / "stacks"
     module = ("bench.sampled_broker", str(stacks))
-    broker = OwnBroker(tmp_path / "broker", module=module, rooms=REPOSITORY)
+    broker = OwnBroker(tmp_path / "broker", module=module, packages=REPOSITORY)
     for _ in range(5):
         os.kill(broker.pid, signal.SIGPROF)  # as the system does after some CPU time; a new broker has not had much
         broker.told_latencies("PLAINTEXT")

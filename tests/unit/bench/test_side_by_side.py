@@ -24,7 +24,7 @@ from bench.side_by_side.sampling import Arena
 from bench.side_by_side.standing import Spread, Standing, reaches, standings
 from bench.side_by_side.targets import TARGETS, target
 from bench.side_by_side.workload import CPU_S_GB, MB_S, Figures, Workload
-from tests.support import waiting
+from dev import waiting
 
 SYSTEM = Table("system", "Defaults", "bbr", is_whole=True)
 CUBIC = Table("cubic", "Defaults, under cubic", "cubic")

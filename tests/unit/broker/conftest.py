@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.broker_process import PACKAGES, REPOSITORY
+from dev.serving import assert_served
 from tests.support.broker import InProcessBroker, running_broker
-from tests.support.server import REPOSITORY, ROOMS
-from tests.support.serving import assert_served
 
 
 @pytest.fixture
@@ -16,5 +16,5 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InProcess
     mark = request.node.get_closest_marker("settings")
     with running_broker(tmp_path / "data", **(mark.kwargs if mark else {})) as broker:
         yield broker
-        if ROOMS == REPOSITORY:  # among compiled ones a test may end early, when it replaces a part of them
+        if PACKAGES == REPOSITORY:  # among compiled ones a test may end early, when it replaces a part of them
             assert_served(request.node, broker.answered)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from compiled.hot_path import HOT_PATH
-from compiled.rooms import REPOSITORY
+from compiled.packages import REPOSITORY
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from broker.fetch.fast_path import MOST_MISSES, MOST_REMEMBERED, RepeatedFetch
 from broker.request.response import ResponseSlot
+from dev.serving import every_version
 from protocol.codec import Chunk
 from protocol.errors import ErrorCode as E
 from protocol.fetch_layout import FetchLayout, PlainAnswer, PlainFetch
@@ -19,7 +20,6 @@ from storage.log import Log
 from tests.support.batches import produced
 from tests.support.broker import Client, ConnectionClosed, InProcessBroker
 from tests.support.requests import fetch_request, produce_request
-from tests.support.serving import every_version
 
 Topic, Partition, Forgotten = FetchRequest.Topic, FetchRequest.Topic.Partition, FetchRequest.ForgottenTopic
 VERSIONS = range(4, 19)

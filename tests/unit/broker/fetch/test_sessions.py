@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from broker.fetch.sessions import HIGHEST_EPOCH, next_epoch
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.topics import DeleteTopicsRequest
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 Row = tuple[str, int, int, int, int]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.configs import (
     AlterConfigsRequest,
@@ -18,7 +19,6 @@ from protocol.messages.configs import (
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker
 from tests.support.requests import produce_request
-from tests.support.serving import every_version, serves
 
 Incremental = IncrementalAlterConfigsRequest
 Whole = AlterConfigsRequest

@@ -2,11 +2,11 @@
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.codec import decode
 from protocol.errors import ErrorCode as E
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 NAMED = ApiVersionsRequest(client_software_name="test-client", client_software_version="1.0")
 

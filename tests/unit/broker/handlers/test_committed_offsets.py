@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from broker.request.context import Operation, RequestContext, ResourceType
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from protocol.messages.topics import DeleteTopicsRequest
@@ -18,7 +19,6 @@ from tests.support.groups import (
     create_offsets_topic,
     fetch_offsets_request,
 )
-from tests.support.serving import every_version, serves
 
 UNKNOWN_ID = bytes(15) + b"\1"
 NO_ID = bytes(16)

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsResponse
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 
 def more(name: str, count: int, assignments: list[list[int]] | None = None) -> CreatePartitionsRequest.Topic:

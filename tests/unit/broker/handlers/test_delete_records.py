@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.list_offsets import ListOffsetsRequest
@@ -11,7 +12,6 @@ from storage.errors import DiskFull
 from storage.log_dir import CheckpointWrite
 from tests.support.broker import InProcessBroker
 from tests.support.requests import fetch_request
-from tests.support.serving import every_version, serves
 
 Topic = DeleteRecordsRequest.Topic
 

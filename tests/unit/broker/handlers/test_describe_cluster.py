@@ -2,11 +2,11 @@
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.cluster import DescribeClusterRequest
 from protocol.messages.metadata import MetadataRequest
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 
 @serves(DescribeClusterRequest)

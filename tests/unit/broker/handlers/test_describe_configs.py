@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 Config = DescribeConfigsResponse.Result.Config
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from storage.log_dir import LogDir
 from tests.support.broker import InProcessBroker, running_broker
-from tests.support.serving import every_version, serves
 
 Topic = DescribeLogDirsRequest.Topic
 

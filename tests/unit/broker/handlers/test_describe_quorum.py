@@ -2,10 +2,10 @@
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 Topic = DescribeQuorumRequest.Topic
 

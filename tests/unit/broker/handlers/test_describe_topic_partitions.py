@@ -2,6 +2,7 @@
 
 import pytest
 
+from dev.serving import serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.topic_partitions import (
     Cursor,
@@ -9,7 +10,6 @@ from protocol.messages.topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from tests.support.broker import InProcessBroker
-from tests.support.serving import serves
 
 Page = tuple[list[tuple[str, list[int]]], tuple[str, int] | None]
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
 from protocol.records.cluster_metadata import PartitionChangeRecord
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 PREFERRED, UNCLEAN = 0, 1
 

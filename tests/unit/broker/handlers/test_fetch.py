@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.topics import DeleteTopicsRequest
@@ -12,7 +13,6 @@ from storage.log import Log
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker
 from tests.support.requests import fetch_request, produce_request
-from tests.support.serving import every_version, serves
 
 Answer = FetchResponse.Response.Partition
 

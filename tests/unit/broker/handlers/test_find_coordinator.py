@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from broker.request.context import RequestContext
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.topics import DeleteTopicsRequest
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 GROUP, TRANSACTION, SHARE = range(3)
 NO_ID = "A" * 22

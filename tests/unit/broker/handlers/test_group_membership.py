@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from broker.request.context import RequestContext
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.group_membership import (
     HeartbeatRequest,
@@ -22,7 +23,6 @@ from tests.support.groups import (
     leave_request,
     sync_request,
 )
-from tests.support.serving import every_version, serves
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from broker.request.context import Operation, RequestContext, ResourceType
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from protocol.records.group_metadata import (
@@ -23,7 +24,6 @@ from tests.support.groups import (
     fetch_offsets_request,
     leave_request,
 )
-from tests.support.serving import every_version, serves
 
 NOT_ASKED_FOR = -(2**31)
 

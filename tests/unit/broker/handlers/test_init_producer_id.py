@@ -2,10 +2,10 @@
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 
 def request(transactional_id: str | None = None) -> InitProducerIdRequest:

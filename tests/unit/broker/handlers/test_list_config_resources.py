@@ -1,10 +1,10 @@
 """ListConfigResources through the codec."""
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.config_resources import ListConfigResourcesRequest
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 

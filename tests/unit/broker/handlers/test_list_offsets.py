@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from tests.support.batches import T, produced, record
 from tests.support.broker import InProcessBroker
 from tests.support.requests import produce_request
-from tests.support.serving import every_version, serves
 
 Answer = ListOffsetsResponse.Topic.Partition
 

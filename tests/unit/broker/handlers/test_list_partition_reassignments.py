@@ -2,11 +2,11 @@
 
 import pytest
 
+from dev.serving import serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.reassignments import ListPartitionReassignmentsRequest
 from protocol.records.cluster_metadata import PartitionChangeRecord
 from tests.support.broker import InProcessBroker
-from tests.support.serving import serves
 
 Topic = ListPartitionReassignmentsRequest.Topic
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.metadata import OPERATIONS_NOT_ASKED_FOR, MetadataRequest, MetadataResponse
 from tests.support.broker import ConnectionClosed, InProcessBroker, running_broker
-from tests.support.serving import every_version, serves
 
 
 def request(*names: str | None, topic_id: bytes | None = None, **fields: Any) -> MetadataRequest:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from broker.coordinators.loading import PartitionLoading
+from dev.serving import serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from protocol.messages.group_membership import (
@@ -24,7 +25,6 @@ from tests.support.groups import (
     join_request,
     leave_request,
 )
-from tests.support.serving import serves
 
 
 def offset_delete(_: int) -> OffsetDeleteRequest:

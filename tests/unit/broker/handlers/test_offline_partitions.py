@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.serving import assert_served, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.fetch import FetchRequest
@@ -19,7 +20,6 @@ from tests.support.batches import produced, record
 from tests.support.broker import Client, InProcessBroker, running_broker
 from tests.support.files import FaultyFileSystem
 from tests.support.requests import fetch_request, produce_request
-from tests.support.serving import assert_served, serves
 
 ALIVE, OFFLINE = 0, 1
 FIRST_SEGMENT = "b/orders-1/00000000000000000000.log"

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 Topic = OffsetForLeaderEpochRequest.Topic
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.runtime.worker_thread import Flusher, WorkerThread
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.topics import DeleteTopicsRequest
@@ -16,7 +17,6 @@ from storage.files import File
 from tests.support.batches import T, changed, produced, record, records
 from tests.support.broker import ConnectionClosed, InProcessBroker
 from tests.support.requests import fetch_request, produce_request
-from tests.support.serving import every_version, serves
 
 Answer = ProduceResponse.Response.PartitionResponse
 

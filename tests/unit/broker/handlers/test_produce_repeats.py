@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from broker.handlers.produce_repeats import MOST_REMEMBERED, RepeatedProduce, Repeats
 from broker.runtime.worker_thread import Flusher
+from dev.serving import every_version
 from protocol.errors import ErrorCode as E
 from protocol.headers import encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -19,7 +20,6 @@ from storage.files import File
 from tests.support.batches import changed, produced, record
 from tests.support.broker import Client, ConnectionClosed, InProcessBroker
 from tests.support.requests import produce_request
-from tests.support.serving import every_version
 
 
 @pytest.fixture

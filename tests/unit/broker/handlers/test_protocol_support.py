@@ -4,17 +4,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dev.protocol_support import PAGE, page
+from dev.serving import Served
 from protocol.errors import ErrorCode
 from tests.support.broker import InProcessBroker
-from tests.support.protocol_support import PAGE, page
-from tests.support.serving import Served
 
 REPOSITORY = Path(__file__).parents[4]
 
 
 def printed_page() -> str:
     """What `make docs` would write."""
-    command = [sys.executable, "-m", "tests.support.protocol_support", "--print"]
+    command = [sys.executable, "-m", "dev.protocol_support", "--print"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout
 

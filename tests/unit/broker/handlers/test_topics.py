@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.topics import (
     CreateTopicsRequest,
@@ -12,7 +13,6 @@ from protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from tests.support.broker import InProcessBroker
-from tests.support.serving import every_version, serves
 
 NO_ID = bytes(16)
 

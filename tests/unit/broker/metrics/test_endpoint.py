@@ -15,9 +15,9 @@ from broker.server.broker_server import BrokerServer, CannotStart
 from config.broker_settings import BrokerSettings
 from config.metrics_listener import METRICS_LISTENER, MetricsListener
 from config.parse import load_settings
+from dev.broker_process import port_below_client_ports
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.metrics import OPENMETRICS, Answer, Page, ask, get, metrics_port, read_answer, scrape, until
-from tests.support.server import port_below_client_ports
 
 
 def exchange(broker: InProcessBroker, request: str, *, accept: str = "") -> Answer:

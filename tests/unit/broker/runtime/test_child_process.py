@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from broker.runtime.child_process import ChildEnded, ChildProcess
-from tests.support.server import REPOSITORY
-from tests.support.waiting import until
+from dev.broker_process import REPOSITORY
+from dev.waiting import until
 
 CHILD = "tests.support.children"
 

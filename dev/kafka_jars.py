@@ -1,4 +1,4 @@
-"""Apache Kafka's jars, fetched once by Maven: `python -m tests.support.kafka_jars` prints the directory they are in."""
+"""Apache Kafka's jars, fetched once by Maven: `python -m dev.kafka_jars` prints the directory they are in."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.support.maven import NoJars, fetch
-from tests.support.server import REPOSITORY
+from dev.broker_process import REPOSITORY
+from dev.maven import NoJars, fetch
 
 KAFKA_VERSION = "4.3.1"
 DIRECTORY = REPOSITORY / ".kafka" / KAFKA_VERSION

@@ -42,7 +42,7 @@ class Served(NamedTuple):
 
 def claims(item: pytest.Item) -> Iterator[Served]:
     """What a test is marked to reach."""
-    callspec = getattr(item, "callspec", None)
+    callspec: Any = getattr(item, "callspec", None)
     for mark in item.iter_markers("serves"):
         versions = mark.kwargs["versions"] or (callspec.params["version"],)
         test = item.nodeid.partition("[")[0]

@@ -11,9 +11,9 @@ import shutil
 import subprocess
 import sys
 
+from dev import spark_connector, spark_delta
+from dev.maven import NoJars
 from pipeline.requirements import Missing, require_java, require_spark
-from tests.support import spark_connector, spark_delta
-from tests.support.maven import NoJars
 
 JAVA_PACKAGE = "openjdk-17-jre-headless"
 ANY_JAVA_PACKAGE = "default-jre-headless"

@@ -1,4 +1,4 @@
-"""Writes docs/protocol-support.md from the marks of the tests: `python -m tests.support.protocol_support`."""
+"""Writes docs/protocol-support.md from the marks of the tests: `python -m dev.protocol_support`."""
 
 import sys
 from collections import defaultdict
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.serving import Served, claims
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from tests.support.serving import Served, claims
 
-PAGE = Path(__file__).parents[2] / "docs" / "protocol-support.md"
+PAGE = Path(__file__).parents[1] / "docs" / "protocol-support.md"
 MARKED_TESTS = "tests/unit/broker"
 
 _HEAD = """# Protocol support

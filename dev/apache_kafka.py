@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.server import BrokerDidNotStart, BrokerProcess, port_below_client_ports
+from dev.broker_process import BrokerDidNotStart, BrokerProcess, port_below_client_ports
 
 
 class ApacheKafka(BrokerProcess):

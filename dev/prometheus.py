@@ -14,8 +14,8 @@ from urllib.request import urlopen
 
 import yaml
 
-from tests.support.server import REPOSITORY
-from tests.support.waiting import until
+from dev.broker_process import REPOSITORY
+from dev.waiting import until
 
 CONFIGURATION = REPOSITORY / "docker" / "prometheus"
 

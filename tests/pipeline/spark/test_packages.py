@@ -1,4 +1,4 @@
-"""Our rooms in a process whose user has packages with the same names."""
+"""Our packages in a process whose user has packages with the same names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.server import REPOSITORY
+from dev.broker_process import REPOSITORY
 
 pytest.importorskip("pyspark", reason="the pipeline's libraries are not here")
 
@@ -18,11 +18,11 @@ import sys
 import config, pipeline.stage
 assert (config.WHOSE, pipeline.stage.WHOSE) == ("theirs", "theirs")
 
-from pyspark_ottla.rooms import rooms
+from pyspark_ottla.packages import our_packages
 
-with rooms():
+with our_packages():
     from pipeline.kafka_log.options import read_options
-    with rooms():
+    with our_packages():
         import config as ours
         assert not hasattr(ours, "WHOSE")
     options = read_options({"path": "/data", "subscribe": "orders"})
@@ -30,9 +30,9 @@ with rooms():
 import config as still, pipeline.stage as stage
 assert (still.WHOSE, stage.WHOSE) == ("theirs", "theirs")
 assert "storage" not in sys.modules
-with rooms():
+with our_packages():
     import pipeline.kafka_log.options as again
-    assert again.read_options is read_options, "the rooms are imported once"
+    assert again.read_options is read_options, "the packages are imported once"
 print(*options.subscription.topics)
 """
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-ROOMS = Path(os.environ.get("OTTLA_TEST_ROOMS", REPOSITORY))
-"""Where the broker under test is: the checkout, or the rooms with their hot path compiled (`make test-compiled`)."""
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGES = Path(os.environ.get("OTTLA_TEST_PACKAGES", REPOSITORY))
+"""Where the broker under test is: the checkout, or the packages with their hot path compiled (`make test-compiled`)."""
 READY = re.compile(r"^ready listeners=(?P<listeners>\S+) node\.id=(?P<node_id>\d+) cluster\.id=(?P<cluster_id>\S+)$")
 ADDRESS = re.compile(r"//(?P<host>[^:/,]*|\[[^\]]+\]):(?P<port>\d+)")
 METRICS = re.compile(r"metrics at http://\S+:(?P<port>\d+)/metrics")
@@ -94,7 +94,7 @@ class BrokerProcess:
         assert not self.is_running, f"the broker on port {self.port} runs already"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), cwd=ROOMS, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                self.command(), cwd=PACKAGES, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
             )
 
     def kill(self) -> None:
@@ -199,7 +199,7 @@ def broker_for_tests(
     """Ours, or Apache Kafka where `OTTLA_TEST_KAFKA_LIBS` names the directory of its jars."""
     chosen = port_below_client_ports() if port is None else port
     if libraries := os.environ.get("OTTLA_TEST_KAFKA_LIBS"):
-        from tests.support.apache_kafka import ApacheKafka
+        from dev.apache_kafka import ApacheKafka
 
         return ApacheKafka(directory, settings=settings, port=chosen, libraries=libraries)
     return BrokerProcess(directory, settings=settings, port=chosen)

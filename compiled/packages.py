@@ -1,4 +1,4 @@
-"""The rooms in a directory of their own, beside their sources what is compiled of them."""
+"""The packages in a directory of their own, beside their sources what is compiled of them."""
 
 import filecmp
 import shutil
@@ -12,7 +12,7 @@ from compiled.hot_path import HOT_PATH
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 
-_ROOMS: Final = ("broker", "compiled", "config", "ottla", "pipeline", "protocol", "pyspark_ottla", "storage")
+_PACKAGES: Final = ("broker", "compiled", "config", "ottla", "pipeline", "protocol", "pyspark_ottla", "storage")
 _BUILD: Final = "build"
 """Below the directory: what the compilers keep between two runs, and what they have said."""
 _OUTCOME: Final = f"{_BUILD}/outcome.txt"
@@ -20,11 +20,11 @@ _OUTCOME: Final = f"{_BUILD}/outcome.txt"
 
 
 class NotCompiled(Exception):
-    """Why the rooms run as they are written."""
+    """Why the packages run as they are written."""
 
 
-def compile_rooms(directory: Path) -> None:
-    """Bring the rooms in ``directory`` up to date. Raises `NotCompiled`: they are there, and nothing is compiled."""
+def compile_packages(directory: Path) -> None:
+    """Bring the packages in ``directory`` up to date. Raises `NotCompiled`: they are there, and nothing is compiled."""
     outcome = directory / _OUTCOME
     try:
         if (reason := _why_not()) is not None:
@@ -49,7 +49,7 @@ def extensions(directory: Path) -> list[Path]:
 
 
 def is_current(directory: Path) -> bool:
-    """Whether the rooms in ``directory`` are those of this checkout."""
+    """Whether the packages in ``directory`` are those of this checkout."""
     wanted = _sources(REPOSITORY)
     return wanted == _sources(directory) and all(_is_same(directory, path) for path in wanted)
 
@@ -57,8 +57,8 @@ def is_current(directory: Path) -> bool:
 def _sources(tree: Path) -> set[Path]:
     return {
         path.relative_to(tree)
-        for room in _ROOMS
-        for path in (tree / room).rglob("*")
+        for package in _PACKAGES
+        for path in (tree / package).rglob("*")
         if path.is_file() and path.suffix not in (".pyc", ".so")
     }
 

@@ -1,7 +1,7 @@
-"""Our rooms in a process that is not ours: on the import path, and out of the way of packages with the same names.
+"""Our packages in a process that is not ours: on the import path, and out of the way of packages with the same names.
 
-A Spark worker also runs its user's functions, whose own `config` or `pipeline` must stay what they were. So the rooms
-are there while something of ours runs, and theirs at all other times.
+A Spark worker also runs its user's functions, whose own `config` or `pipeline` must stay what they were. So our
+packages are on the path while a function of ours runs, and the user's at all other times.
 """
 
 import sys
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-ROOMS: Final = frozenset({"broker", "config", "pipeline", "protocol", "storage"})
+PACKAGES: Final = frozenset({"broker", "config", "pipeline", "protocol", "storage"})
 
 _HERE: Final = Path(__file__).resolve().parents[1]
 # A wheel has them inside of `ottla`; what stands beside it under these names is somebody else's.
@@ -21,7 +21,7 @@ _ours: dict[str, ModuleType] = {}
 
 
 @contextmanager
-def rooms() -> Iterator[None]:
+def our_packages() -> Iterator[None]:
     """While this lasts, `pipeline`, `storage` and the others are ours. May be nested."""
     if _are_here():
         yield
@@ -43,5 +43,5 @@ def _are_here() -> bool:
 
 
 def _taken_away() -> dict[str, ModuleType]:
-    names = [name for name in sys.modules if name.partition(".")[0] in ROOMS]
+    names = [name for name in sys.modules if name.partition(".")[0] in PACKAGES]
     return {name: sys.modules.pop(name) for name in names}

@@ -1,0 +1,1 @@
+"""What benchmarks, documents and the Makefile need beside the product: a broker process, Kafka's jars, Maven."""
