@@ -324,6 +324,11 @@ class LogManager:
         if isinstance(error, LogDirFailed):
             self.directory_failed(directory)
 
+    def take_failures(self) -> list[tuple[LogDir, StorageError]]:
+        """`failures` up to now, which are the caller's matter from here on."""
+        failures, self.failures = self.failures, []
+        return failures
+
     def loaded(self) -> None:
         """Everything that `find` has found is open."""
         for directory in self._directories:

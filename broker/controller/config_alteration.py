@@ -10,7 +10,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from broker.metadata.configs import EVERY_BROKER, ConfigView
-from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, MetadataImage, Record
+from broker.metadata.image.metadata_image import MetadataImage
+from broker.metadata.image.records import Record
 from broker.metadata.topic_rules import fault_of_name
 from broker.request.faults import Fault, InvalidRequest, InvalidTopic, UnknownTopicOrPartition
 from config.alteration import check_broker_alteration
@@ -116,7 +117,7 @@ class ConfigPlanner:
 
     def plan(self, wanted: Alteration | Replacement) -> AlterationResult:
         """Check what is wanted of one resource, and collect the records that lead there."""
-        before = self._image.configs.get(wanted.resource, {})
+        before = self._image.configs.of(*wanted.resource)
         try:
             self._check_name(wanted.resource)
             after = wanted.applied_to(before)
@@ -154,7 +155,7 @@ class ConfigPlanner:
         match type_:
             case ConfigResource.TOPIC:
                 validate_topic_overrides(after, self._configs.log_defaults())
-                if name not in self._image.topics_by_name:
+                if name not in self._image.topics.by_name:
                     raise UnknownTopicOrPartition(f"There is no topic {name}")
             case ConfigResource.BROKER:
                 self._check_broker(name, after)
@@ -179,13 +180,13 @@ class ConfigPlanner:
             raise InvalidRequest(str(error)) from None
         if after.get(_CORDONED):
             raise InvalidConfig(_CORDONED, after[_CORDONED], "nothing: no log directory can be cordoned here")
-        if ELIGIBLE_LEADERS_FEATURE in self._image.features:
+        if self._image.features.has_eligible_leader_replicas:
             self._check_min_insync_replicas(name, after)
 
     def _check_min_insync_replicas(self, name: str, after: Mapping[str, str]) -> None:
         """Eligible leaders (KIP-966) are counted by it, so all brokers must mean the same."""
         key = _MIN_INSYNC_REPLICAS
-        before = self._image.configs.get((ConfigResource.BROKER, name), {})
+        before = self._image.configs.of(ConfigResource.BROKER, name)
         if name != EVERY_BROKER and key in after and before.get(key) != after[key]:
             raise InvalidConfig(key, after[key], "no value for a single broker, since eligible leaders are kept")
         if name == EVERY_BROKER and key in before and key not in after:
@@ -196,7 +197,7 @@ class ConfigPlanner:
             self.records.append(
                 ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=key, value=after.get(key))
             )
-        if _MIN_INSYNC_REPLICAS in changed and ELIGIBLE_LEADERS_FEATURE in self._image.features:
+        if _MIN_INSYNC_REPLICAS in changed and self._image.features.has_eligible_leader_replicas:
             # The empty name, of all brokers, is all topics.
             self.records.append(ClearElrRecord(topic_name=resource.name))
 

@@ -1,4 +1,4 @@
-"""The controller: checks what clients want of the cluster, turns it into records, answers once they are durable.
+"""The controller in this process: checks what is wanted of the cluster, writes records, answers once they are durable.
 
 What plans a change is imported with the first one: a start, and a broker whose topics are there, need none of it.
 """
@@ -10,13 +10,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from broker.controller.client import Heartbeat, HeartbeatAnswer
 from broker.controller.placement import Placement, Refused, is_online
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, NO_LEADER, MetadataImage, PartitionImage, Record, TopicImage
+from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
+from broker.metadata.image.records import Record
+from broker.metadata.image.topics import NO_LEADER, PartitionImage, TopicImage
+from broker.metadata.loader import MetadataLoader, MetadataTransaction
 from broker.metadata.producer_ids import BLOCK_SIZE
+from broker.metadata.record_versions import version_of
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
-from broker.raft.metadata_log import MetadataLog
+from broker.raft.single_voter_log import SingleVoterLog
 from broker.runtime.clock import Ids
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode
@@ -44,69 +49,66 @@ DIRECTORIES_REGISTER_SINCE: Final = 17
 """The metadata.version (3.7-IV2) from which on brokers register their log directories (KIP-858)."""
 
 
-class Controller:
-    """Decides on the image that has everything appended so far, durable or not: so of two requests in one turn the
-    second sees what the first did. Everybody else reads the publisher's image.
+class LocalController:
+    """A `ControllerClient` that writes the metadata log itself.
 
-    ``then`` is called on the loop, after the subscribers have been told; before the method returns, if nothing has to
+    It decides on the image that has everything appended so far, durable or not: so of two requests in one turn the
+    second sees what the first did. Other readers have `MetadataCache`, which holds nothing that could still be lost.
+
+    ``then`` is called on the loop, behind the subscribers; before the method returns, if nothing has to
     be waited for.
     """
 
-    def __init__(self, metadata_log: MetadataLog, *, ids: Ids, settings: BrokerSettings) -> None:
-        self._log = metadata_log
+    def __init__(self, raft: SingleVoterLog, metadata: MetadataLoader, *, ids: Ids, settings: BrokerSettings) -> None:
+        """``metadata`` has replayed all that is in the log of ``raft``."""
+        self._raft = raft
         self._ids = ids
         self._settings = settings
         self._directories: list[bytes] = []
         """The ids of the log directories that are online, in the order of ``log.dirs``."""
-        self._image: MetadataImage = metadata_log.publisher.image.copy()
-        self._configs = ConfigView(self._image, settings)
+        self.image: MetadataImage = metadata.image
+        """The image of everything that has been appended."""
+        self._transaction = MetadataTransaction()
+        self._was_in_transaction = metadata.is_in_transaction
+        self._configs = ConfigView(self, settings)
 
     @property
     def broker_epoch(self) -> int:
-        """The offset of this node's registration; the clean-shutdown marker names it. -1 before `take_office`."""
-        broker = self._image.brokers.get(self._settings.node_id)
+        """The offset of this node's registration; the clean-shutdown marker names it. -1 before `register`."""
+        broker = self.image.cluster.brokers.get(self._settings.node_id)
         return -1 if broker is None else broker.broker_epoch
 
-    # Taking and leaving office
+    # The broker's own life
 
-    def take_office(
+    def register(
         self,
         registration: Registration,
         *,
         bootstrap: Sequence[Record],
         was_clean: bool,
-        found: Mapping[TopicPartition, bytes] | None = None,
+        found: Mapping[TopicPartition, bytes],
         then: Callable[[], None],
     ) -> None:
         """Register this run of the node, and make it lead what it has replicas of.
 
         A partition without its leader, as Kafka leaves them all at a clean stop, gets this node. After an unclean stop
-        every partition gets a new leader epoch, so that a consumer that has read records now lost can see it. Nobody
+        every partition gets a new leader epoch, so that a consumer that has read records now lost can see it. No node
         leads a partition whose log directory is not online.
-
-        Args:
-            registration: who we are in this run.
-            bootstrap: the features and configs of a new cluster, used if the log has none yet.
-            was_clean: the node had stopped cleanly, in all its log directories.
-            found: the log directory in which each log was found, which counts where the metadata names another one.
-            then: called once all of it is durable and published.
-
-        Raises:
-            StorageError: the metadata log can't be written.
         """
         self._directories = list(registration.directories)
-        if self._image.is_in_transaction:
-            self._append([AbortTransactionRecord(reason="the node that began it is gone")])
-        if self._image.metadata_version == 0:
+        if self._was_in_transaction:
+            # Its records are in no image, so that there is nothing to be undone in this one.
+            self._raft.append([(AbortTransactionRecord(reason="the node that began it is gone"), 0)], _nothing)
+        if self.image.features.metadata_version == 0:
             self._append([BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()])
-        if self._image.metadata_version >= CONTROLLERS_REGISTER_SINCE:
+        if self.image.features.metadata_version >= CONTROLLERS_REGISTER_SINCE:
             self._append([registration.controller_record()])
-        self._append([registration.broker_record(self._log.end_offset)])
+        self._append([registration.broker_record(self._raft.end_offset)])
         changes: list[Record] = []
         offline = 0
-        for topic in self._image.topics_by_name.values():
+        for topic in self.image.topics.by_name.values():
             for partition in topic.partitions:
-                where = (found or {}).get(TopicPartition(topic.name, partition.index))
+                where = found.get(TopicPartition(topic.name, partition.index))
                 if where is not None or self._is_online(partition):
                     change = self._lead(topic, partition, is_new_epoch=not was_clean, where=where)
                 else:
@@ -119,22 +121,25 @@ class Controller:
         if changes:
             log.info("leading %d partitions in a new leader epoch", len(changes))
             self._append(changes)
-        self._log.when_durable(then)
+        self._raft.when_durable(then)
+
+    def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
+        """A broker that asks to stop is fenced, and may stop once that is durable: no other broker takes over."""
+        if not heartbeat.wants_shutdown:
+            is_fenced = self.image.cluster.brokers[self._settings.node_id].fenced
+            then(HeartbeatAnswer(heartbeat.metadata_offset >= self.broker_epoch, is_fenced, should_shut_down=False))
+            return
+        change = BrokerRegistrationChangeRecord(
+            broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, fenced=1
+        )
+        self._append([change], lambda: then(HeartbeatAnswer(True, is_fenced=True, should_shut_down=True)))
 
     def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
-        """A log directory has failed: nobody leads the partitions in it from now on, and no new one gets there.
-
-        Args:
-            directory: its id; None if it has none.
-            partitions: those whose logs stood in it.
-
-        Raises:
-            StorageError: the metadata log can't be written; it may be called again.
-        """
+        """Take their leader from the partitions. Raises StorageError; it may be called again then."""
         if directory in self._directories:
             self._directories.remove(directory)
         changes: list[Record] = []
-        for topic in self._image.topics_by_name.values():
+        for topic in self.image.topics.by_name.values():
             for partition in topic.partitions:
                 if (
                     directory is not None and partition.directory_of(self._settings.node_id) == directory
@@ -142,7 +147,7 @@ class Controller:
                     change = self._leave_leaderless(topic, partition)
                     if change is not None:
                         changes.append(change)
-        if directory is not None and self._image.metadata_version >= DIRECTORIES_REGISTER_SINCE:
+        if directory is not None and self.image.features.metadata_version >= DIRECTORIES_REGISTER_SINCE:
             changes.append(
                 BrokerRegistrationChangeRecord(
                     broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, log_dirs=list(self._directories)
@@ -150,13 +155,6 @@ class Controller:
             )
         if changes:
             self._append(changes)
-
-    def leave_office(self, then: Callable[[], None]) -> None:
-        """Say that the node is going down cleanly; nothing may be asked of the controller afterwards."""
-        change = BrokerRegistrationChangeRecord(
-            broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, fenced=1
-        )
-        self._append([change], then)
 
     def _is_online(self, partition: PartitionImage) -> bool:
         node_id = self._settings.node_id
@@ -198,7 +196,7 @@ class Controller:
         if partition.leader == NO_LEADER:
             return None
         node_id = self._settings.node_id
-        has_elr = ELIGIBLE_LEADERS_FEATURE in self._image.features
+        has_elr = self.image.features.has_eligible_leader_replicas
         return PartitionChangeRecord(
             partition_id=partition.index,
             topic_id=topic.topic_id,
@@ -218,7 +216,7 @@ class Controller:
         validate_only: bool,
         then: Callable[[list[TopicResult]], None],
     ) -> None:
-        """Create topics, each with its own success or error (facts 2.11).
+        """Create topics, each with its own success or error.
 
         Args:
             topics: what is wanted.
@@ -233,7 +231,7 @@ class Controller:
             then([TopicResult(name=topic.name, error=ErrorCode.REQUEST_TIMED_OUT, message=text) for topic in topics])
             return
         planner = TopicPlanner(
-            self._image,
+            self.image,
             ids=self._ids,
             placement=self._placement(),
             defaults=CreationDefaults(
@@ -249,7 +247,7 @@ class Controller:
                 if result.error is ErrorCode.NONE:
                     log.info("creating topic %s with %d partitions", result.name, result.partitions)
         else:
-            self._log.when_durable(lambda: then(results))
+            self._raft.when_durable(lambda: then(results))
 
     def create_partitions(
         self,
@@ -259,7 +257,7 @@ class Controller:
         validate_only: bool,
         then: Callable[[list[GrowthResult]], None],
     ) -> None:
-        """Give topics more partitions, each with its own success or error (facts 2.11); the arguments are those of
+        """Give topics more partitions, each with its own success or error; the arguments are those of
         `create_topics`. A topic that is named more than once comes first in the results."""
         from broker.controller.partition_creation import GrowthPlanner, GrowthResult
 
@@ -267,7 +265,7 @@ class Controller:
             text = f"The request's timeout of {timeout_ms} ms was over before partitions could be added."
             then([GrowthResult(topic=wish.topic, error=ErrorCode.REQUEST_TIMED_OUT, message=text) for wish in wishes])
             return
-        planner = GrowthPlanner(self._image, self._placement())
+        planner = GrowthPlanner(self.image, self._placement())
         results = planner.plan(wishes)
         if planner.records and not validate_only:
             self._append(planner.records, lambda: then(results))
@@ -276,7 +274,7 @@ class Controller:
                 if wish.topic in grown:
                     log.info("topic %s gets %d partitions in all", wish.topic, wish.count)
         else:
-            self._log.when_durable(lambda: then(results))
+            self._raft.when_durable(lambda: then(results))
 
     def reassign_partitions(
         self,
@@ -290,7 +288,7 @@ class Controller:
         """
         from broker.controller.reassignment import ReassignmentPlanner
 
-        planner = ReassignmentPlanner(self._image, self._placement())
+        planner = ReassignmentPlanner(self.image, self._placement())
         results: list[Refused | None] = []
         for topic, index, replicas in wishes:
             try:
@@ -302,17 +300,17 @@ class Controller:
         if planner.records:
             self._append(planner.records, lambda: then(results))
         else:
-            self._log.when_durable(lambda: then(results))
+            self._raft.when_durable(lambda: then(results))
 
     def _placement(self) -> Placement:
-        return Placement(self._image, broker_id=self._settings.node_id, directories=self._directories)
+        return Placement(self.image, broker_id=self._settings.node_id, directories=self._directories)
 
     def auto_create(self, names: Iterable[str]) -> None:
         """Create topics that a client asked about, with the broker's defaults; internal ones as their owners need them.
 
         Nobody is told how it went: the client asks again. Names that no topic may have are passed over.
         """
-        wanted = [self._auto_created(name) for name in dict.fromkeys(names) if name not in self._image.topics_by_name]
+        wanted = [self._auto_created(name) for name in dict.fromkeys(names) if name not in self.image.topics.by_name]
         if wanted:
             # Where the metadata log has no room, it has said so itself.
             with suppress(DiskFull, TooManyOpenFiles):
@@ -355,7 +353,7 @@ class Controller:
         timeout_ms: int,
         then: Callable[[list[DeletionResult]], None],
     ) -> None:
-        """Delete topics by name or id, each with its own success or error (facts 2.11).
+        """Delete topics by name or id, each with its own success or error.
 
         With ``delete.topic.enable=false`` all get TOPIC_DELETION_DISABLED; versions of the API that do not know it say
         INVALID_REQUEST instead.
@@ -371,12 +369,12 @@ class Controller:
         if error is not ErrorCode.NONE:
             then([DeletionResult(name=one.name, topic_id=one.topic_id, error=error, message=text) for one in unwanted])
             return
-        doomed, results = plan_deletion(self._image, unwanted)
+        doomed, results = plan_deletion(self.image, unwanted)
         if doomed:
             self._append([RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed], lambda: then(results))
             log.info("deleting topics %s", ", ".join(topic.name for topic in doomed))
         else:
-            self._log.when_durable(lambda: then(results))
+            self._raft.when_durable(lambda: then(results))
 
     # Configs
 
@@ -387,7 +385,7 @@ class Controller:
         validate_only: bool,
         then: Callable[[list[AlterationResult]], None],
     ) -> None:
-        """Change the configs of resources, each with its own success or error (facts 2.12).
+        """Change the configs of resources, each with its own success or error.
 
         Args:
             wanted: what is wanted of each resource; none may be there twice.
@@ -396,7 +394,7 @@ class Controller:
         """
         from broker.controller.config_alteration import ConfigPlanner
 
-        planner = ConfigPlanner(self._image, self._configs)
+        planner = ConfigPlanner(self.image, self._configs)
         results = [planner.plan(one) for one in wanted]
         if planner.records and not validate_only:
             self._append(planner.records, lambda: then(results))
@@ -405,13 +403,13 @@ class Controller:
                     # No values: among names that nobody knows there may be secrets.
                     log.info("altering configs of %s: %s", one.resource, ", ".join(result.changed))
         else:
-            self._log.when_durable(lambda: then(results))
+            self._raft.when_durable(lambda: then(results))
 
     # Producer ids
 
     def allocate_producer_ids(self, then: Callable[[range], None]) -> None:
         """Take the next block of producer ids, for `broker.metadata.producer_ids.ProducerIds`."""
-        first = self._image.next_producer_id
+        first = self.image.producer_ids.next_producer_id
         record = ProducerIdsRecord(
             broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, next_producer_id=first + BLOCK_SIZE
         )
@@ -419,10 +417,13 @@ class Controller:
 
     def _append(self, records: Sequence[Record], then: Callable[[], None] | None = None) -> None:
         """Append ``records`` as one change. Raises StorageError; the image is as it was then."""
-        version_of = self._image.version_of
-        self._log.append([(record, version_of(record)) for record in records], then or _nothing)
+        metadata_version = self.image.features.metadata_version
+        self._raft.append([(record, version_of(record, metadata_version)) for record in records], then or _nothing)
+        delta = MetadataDelta(self.image)
         for record in records:
-            self._image.replay(record)
+            for counts in self._transaction.pass_on(record):
+                delta.replay(counts)
+        self.image = delta.apply(self._raft.end_offset)
 
 
 def _log_refusals(results: list[TopicResult]) -> None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.controller.placement import MAX_PARTITIONS_PER_REQUEST, Placement, Refused, misplaced
-from broker.metadata.image import MetadataImage, Record, partition_record
+from broker.metadata.image.metadata_image import MetadataImage
+from broker.metadata.image.records import Record
+from broker.metadata.image.topics import partition_record
 from protocol.errors import ErrorCode
 
 
@@ -63,7 +65,7 @@ class GrowthPlanner:
         return GrowthResult(topic=wish.topic)
 
     def _grow(self, wish: MorePartitions) -> None:
-        topic = self._image.topics_by_name.get(wish.topic)
+        topic = self._image.topics.by_name.get(wish.topic)
         if topic is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
         there = len(topic.partitions)

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from broker.metadata.image import MetadataImage, PartitionImage
+from broker.metadata.image.metadata_image import MetadataImage
+from broker.metadata.image.topics import PartitionImage
 from protocol.errors import ErrorCode
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
@@ -35,7 +36,7 @@ def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[in
     """The brokers whose log directory with a replica of the partition is not online."""
     offline = []
     for broker_id in partition.replicas:
-        broker = image.brokers.get(broker_id)
+        broker = image.cluster.brokers.get(broker_id)
         # Brokers older than 3.7 do not say which directories they have.
         if broker is None or (broker.log_dirs and not is_online(partition.directory_of(broker_id), broker.log_dirs)):
             offline.append(broker_id)
@@ -82,7 +83,7 @@ class Placement:
             return self._directories[0]
         if self._load is None:
             self._load = Counter(dict.fromkeys(self._directories, 0))
-            for topic in self._image.topics_by_name.values():
+            for topic in self._image.topics.by_name.values():
                 self._load.update(partition.directory_of(self.broker_id) for partition in topic.partitions)
         load = self._load
         chosen = min(self._directories, key=lambda directory: load[directory])

@@ -7,7 +7,9 @@ on several brokers, or was about to move.
 from collections.abc import Sequence
 
 from broker.controller.placement import Placement, Refused
-from broker.metadata.image import MetadataImage, PartitionImage, Record
+from broker.metadata.image.metadata_image import MetadataImage
+from broker.metadata.image.records import Record
+from broker.metadata.image.topics import PartitionImage
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import PartitionChangeRecord
 
@@ -22,7 +24,7 @@ class ReassignmentPlanner:
 
     def plan(self, topic: str, index: int, replicas: Sequence[int] | None) -> None:
         """Give a partition ``replicas``, or with None call off what moves it. Raises `Refused`."""
-        known = self._image.topics_by_name.get(topic)
+        known = self._image.topics.by_name.get(topic)
         partition = known.partition(index) if known is not None else None
         if known is None or partition is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of topic '{topic}'.")

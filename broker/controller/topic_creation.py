@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker.controller.placement import MAX_PARTITIONS_PER_REQUEST, Placement, Refused, misplaced
-from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, RESOURCE_TOPIC, MetadataImage, Record, partition_record
+from broker.metadata.image.metadata_image import MetadataImage
+from broker.metadata.image.records import Record
+from broker.metadata.image.topics import partition_record
 from broker.metadata.topic_rules import CLUSTER_METADATA, collision_key, fault_of_name
 from broker.runtime.clock import Ids
 from config.errors import InvalidConfig
 from config.log_config import LogConfig, validate_topic_overrides
+from config.resources import ConfigResource
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import ClearElrRecord, ConfigRecord, TopicRecord
 from protocol.schema import NO_UUID
@@ -121,14 +124,14 @@ class TopicPlanner:
         )
 
     def _check_name(self, name: str) -> None:
-        if name in self._image.topics_by_name:
+        if name in self._image.topics.by_name:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         fault = fault_of_name(name)
         if fault is not None:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
         key = collision_key(name)
         # Only topics that are there count: of two new names alike in one request, both are created, as Kafka does it.
-        alike = self._image.names_by_collision_key.get(key) if key is not None else None
+        alike = self._image.topics.names_by_collision_key.get(key) if key is not None else None
         if alike:
             raise Refused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -194,11 +197,13 @@ class TopicPlanner:
     def _add_records(self, name: str, topic_id: bytes, replicas: list[list[int]], configs: dict[str, str]) -> None:
         self.records.append(TopicRecord(name=name, topic_id=topic_id))
         for key, value in configs.items():
-            self.records.append(ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=name, name=key, value=value))
+            self.records.append(
+                ConfigRecord(resource_type=ConfigResource.TOPIC, resource_name=name, name=key, value=value)
+            )
         for index, brokers in enumerate(replicas):
             partition = self._placement.partition(index, brokers)
             self.records.append(partition_record(topic_id, partition))
-        if "min.insync.replicas" in configs and ELIGIBLE_LEADERS_FEATURE in self._image.features:
+        if "min.insync.replicas" in configs and self._image.features.has_eligible_leader_replicas:
             self.records.append(ClearElrRecord(topic_name=name))
 
 

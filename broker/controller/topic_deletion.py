@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.metadata.image import MetadataImage, TopicImage
+from broker.metadata.image.metadata_image import MetadataImage
+from broker.metadata.image.topics import TopicImage
 from protocol.errors import ErrorCode
 from protocol.schema import NO_UUID
 
@@ -48,7 +49,7 @@ def plan_deletion(
     doomed: dict[str, tuple[TopicImage, DeletionResult]] = {}
     for name, count in Counter(names).items():
         by_name = UnwantedTopic(name=name)
-        found = image.topics_by_name.get(name)
+        found = image.topics.by_name.get(name)
         if count > 1:
             results.append(_invalid(by_name, f"The request names topic '{name}' {count} times."))
         elif found is None:
@@ -58,7 +59,7 @@ def plan_deletion(
             doomed[name] = (found, DeletionResult(name=name, topic_id=found.topic_id))
     for topic_id, count in Counter(topic_ids).items():
         by_id = UnwantedTopic(name=None, topic_id=topic_id)
-        found = image.topics_by_id.get(topic_id)
+        found = image.topics.by_id.get(topic_id)
         if count > 1:
             results.append(_invalid(by_id, f"The request has the same topic id {count} times."))
         elif found is None:

@@ -10,8 +10,9 @@ from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group_trace import GroupTrace
 from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinators.shard import ShardType, Submit
+from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import MetadataDelta, MetadataImage
+from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.topic_rules import CONSUMER_OFFSETS
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock, Ids
@@ -37,7 +38,7 @@ class GroupCoordinator:
         self,
         settings: BrokerSettings,
         *,
-        image: MetadataImage,
+        metadata: MetadataCache,
         configs: ConfigView,
         replicas: ReplicaManager,
         clock: Clock,
@@ -92,7 +93,7 @@ class GroupCoordinator:
                 write_timeout_ms=settings.offsets_commit_timeout_ms,
                 load_buffer_bytes=settings.offsets_load_buffer_size,
             ),
-            image=image,
+            metadata=metadata,
             replicas=replicas,
             clock=clock,
             slices=slices,
@@ -116,7 +117,7 @@ class GroupCoordinator:
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Delete the offsets of deleted topics, at once: a topic may be made anew under the name."""
-        self._deleted_topics.extend((topic.name, topic.topic_id) for topic in delta.deleted_topics)
+        self._deleted_topics.extend((topic.name, topic.topic_id) for topic in delta.topics.deleted.values())
         if not self._is_forgetting:
             self._forget_deleted_topics()
 

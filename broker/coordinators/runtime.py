@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
 from broker.coordinators.partitioning import partition_of
 from broker.coordinators.result import CoordinatorResult
 from broker.coordinators.shard import LoadingStats, ShardT, ShardType
-from broker.metadata.image import MetadataImage
+from broker.metadata.cache import MetadataCache
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.faults import CoordinatorLoadInProgress, CoordinatorNotAvailable, Fault, NotCoordinator
@@ -112,7 +112,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         topic: str,
         *,
         settings: RuntimeSettings,
-        image: MetadataImage,
+        metadata: MetadataCache,
         replicas: ReplicaManager,
         clock: Clock,
         slices: TimeSlices,
@@ -124,7 +124,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         something to load."""
         self._topic = topic
         self._settings = settings
-        self._image = image
+        self._metadata = metadata
         self._replicas = replicas
         self._clock = clock
         self._slices = slices
@@ -147,7 +147,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     @property
     def partitions(self) -> int:
         """How many partitions the topic has, or will have."""
-        topic = self._image.topics_by_name.get(self._topic)
+        topic = self._metadata.image.topics.by_name.get(self._topic)
         return self._settings.partitions if topic is None else len(topic.partitions)
 
     def of(self, key: str) -> Coordinator[ShardT]:

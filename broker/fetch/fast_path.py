@@ -16,7 +16,7 @@ from broker.fetch.fast_read import Outcome, Served, finish, read_partitions
 from broker.fetch.unchanged_fetch import UnchangedFetch
 from broker.fetch.unchanged_partitions import Room, UnchangedPartitions
 from broker.fetch.waiting_fetch import Attempt, SlowPath, WaitingFetch
-from broker.metadata.image import MetadataImage
+from broker.metadata.cache import MetadataCache
 from broker.replication.isolation import Isolation
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
@@ -45,13 +45,13 @@ class FetchFastPath:
     def __init__(
         self,
         replicas: ReplicaManager,
-        image: MetadataImage,
+        metadata: MetadataCache,
         slow_path: SlowPath,
         *,
         fetch_max_bytes: int,
     ) -> None:
         self._replicas = replicas
-        self._image = image
+        self._metadata = metadata
         self._fetch_max_bytes = fetch_max_bytes
         self._slow_path = slow_path
         self._room = Room()
@@ -180,7 +180,7 @@ class FetchFastPath:
         """What a topic is called; None if it is not there, or not for this client."""
         name = topic.name
         if topic.topic_id is not None:
-            known = self._image.topics_by_id.get(topic.topic_id)
+            known = self._metadata.image.topics.by_id.get(topic.topic_id)
             name = None if known is None else known.name
         return name if name is not None and context.may(Operation.READ, ResourceType.TOPIC, name) else None
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from broker.controller.client import ControllerClient
 from broker.controller.config_alteration import (
     Alteration,
     AlterationResult,
@@ -14,7 +15,6 @@ from broker.controller.config_alteration import (
     Resource,
     check_changes,
 )
-from broker.controller.local_controller import Controller
 from broker.metadata.configs import ConfigView
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
@@ -43,7 +43,7 @@ Answer = TypeVar("Answer", AlterConfigsResponse.Response, IncrementalAlterConfig
 class AlterConfigsHandler:
     """Asks the controller to change configs; levels of loggers, which nobody keeps, it changes itself."""
 
-    def __init__(self, controller: Controller, configs: ConfigView) -> None:
+    def __init__(self, controller: ControllerClient, configs: ConfigView) -> None:
         self._controller = controller
         self._configs = configs
 

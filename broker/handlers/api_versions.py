@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from broker.metadata.publisher import Publisher
+from broker.metadata.cache import MetadataCache
 from broker.raft.quorum import Quorum
 from broker.request.context import RequestContext
 from protocol.errors import ErrorCode
@@ -23,8 +23,8 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class ApiVersionsHandler:
     """Reads the list off the registry."""
 
-    def __init__(self, publisher: Publisher, quorum: Quorum) -> None:
-        self._publisher = publisher
+    def __init__(self, metadata: MetadataCache, quorum: Quorum) -> None:
+        self._metadata = metadata
         self._quorum = quorum
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
@@ -47,7 +47,7 @@ class ApiVersionsHandler:
                 for name, (least, most) in SUPPORTED_FEATURES.items()
                 if least > 0 or context.api_version >= FEATURES_FROM_ZERO_SINCE_VERSION
             ],
-            finalized_features_epoch=self._publisher.offset,
+            finalized_features_epoch=self._metadata.image.end_offset,
             finalized_features=[
                 ApiVersionsResponse.FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
                 for name, level in self._finalized_features().items()
@@ -56,7 +56,9 @@ class ApiVersionsHandler:
 
     def _finalized_features(self) -> dict[str, int]:
         """Level by name. That of the quorum stands in a control record, not among the others; 0 is not listed."""
-        features = {name: level for name, level in self._publisher.image.features.items() if name in SUPPORTED_FEATURES}
+        features = {
+            name: level for name, level in self._metadata.image.features.levels.items() if name in SUPPORTED_FEATURES
+        }
         if self._quorum.kraft_version > 0:
             features["kraft.version"] = self._quorum.kraft_version
         return features

@@ -14,7 +14,8 @@ from broker.coordinators.group.requests import (
     TopicPartitionName,
 )
 from broker.coordinators.group_coordinator import Groups
-from broker.metadata.image import MetadataImage, TopicImage
+from broker.metadata.cache import MetadataCache
+from broker.metadata.image.topics import TopicImage
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     Fault,
@@ -65,9 +66,9 @@ class _FetchedTopic(NamedTuple):
 class CommittedOffsetsHandler:
     """Looks topics up in the published image, and asks the coordinator of the group."""
 
-    def __init__(self, groups: Groups, image: MetadataImage, clock: Clock) -> None:
+    def __init__(self, groups: Groups, metadata: MetadataCache, clock: Clock) -> None:
         self._groups = groups
-        self._image = image
+        self._metadata = metadata
         self._clock = clock
 
     def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | None:
@@ -261,7 +262,7 @@ class CommittedOffsetsHandler:
         for one in fetched:
             by_topic.setdefault(one.topic, []).append(one)
         for name, offsets in by_topic.items():
-            known = self._image.topics_by_name.get(name)
+            known = self._metadata.image.topics.by_name.get(name)
             if (known is not None or not _goes_by_id(context)) and context.may(
                 Operation.DESCRIBE, ResourceType.TOPIC, name
             ):
@@ -270,7 +271,7 @@ class CommittedOffsetsHandler:
     def _topic(self, name: str, topic_id: bytes, context: RequestContext) -> TopicImage:
         """A topic that exists. Raises `UnknownTopicId`, `TopicAuthorizationFailed`, `UnknownTopicOrPartition`."""
         name = self._name(name, topic_id, Operation.READ, context)
-        known = self._image.topics_by_name.get(name)
+        known = self._metadata.image.topics.by_name.get(name)
         if known is None:
             raise UnknownTopicOrPartition(f"there is no topic {name!r}")
         return known
@@ -278,7 +279,7 @@ class CommittedOffsetsHandler:
     def _name(self, name: str, topic_id: bytes, operation: Operation, context: RequestContext) -> str:
         """The name of a topic, there or not. Raises `UnknownTopicId`, `TopicAuthorizationFailed`."""
         if _goes_by_id(context):
-            known = self._image.topics_by_id.get(topic_id)
+            known = self._metadata.image.topics.by_id.get(topic_id)
             if known is None:
                 raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
             name = known.name

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from broker.metadata.image import MetadataImage
+from broker.metadata.cache import MetadataCache
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, UnsupportedVersion
 from broker.request.node import Node
@@ -16,8 +16,8 @@ TYPES_SINCE_VERSION = 1
 class ConfigResourcesHandler:
     """Reads the published image."""
 
-    def __init__(self, image: MetadataImage, node: Node) -> None:
-        self._image = image
+    def __init__(self, metadata: MetadataCache, node: Node) -> None:
+        self._metadata = metadata
         self._node = node
 
     def list_config_resources(
@@ -50,9 +50,9 @@ class ConfigResourcesHandler:
     def _names(self, type_: ConfigResource) -> Iterable[str]:
         match type_:
             case ConfigResource.TOPIC:
-                return self._image.topics_by_name
+                return self._metadata.image.topics.by_name
             case ConfigResource.BROKER | ConfigResource.BROKER_LOGGER:
                 return [str(self._node.node_id)]
             case ConfigResource.CLIENT_METRICS | ConfigResource.GROUP:
                 # Groups and subscriptions are known by their configs alone.
-                return [name for kind, name in self._image.configs if kind == type_]
+                return [name for kind, name in self._metadata.image.configs.by_resource if kind == type_]

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import MetadataImage
 from broker.metadata.topic_rules import fault_of_name
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
@@ -40,9 +40,9 @@ Answer = DescribeConfigsResponse.Result.Config
 class ConfigsHandler:
     """Describes what `ConfigView` knows."""
 
-    def __init__(self, configs: ConfigView, image: MetadataImage) -> None:
+    def __init__(self, configs: ConfigView, metadata: MetadataCache) -> None:
         self._configs = configs
-        self._image = image
+        self._metadata = metadata
 
     def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         """Describe each resource by itself, and once, however often it is asked for.
@@ -116,9 +116,9 @@ class ConfigsHandler:
         fault = fault_of_name(name)
         if fault is not None:
             raise InvalidTopic(fault)
-        if name not in self._image.topics_by_name:
+        if name not in self._metadata.image.topics.by_name:
             raise UnknownTopicOrPartition(f"there is no topic {name}")
-        return describe_topic(self._image.topic_configs(name), self._configs.broker_texts())
+        return describe_topic(self._metadata.image.configs.of_topic(name), self._configs.broker_texts())
 
     def _broker_entries(self, name: str) -> Sequence[ConfigEntry]:
         if not name:

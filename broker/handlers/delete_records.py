@@ -3,7 +3,8 @@
 from collections.abc import Collection
 
 from broker.replication.delayed import RecordDeletion
-from broker.replication.replica_manager import Failures, ReplicaManager
+from broker.replication.log_start_checkpoints import Failures
+from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault, RequestTimedOut, TopicAuthorizationFailed, error_code_of
 from protocol.errors import ErrorCode

@@ -2,7 +2,8 @@
 
 from enum import IntEnum
 
-from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from broker.metadata.cache import MetadataCache
+from broker.metadata.image.topics import NO_LEADER, PartitionImage
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, InvalidRequest, RequestTimedOut
 from broker.request.node import Node
@@ -25,8 +26,8 @@ class ElectionType(IntEnum):
 class ElectionsHandler:
     """Reads the published image: this node leads whatever it has a replica of, so that no election changes anything."""
 
-    def __init__(self, image: MetadataImage, node: Node) -> None:
-        self._image = image
+    def __init__(self, metadata: MetadataCache, node: Node) -> None:
+        self._metadata = metadata
         self._node = node
 
     def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
@@ -49,7 +50,7 @@ class ElectionsHandler:
                         != ErrorCode.ELECTION_NOT_NEEDED
                     ],
                 )
-                for topic in self._image.topics_by_name.values()
+                for topic in self._metadata.image.topics.by_name.values()
             ]
         else:
             results = [
@@ -77,7 +78,7 @@ class ElectionsHandler:
         )
 
     def _named(self, election_type: ElectionType, topic: str, index: int) -> Result:
-        known = self._image.topics_by_name.get(topic)
+        known = self._metadata.image.topics.by_name.get(topic)
         partition = known.partition(index) if known is not None else None
         if partition is None:
             text = f"There is no partition {index} of topic '{topic}'."

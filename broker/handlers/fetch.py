@@ -11,7 +11,7 @@ from broker.fetch.round import (
     Told,
 )
 from broker.fetch.sessions import FetchSessions, FetchTerms
-from broker.metadata.image import MetadataImage
+from broker.metadata.cache import MetadataCache
 from broker.replication.isolation import Isolation
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
@@ -58,7 +58,7 @@ class FetchHandler:
         replicas: ReplicaManager,
         executor: FetchExecutor,
         sessions: FetchSessions,
-        image: MetadataImage,
+        metadata: MetadataCache,
         node: Node,
         *,
         fetch_max_bytes: int,
@@ -66,7 +66,7 @@ class FetchHandler:
         self._replicas = replicas
         self._executor = executor
         self._sessions = sessions
-        self._image = image
+        self._metadata = metadata
         self._node = node
         self._fetch_max_bytes = fetch_max_bytes
 
@@ -156,7 +156,7 @@ class FetchHandler:
             fetch.fault = fault.with_traceback(None)  # the traceback leads back to the fetch: a cycle
 
     def _name_of(self, topic_id: bytes) -> str:
-        topic = self._image.topics_by_id.get(topic_id)
+        topic = self._metadata.image.topics.by_id.get(topic_id)
         if topic is None:
             raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
         return topic.name

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from broker.controller.local_controller import Controller
+from broker.controller.client import ControllerClient
 from broker.coordinators.partitioning import partition_of
-from broker.metadata.image import MetadataImage
+from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
@@ -54,8 +54,10 @@ _KEPT: Final[Mapping[int, _Kept]] = {
 class FindCoordinatorHandler:
     """Reads the published image; the topic that a coordinator needs is created when somebody asks for it."""
 
-    def __init__(self, image: MetadataImage, controller: Controller, replicas: ReplicaManager, node: Node) -> None:
-        self._image = image
+    def __init__(
+        self, metadata: MetadataCache, controller: ControllerClient, replicas: ReplicaManager, node: Node
+    ) -> None:
+        self._metadata = metadata
         self._controller = controller
         self._replicas = replicas
         self._node = node
@@ -94,7 +96,7 @@ class FindCoordinatorHandler:
             return self._find_for_share_group(key, context)
         if not context.may(Operation.DESCRIBE, kept.resource_type, key):
             return _nobody(key, kept.unauthorized)
-        topic = self._image.topics_by_name.get(kept.topic)
+        topic = self._metadata.image.topics.by_name.get(kept.topic)
         if topic is None:
             self._controller.auto_create([kept.topic])
             return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)

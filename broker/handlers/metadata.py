@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Iterable, Sequence
 
-from broker.controller.local_controller import Controller
+from broker.controller.client import ControllerClient
 from broker.controller.placement import offline_replicas
-from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from broker.metadata.cache import MetadataCache
+from broker.metadata.image.topics import NO_LEADER, PartitionImage, TopicImage
 from broker.metadata.topic_rules import CLUSTER_METADATA, INTERNAL_TOPICS, fault_of_name
 from broker.request.context import (
     CLUSTER_OPERATIONS,
@@ -32,9 +33,9 @@ class MetadataHandler:
     """Reads the published image."""
 
     def __init__(
-        self, image: MetadataImage, controller: Controller, node: Node, *, auto_create_topics_enable: bool
+        self, metadata: MetadataCache, controller: ControllerClient, node: Node, *, auto_create_topics_enable: bool
     ) -> None:
-        self._image = image
+        self._metadata = metadata
         self._controller = controller
         self._node = node
         self._auto_create_topics_enable = auto_create_topics_enable
@@ -89,11 +90,13 @@ class MetadataHandler:
 
     def _all_topics(self, context: RequestContext) -> list[TopicAnswer]:
         return [
-            self._found(topic) for topic in self._image.topics_by_name.values() if _may_describe(context, topic.name)
+            self._found(topic)
+            for topic in self._metadata.image.topics.by_name.values()
+            if _may_describe(context, topic.name)
         ]
 
     def _by_id(self, topic_id: bytes, context: RequestContext) -> TopicAnswer:
-        topic = self._image.topics_by_id.get(topic_id)
+        topic = self._metadata.image.topics.by_id.get(topic_id)
         if topic is None:
             return TopicAnswer(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
         if not _may_describe(context, topic.name):
@@ -111,7 +114,7 @@ class MetadataHandler:
         for name in names:
             if not _may_describe(context, name):
                 failed.append(_without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            elif (topic := self._image.topics_by_name.get(name)) is not None:
+            elif (topic := self._metadata.image.topics.by_name.get(name)) is not None:
                 found.append(self._found(topic))
             elif fault_of_name(name) is not None:
                 failed.append(_without_topic(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
@@ -148,7 +151,7 @@ class MetadataHandler:
         )
         if partition.leader == NO_LEADER:
             answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-            answer.offline_replicas = offline_replicas(self._image, partition)
+            answer.offline_replicas = offline_replicas(self._metadata.image, partition)
         return answer
 
     def _create(self, missing: Sequence[str], context: RequestContext) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 from broker.handlers.produce_answer import ALL_ACKS, NO_ACKS, Answer, PendingAnswer, TopicAnswer, code_of
 from broker.handlers.produce_repeats import remember
-from broker.metadata.image import MetadataImage
+from broker.metadata.cache import MetadataCache
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
@@ -71,10 +71,10 @@ _MISTAKES = (StorageError, InvalidRequiredAcks, InvalidTopic)
 class ProduceHandler:
     """Appends what clients send."""
 
-    def __init__(self, replicas: ReplicaManager, image: MetadataImage) -> None:
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self._replicas = replicas
         self._append = replicas.appender.append
-        self._image = image
+        self._metadata = metadata
 
     def produce(self, request: ProduceRequest, context: RequestContext) -> None:
         """Stage every partition's batch; the answer follows when all are written and acknowledged as asked."""
@@ -137,7 +137,7 @@ class ProduceHandler:
         """The partition that is meant, if the client may write to it."""
         name = topic.name
         if context.api_version >= TOPIC_IDS_SINCE_VERSION:
-            known = self._image.topics_by_id.get(topic.topic_id)
+            known = self._metadata.image.topics.by_id.get(topic.topic_id)
             if known is None:
                 raise UnknownTopicId(f"no topic has the id {topic.topic_id.hex()}")
             name = known.name

@@ -1,6 +1,8 @@
 """DescribeQuorum: who votes on the metadata log, and how far each has come (API key 55; KIP-642, KIP-836, KIP-853)."""
 
-from broker.raft.metadata_log import METADATA_PARTITION, MetadataLog
+from broker.metadata.cache import MetadataCache
+from broker.raft.client import RaftClient
+from broker.raft.single_voter_log import METADATA_PARTITION
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed
 from broker.request.node import Node
@@ -16,8 +18,9 @@ Answer = DescribeQuorumResponse.Topic.Partition
 class QuorumHandler:
     """Describes a quorum of one."""
 
-    def __init__(self, metadata_log: MetadataLog, node: Node, clock: Clock) -> None:
-        self._log = metadata_log
+    def __init__(self, raft: RaftClient, metadata: MetadataCache, node: Node, clock: Clock) -> None:
+        self._raft = raft
+        self._metadata = metadata
         self._node = node
         self._clock = clock
 
@@ -71,14 +74,14 @@ class QuorumHandler:
         return Answer(
             partition_index=METADATA_PARTITION.partition,
             error_message="",
-            leader_id=self._node.node_id,
-            leader_epoch=self._log.leader_epoch,
-            high_watermark=self._log.high_watermark,
+            leader_id=self._raft.leader_id,
+            leader_epoch=self._raft.leader_epoch,
+            high_watermark=self._raft.high_watermark,
             current_voters=[
                 ReplicaState(
                     replica_id=self._node.node_id,
                     replica_directory_id=self._directory_id(),
-                    log_end_offset=self._log.end_offset,
+                    log_end_offset=self._raft.end_offset,
                     last_fetch_timestamp=now_ms,
                     last_caught_up_timestamp=now_ms,
                 )
@@ -87,7 +90,7 @@ class QuorumHandler:
         )
 
     def _directory_id(self) -> bytes:
-        voters = self._log.quorum.voters
+        voters = self._raft.quorum.voters
         if voters is not None:
             for voter in voters.voters:
                 if voter.voter_id == self._node.node_id:
@@ -96,7 +99,7 @@ class QuorumHandler:
 
     def _this_node(self) -> DescribeQuorumResponse.Node:
         """The node with the endpoints that its controller has registered; nothing listens there."""
-        controller = self._log.publisher.image.controllers.get(self._node.node_id)
+        controller = self._metadata.image.cluster.controllers.get(self._node.node_id)
         endpoints = controller.end_points if controller is not None else []
         return DescribeQuorumResponse.Node(
             node_id=self._node.node_id,

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from broker.controller.local_controller import Controller
+from broker.controller.client import ControllerClient
 from broker.controller.placement import Refused
-from broker.metadata.image import MetadataImage, PartitionImage, TopicImage
+from broker.metadata.cache import MetadataCache
+from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, RequestTimedOut
 from protocol.errors import ErrorCode
@@ -24,9 +25,9 @@ class ReassignmentsHandler:
     """Asks the controller, and the published image. One node moves nothing; a directory that it has adopted may have
     been moving."""
 
-    def __init__(self, controller: Controller, image: MetadataImage) -> None:
+    def __init__(self, controller: ControllerClient, metadata: MetadataCache) -> None:
         self._controller = controller
-        self._image = image
+        self._metadata = metadata
 
     def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
@@ -99,10 +100,10 @@ class ReassignmentsHandler:
         self, request: ListPartitionReassignmentsRequest
     ) -> Iterable[tuple[TopicImage, Iterable[PartitionImage]]]:
         if request.topics is None:
-            return [(topic, topic.partitions) for topic in self._image.topics_by_name.values()]
+            return [(topic, topic.partitions) for topic in self._metadata.image.topics.by_name.values()]
         asked = []
         for wanted in request.topics:
-            topic = self._image.topics_by_name.get(wanted.name)
+            topic = self._metadata.image.topics.by_name.get(wanted.name)
             if topic is not None:
                 found = (topic.partition(index) for index in wanted.partition_indexes)
                 asked.append((topic, [partition for partition in found if partition is not None]))

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from broker.controller.placement import offline_replicas
-from broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from broker.metadata.cache import MetadataCache
+from broker.metadata.image.topics import NO_LEADER, PartitionImage, TopicImage
 from broker.metadata.topic_rules import INTERNAL_TOPICS, fault_of_name
 from broker.request.context import TOPIC_OPERATIONS, Operation, RequestContext, ResourceType
 from broker.request.faults import InvalidRequest
@@ -21,9 +22,9 @@ Answer = DescribeTopicPartitionsResponse.Topic.Partition
 class TopicPartitionsHandler:
     """Reads the published image in the order of topic names, so that a cursor means the same to every request."""
 
-    def __init__(self, image: MetadataImage, *, most_partitions: int) -> None:
+    def __init__(self, metadata: MetadataCache, *, most_partitions: int) -> None:
         """``most_partitions`` stand in one answer, whatever the client asks for."""
-        self._image = image
+        self._metadata = metadata
         self._most_partitions = most_partitions
 
     def describe_topic_partitions(
@@ -68,14 +69,14 @@ class TopicPartitionsHandler:
             if cursor is not None and cursor.topic_name not in names:
                 raise InvalidRequest(f"the cursor points at {cursor.topic_name!r}, which is not asked for")
         else:
-            names = {name for name in self._image.topics_by_name if _may_describe(context, name)}
+            names = {name for name in self._metadata.image.topics.by_name if _may_describe(context, name)}
         return sorted(name for name in names if cursor is None or name >= cursor.topic_name)
 
     def _describe(self, name: str, first: int, most: int, context: RequestContext) -> tuple[TopicAnswer, int]:
         """A topic with ``most`` of its partitions from ``first`` on, and how many it has."""
         if not _may_describe(context, name):
             return _without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0
-        topic = self._image.topics_by_name.get(name)
+        topic = self._metadata.image.topics.by_name.get(name)
         if topic is not None:
             return self._found(topic, first, most), len(topic.partitions)
         code = (
@@ -102,7 +103,7 @@ class TopicPartitionsHandler:
             isr_nodes=list(partition.isr),
             eligible_leader_replicas=list(partition.eligible_leader_replicas),
             last_known_elr=list(partition.last_known_elr),
-            offline_replicas=offline_replicas(self._image, partition) if partition.leader == NO_LEADER else [],
+            offline_replicas=offline_replicas(self._metadata.image, partition) if partition.leader == NO_LEADER else [],
         )
 
 

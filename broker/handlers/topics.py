@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Sequence
 
-from broker.controller.local_controller import Controller
+from broker.controller.client import ControllerClient
 from broker.controller.partition_creation import GrowthResult, MorePartitions
 from broker.controller.topic_creation import NewTopic, TopicResult
 from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
+from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import MetadataImage
 from broker.request.context import Operation, RequestContext, ResourceType
 from config.described import ConfigEntry, describe_topic
 from protocol.errors import ErrorCode
@@ -31,9 +31,9 @@ DELETION_DISABLED_SINCE_VERSION = 3
 class TopicsHandler:
     """Asks the controller to create and delete topics, and to give them more partitions."""
 
-    def __init__(self, controller: Controller, image: MetadataImage, configs: ConfigView) -> None:
+    def __init__(self, controller: ControllerClient, metadata: MetadataCache, configs: ConfigView) -> None:
         self._controller = controller
-        self._image = image
+        self._metadata = metadata
         self._configs = configs
 
     def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> None:
@@ -155,7 +155,7 @@ class TopicsHandler:
         """Why this client may not delete the topic; a name that it may not see stays unsaid."""
         name = topic.name
         if name is None:
-            known = self._image.topics_by_id.get(topic.topic_id)
+            known = self._metadata.image.topics.by_id.get(topic.topic_id)
             if known is None:
                 return None
             name = known.name

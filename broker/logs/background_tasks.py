@@ -1,12 +1,12 @@
 """What logs need now and then: retention, checkpoints, flushes by time, forgetting silent producers."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from broker.logs.removals import LogRemovals
 from broker.logs.retention_hold import RetentionHold
-from broker.replication.replica_manager import Failures, ReplicaManager
+from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.worker_thread import WorkerThread
@@ -90,21 +90,6 @@ class LogBackgroundTasks:
         """Write down where logs begin."""
         self._write(self._logs.log_start_checkpoints())
 
-    def save_log_starts(self, done: Callable[[Failures], None]) -> None:
-        """Write down where logs begin, now, and tell when it is done; what was asked for before is done then too."""
-        checkpoints = self._logs.log_start_checkpoints()
-
-        def perform() -> Failures:
-            failures: dict[LogDir, StorageError] = {}
-            for checkpoint in checkpoints:
-                try:
-                    checkpoint.perform()
-                except StorageError as error:
-                    failures[checkpoint.directory] = error
-            return failures
-
-        self._worker.submit(perform, done, _raise)
-
     def forget_silent_producers(self) -> None:
         """Drop the state of producers that have been silent for ``producer.id.expiration.ms``."""
         forgotten = self._logs.remove_expired_producers(self._clock.now_ms())
@@ -130,7 +115,3 @@ class LogBackgroundTasks:
             self._without_room.add(directory)
             log.error("%s", error)
         self._replicas.disk_failed(directory, error)
-
-
-def _raise(error: Exception) -> None:
-    raise error

@@ -23,7 +23,7 @@ class LogRemovals:
 
         def perform() -> None:
             if not directory.has_failed:
-                self._worker.submit(removal.perform, _nothing, partial(self._replicas.disk_failed, directory))
+                self._worker.submit(removal.perform, _nothing, partial(self._replicas.work_failed, directory))
 
         self._scheduler.once(removal.delay_ms, perform)
 

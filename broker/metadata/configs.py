@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from broker.metadata.image import MetadataImage
+from broker.metadata.cache import ImageSource
 from broker.request.faults import InvalidRequest
 from config.broker_settings import BrokerSettings
 from config.dynamic import DynamicSettings, with_dynamic
@@ -18,12 +18,12 @@ EVERY_BROKER = ""
 
 
 class ConfigView:
-    """The settings in force according to one image."""
+    """The settings in force according to the image of now."""
 
-    __slots__ = ("_image", "_in_force", "_log_defaults", "_said", "static_settings")
+    __slots__ = ("_in_force", "_log_defaults", "_said", "_source", "static_settings")
 
-    def __init__(self, image: MetadataImage, settings: BrokerSettings) -> None:
-        self._image = image
+    def __init__(self, source: ImageSource, settings: BrokerSettings) -> None:
+        self._source = source
         self.static_settings = settings
         """What the process was started with."""
         self._said: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
@@ -51,7 +51,7 @@ class ConfigView:
         A value that was valid to whoever wrote it and is not to us is passed over with a line in the log: a directory
         may come from another version of Kafka.
         """
-        return _with_valid_overrides(self.log_defaults(), self._image.topic_configs(name), f"topic {name}")
+        return _with_valid_overrides(self.log_defaults(), self._source.image.configs.of_topic(name), f"topic {name}")
 
     def archive_group(self, name: str) -> str | None:
         """The group that retention of topic ``name`` waits for; None if it waits for nobody."""
@@ -74,7 +74,7 @@ class ConfigView:
 
     def own(self, resource: ConfigResource, name: str) -> Mapping[str, str]:
         """What has been set on a resource itself, whether it exists or not."""
-        return self._image.configs.get((resource, name), {})
+        return self._source.image.configs.of(resource, name)
 
 
 def _with_valid_overrides(config: LogConfig, overrides: Mapping[str, str], whose: str) -> LogConfig:

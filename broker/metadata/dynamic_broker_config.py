@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import MetadataDelta, MetadataImage
+from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from config.broker_settings import BrokerSettings
 from config.errors import SettingsError
 from config.resources import ConfigResource
@@ -35,7 +35,7 @@ class DynamicBrokerConfig:
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take over what has changed."""
-        if any(resource_type == ConfigResource.BROKER for resource_type, _ in delta.changed_configs) and self._take():
+        if any(resource_type == ConfigResource.BROKER for resource_type, _ in delta.configs.changed) and self._take():
             for reconfigure in self._subscribers:
                 reconfigure(self.settings)
 

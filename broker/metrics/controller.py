@@ -3,22 +3,24 @@
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from broker.metadata.cache import MetadataCache
 from broker.metrics.series import Family, Reading, Samples, counter, gauge, read
 from broker.metrics.sources import MetricSources
 from broker.metrics.survey import Survey, Surveyor
-from broker.raft.metadata_log import MetadataLog
+from broker.raft.single_voter_log import SingleVoterLog
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 
 
 class _Cluster(NamedTuple):
     """What the values are read from."""
 
-    log: MetadataLog
+    log: SingleVoterLog
+    metadata: MetadataCache
     seen: Survey
 
     def brokers(self, is_one: Callable[[RegisterBrokerRecord], bool]) -> int:
         """How many brokers of a kind are registered."""
-        return sum(map(is_one, self.log.publisher.image.brokers.values()))
+        return sum(map(is_one, self.metadata.image.cluster.brokers.values()))
 
 
 def _gauge(name: str, help: str, value: Callable[[_Cluster], float]) -> Reading:
@@ -52,7 +54,9 @@ _READINGS: Final = (
         lambda it: it.seen.not_led_as_preferred,
     ),
     _gauge(
-        "LastAppliedRecordOffset", "Offset of the last metadata record in force", lambda it: it.log.publisher.offset - 1
+        "LastAppliedRecordOffset",
+        "Offset of the last metadata record in force",
+        lambda it: it.metadata.image.end_offset - 1,
     ),
     _gauge(
         "LastAppliedRecordTimestamp",
@@ -84,4 +88,6 @@ class Controller:
 
     def collect(self) -> Iterator[Samples]:
         if self._sources.metadata_log is not None:
-            yield from read(_READINGS, _Cluster(self._sources.metadata_log, self._surveyor.seen))
+            yield from read(
+                _READINGS, _Cluster(self._sources.metadata_log, self._sources.metadata, self._surveyor.seen)
+            )

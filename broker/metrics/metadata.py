@@ -7,7 +7,7 @@ from broker.handlers.api_versions import SUPPORTED_FEATURES
 from broker.metrics.past import Past
 from broker.metrics.series import US_PER_MS, Counted, Family, Reading, Samples, distribution, gauge, read
 from broker.metrics.sources import MetricSources
-from broker.raft.metadata_log import MetadataLog
+from broker.raft.single_voter_log import SingleVoterLog
 from broker.runtime.histogram import average, percentiles
 
 _KRAFT_VERSION: Final = "kraft.version"
@@ -47,7 +47,7 @@ class _Quorum(NamedTuple):
     """What the values are read from."""
 
     sources: MetricSources
-    log: MetadataLog
+    log: SingleVoterLog
     records_a_second: float
 
     def commit_ms(self) -> tuple[float, float]:
@@ -88,7 +88,9 @@ def _of_broker(name: str, help: str, value: Value) -> tuple[Reading, ...]:
 
 _READINGS: Final = (
     _of_loader(
-        "CurrentMetadataVersion", "Level of metadata.version", lambda it: it.log.publisher.image.metadata_version
+        "CurrentMetadataVersion",
+        "Level of metadata.version",
+        lambda it: it.sources.metadata.image.features.metadata_version,
     ),
     _of_loader("CurrentControllerId", "Node that is the controller", lambda it: it.sources.settings.node_id),
     _of_loader("HandleLoadSnapshotCount", "Snapshots loaded at the start", lambda it: it.log.stats.snapshots_loaded),
@@ -119,7 +121,7 @@ _READINGS: Final = (
     *_of_broker(
         "last_applied_record_offset",
         "Offset of the last record that the broker knows",
-        lambda it: it.log.publisher.offset - 1,
+        lambda it: it.sources.metadata.image.end_offset - 1,
     ),
     *_of_broker(
         "last_applied_record_timestamp",
@@ -160,11 +162,11 @@ class Metadata:
             yield from families.collect([Counted((), histogram.recent(), stats.appends)])
         yield from self._features(log)
 
-    def _features(self, log: MetadataLog) -> Iterator[Samples]:
+    def _features(self, log: SingleVoterLog) -> Iterator[Samples]:
         supported = {name.replace(".", "-"): levels for name, levels in SUPPORTED_FEATURES.items()}
         yield Samples(_MOST, [((name,), most) for name, (_, most) in supported.items()])
         yield Samples(_LEAST, [((name,), least) for name, (least, _) in supported.items()])
-        levels = dict.fromkeys(SUPPORTED_FEATURES, 0) | log.publisher.image.features
+        levels = {**dict.fromkeys(SUPPORTED_FEATURES, 0), **self._sources.metadata.image.features.levels}
         levels[_KRAFT_VERSION] = log.quorum.kraft_version
         yield Samples(_FINALIZED, [((_camel_case(name),), level) for name, level in levels.items()])
 

@@ -29,7 +29,7 @@ _READINGS: Final = (
     _of_server(
         "BrokerState",
         "1 starting, 2 opening and recovering logs, 3 running, 6 stopping",
-        lambda sources: sources.state,
+        lambda sources: sources.state(),
     ),
     _of_server("linux-disk-read-bytes", "Bytes read from disks", lambda _: _io_bytes("read_bytes")),
     _of_server("linux-disk-write-bytes", "Bytes written to disks", lambda _: _io_bytes("write_bytes")),
@@ -82,7 +82,7 @@ class Server:
         yield one(_FAMILIES, self._known)
         yield from self._memory()
         if self._sources.metadata_log is not None:
-            brokers = self._sources.metadata_log.publisher.image.brokers
+            brokers = self._sources.metadata.image.cluster.brokers
             yield one(_BROKERS, len(brokers))
             yield Samples(
                 _BROKER,

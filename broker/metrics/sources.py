@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from broker.metadata.broker_state import BrokerState
-
 if TYPE_CHECKING:
     from broker.coordinators.group_coordinator import GroupCoordinator
     from broker.dispatch.handler_pool import HandlerPool
@@ -13,9 +11,11 @@ if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions
     from broker.logs.loading import LogLoading
     from broker.logs.retention_hold import RetentionHold
+    from broker.metadata.broker_state import BrokerState
+    from broker.metadata.cache import MetadataCache
     from broker.network.acceptor import Acceptor
     from broker.network.processor import Processor
-    from broker.raft.metadata_log import MetadataLog
+    from broker.raft.single_voter_log import SingleVoterLog
     from broker.replication.replica_manager import ReplicaManager
     from broker.request.channel import RequestChannel
     from broker.runtime.clock import Clock
@@ -38,15 +38,17 @@ class MetricSources:
     processors: "Sequence[Processor]"
     acceptors: "Sequence[Acceptor]"
     registry: "Registry"
-    replicas: "ReplicaManager"
-    fetch_sessions: "FetchSessions"
+    metadata: "MetadataCache"
+    state: "Callable[[], BrokerState]"
     flushers: "Callable[[], Sequence[FlusherStats]]"
     """What each flusher has counted."""
-    state: BrokerState = BrokerState.STARTING
+    replicas: "ReplicaManager" = field(init=False)
+    """Set before the first page can be asked for."""
+    fetch_sessions: "FetchSessions" = field(init=False)
     handlers: "HandlerPool | None" = None
     loading: "LogLoading | None" = None
     logs: "LogManager | None" = None
-    metadata_log: "MetadataLog | None" = None
+    metadata_log: "SingleVoterLog | None" = None
     group_coordinator: "GroupCoordinator | None" = None
     retention_hold: "RetentionHold | None" = None
     on_period: list[Callable[[], None]] = field(default_factory=list)

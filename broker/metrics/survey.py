@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.metadata.image import PartitionImage, TopicImage
+from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metrics.sources import MetricSources
 from broker.metrics.table import label_text
 from broker.replication.partition import NO_LEADER, Partition
@@ -105,7 +105,7 @@ class Surveyor:
         survey.traffic.add_all(self._sources.replicas.gone)
         metadata_log = self._sources.metadata_log
         if metadata_log is not None:
-            for topic in tuple(metadata_log.publisher.image.topics_by_name.values()):
+            for topic in self._sources.metadata.image.topics.by_name.values():
                 yield from self._look_at(topic, survey)
             log = metadata_log.log
             survey.partitions.append(PartitionRow(*log.topic_partition, None, None, log))
@@ -115,7 +115,7 @@ class Surveyor:
         replicas = self._sources.replicas
         node_id = self._sources.settings.node_id
         row = TopicRow(label_text(("topic",), (topic.name,)))
-        for image in tuple(topic.partitions):
+        for image in topic.partitions:
             hosted = replicas.find(topic.name, image.index)
             log = None if hosted is None else hosted.log
             survey.partitions.append(PartitionRow(topic.name, image.index, image, hosted, log))

@@ -9,7 +9,7 @@ A batch has records of one sort only; what must happen together stands in one ba
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from broker.metadata.image import Record
+from broker.metadata.image.records import Record
 from protocol.records.cluster_metadata import decode_record, encode_record
 from protocol.records.control_records import (
     ControlRecord,

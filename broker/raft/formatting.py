@@ -8,14 +8,16 @@ __cluster_metadata-0/00000000000000000000-0000000000.checkpoint   kraft.version 
 from collections.abc import Sequence
 from typing import Final
 
-from broker.metadata.image import ELIGIBLE_LEADERS_FEATURE, METADATA_VERSION, RESOURCE_BROKER, Record
+from broker.metadata.image.features import ELIGIBLE_LEADERS_FEATURE, METADATA_VERSION
+from broker.metadata.image.records import Record
 from broker.metadata.registration import FORMATTED_KRAFT_VERSION, FORMATTED_METADATA_VERSION, SUPPORTED_FEATURES
 from broker.raft.batches import decode_batches
-from broker.raft.metadata_log import METADATA_PARTITION
 from broker.raft.quorum import Quorum
+from broker.raft.single_voter_log import METADATA_PARTITION
 from broker.raft.snapshots import READ_ONLY, SnapshotId, encode_snapshot
 from broker.runtime.clock import Ids
 from config.listeners import Listener
+from config.resources import ConfigResource
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
 from protocol.records.control_records import KRaftVoters
 from storage.checkpoints import META_PROPERTIES, MetaProperties, format_id, write_meta_properties
@@ -83,7 +85,7 @@ def read_bootstrap(files: FileSystem, metadata_directory: str, *, min_insync_rep
     if ELIGIBLE_LEADERS_FEATURE in features:
         records.append(
             ConfigRecord(
-                resource_type=RESOURCE_BROKER,
+                resource_type=ConfigResource.BROKER,
                 resource_name="",
                 name="min.insync.replicas",
                 value=str(min_insync_replicas),

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from broker.metadata.image import Record
+from broker.metadata.image.records import Record
 from broker.raft.batches import encode_control_records, encode_records
 from broker.raft.quorum import Quorum
 from protocol.records.control_records import ControlRecord, SnapshotFooter, SnapshotHeader

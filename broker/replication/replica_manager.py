@@ -1,11 +1,12 @@
 """All partitions of this node: who appends to them, who reads them, who waits for them."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from broker.replication.append import Appender, Publication
 from broker.replication.delayed import DelayedDeleteRecords, DelayedProduce, RecordDeletion
-from broker.replication.partition import DiskFailed, Partition, offline
+from broker.replication.log_start_checkpoints import Failures, LogStartCheckpoints
+from broker.replication.partition import Partition, offline
 from broker.replication.traffic import ReplicaStats, Traffic, count_refused
 from broker.request.faults import UnknownTopicOrPartition
 from broker.runtime.clock import Clock
@@ -13,16 +14,13 @@ from broker.runtime.purgatory import Purgatory
 from broker.runtime.worker_thread import Flusher, WorkerThread
 from storage.errors import DiskFull, LogDirFailed, StorageError
 from storage.log_dir import LogDir
+from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-Failures = Mapping[LogDir, StorageError]
-"""What could not be done, and where: in no directory, if it is empty."""
-
-SaveLogStarts = Callable[[Callable[[Failures], None]], None]
-"""Write down where logs begin, in another thread, and call when it is done, with the directories where it could not
-be."""
+DirectoryFailed = Callable[[LogDir, StorageError, Collection[TopicPartition]], None]
+"""A data directory cannot be used any more, and these partitions of it."""
 
 
 class ReplicaManager:
@@ -32,19 +30,21 @@ class ReplicaManager:
         self,
         clock: Clock,
         *,
+        logs: LogManager,
+        log_starts: LogStartCheckpoints,
         writer: WorkerThread,
         call_soon: Callable[[Callable[[], None]], object],
         flusher_of: Callable[[Partition], Flusher],
         produce_purgatory: Purgatory,
         fetch_purgatory: Purgatory,
         delete_records_purgatory: Purgatory,
-        save_log_starts: SaveLogStarts,
-        on_disk_failure: DiskFailed,
+        on_directory_failed: DirectoryFailed,
     ) -> None:
         self._clock = clock
-        self._save_log_starts = save_log_starts
+        self._logs = logs
+        self._log_starts = log_starts
         self._flusher_of = flusher_of
-        self._on_disk_failure = on_disk_failure
+        self._on_directory_failed = on_directory_failed
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
         """Partitions of this node whose data directory cannot be used, in this run of the process."""
@@ -166,13 +166,25 @@ class ReplicaManager:
         waiting = DelayedProduce(publications, by_all=by_all, then=then)
         self.produce_purgatory.watch(waiting, {one.partition for one in publications}, timeout_ms)
 
-    def disk_failed(self, directory: LogDir, error: Exception) -> None:
-        """Something could not be written to a data directory, or read from it. Raises what is not a StorageError."""
+    def disk_failed(self, directory: LogDir, error: StorageError) -> None:
+        """Something could not be written to a data directory, or read from it.
+
+        A directory that has failed goes offline with its partitions, for as long as the process lives: what a disk said
+        once is not asked again. A full disk may have room again, and descriptors come back.
+        """
+        if not isinstance(error, LogDirFailed) or directory.has_failed:
+            return
+        partitions = {log.topic_partition for log in self._logs.directory_failed(directory)}
+        self.take_offline(partitions)
+        self._on_directory_failed(directory, error, partitions)
+
+    def work_failed(self, directory: LogDir, error: Exception) -> None:
+        """Work beside the requests could not be done in a directory. Raises what is no StorageError."""
         if not isinstance(error, StorageError):
             raise error
         if not isinstance(error, LogDirFailed):
             log.error("%s", error)
-        self._on_disk_failure(directory, error)
+        self.disk_failed(directory, error)
 
     def changed(self, partition: Partition) -> None:
         """Something that a fetch can see has changed: records, high watermark, log start, leadership, config."""
@@ -195,14 +207,14 @@ class ReplicaManager:
 
         def saved(failures: Failures) -> None:
             for directory, error in failures.items():
-                self._on_disk_failure(directory, error)
+                self.disk_failed(directory, error)
             written = [one for one in deletions if one.partition.log_dir not in failures]
             waiting = DelayedDeleteRecords(written, lambda late: then(late, failures))
             self.delete_records_purgatory.watch(waiting, {one.partition for one in written}, timeout_ms)
 
         for one in deletions:
             self.changed(one.partition)
-        self._save_log_starts(saved)
+        self._log_starts.save(saved)
 
     def flush_what_is_due(self) -> None:
         """Flush the logs whose ``flush.ms`` has passed, rolled segments, and what is late; called by the upkeep."""

@@ -1,6 +1,6 @@
 """The one list of APIs: which request goes to which handler."""
 
-from broker.controller.local_controller import Controller
+from broker.controller.client import ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.dispatch.registry import Handlers, Registry
 from broker.fetch.executor import FetchExecutor
@@ -12,9 +12,10 @@ from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.handlers.produce import ProduceHandler
+from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.producer_ids import ProducerIds
-from broker.raft.metadata_log import MetadataLog
+from broker.raft.client import RaftClient
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.clock import Clock
@@ -40,19 +41,18 @@ def serve_all(
     replicas: ReplicaManager,
     fetch_executor: FetchExecutor,
     fetch_sessions: FetchSessions,
-    metadata_log: MetadataLog,
+    metadata: MetadataCache,
+    configs: ConfigView,
+    raft: RaftClient,
     logs: LogManager,
     clock: Clock,
-    controller: Controller,
+    controller: ControllerClient,
     producer_ids: ProducerIds,
     groups: Groups,
 ) -> None:
     """Put every API into the registry."""
-    publisher = metadata_log.publisher
-    image = publisher.image
-    configs = ConfigView(image, settings)
 
-    produce = ProduceHandler(replicas, image)
+    produce = ProduceHandler(replicas, metadata)
     registry.serve(
         ProduceRequest,
         produce.produce,
@@ -61,9 +61,9 @@ def serve_all(
         keeps_frame=True,
     )
     fetch = FetchHandler(
-        replicas, fetch_executor, fetch_sessions, image, node, fetch_max_bytes=settings.fetch_max_bytes
+        replicas, fetch_executor, fetch_sessions, metadata, node, fetch_max_bytes=settings.fetch_max_bytes
     )
-    fast_path = FetchFastPath(replicas, image, fetch, fetch_max_bytes=settings.fetch_max_bytes)
+    fast_path = FetchFastPath(replicas, metadata, fetch, fetch_max_bytes=settings.fetch_max_bytes)
     registry.serve(
         FetchRequest,
         fetch.fetch,
@@ -73,9 +73,9 @@ def serve_all(
     )
     list_offsets = ListOffsetsHandler(replicas)
     registry.serve(ListOffsetsRequest, list_offsets.list_offsets, refuse=list_offsets.refuse)
-    metadata = MetadataHandler(image, controller, node, auto_create_topics_enable=settings.auto_create_topics_enable)
-    registry.serve(MetadataRequest, metadata.metadata, refuse=metadata.refuse)
-    api_versions = ApiVersionsHandler(publisher, metadata_log.quorum)
+    topics = MetadataHandler(metadata, controller, node, auto_create_topics_enable=settings.auto_create_topics_enable)
+    registry.serve(MetadataRequest, topics.metadata, refuse=topics.refuse)
+    api_versions = ApiVersionsHandler(metadata, raft.quorum)
     registry.serve(ApiVersionsRequest, api_versions.api_versions, refuse=api_versions.refuse)
     init_producer_id = InitProducerIdHandler(producer_ids)
     registry.serve(
@@ -91,9 +91,9 @@ def serve_all(
             settings=settings,
             node=node,
             replicas=replicas,
-            image=image,
+            metadata=metadata,
             configs=configs,
-            metadata_log=metadata_log,
+            raft=raft,
             logs=logs,
             clock=clock,
             controller=controller,
@@ -124,7 +124,9 @@ def serve_all(
     def of_groups() -> Handlers:
         from broker.server.apis_of_groups import group_handlers
 
-        return group_handlers(groups, image=image, controller=controller, replicas=replicas, node=node, clock=clock)
+        return group_handlers(
+            groups, metadata=metadata, controller=controller, replicas=replicas, node=node, clock=clock
+        )
 
     registry.serve_late(
         {

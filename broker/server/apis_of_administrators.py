@@ -1,6 +1,6 @@
 """The APIs that administrators use: whoever only produces and consumes never loads them."""
 
-from broker.controller.local_controller import Controller
+from broker.controller.client import ControllerClient
 from broker.dispatch.registry import Handlers
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.cluster import ClusterHandler
@@ -14,9 +14,9 @@ from broker.handlers.quorum import QuorumHandler
 from broker.handlers.reassignments import ReassignmentsHandler
 from broker.handlers.topic_partitions import TopicPartitionsHandler
 from broker.handlers.topics import TopicsHandler
+from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import MetadataImage
-from broker.raft.metadata_log import MetadataLog
+from broker.raft.client import RaftClient
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.clock import Clock
@@ -40,26 +40,26 @@ def administration(
     settings: BrokerSettings,
     node: Node,
     replicas: ReplicaManager,
-    image: MetadataImage,
+    metadata: MetadataCache,
     configs: ConfigView,
-    metadata_log: MetadataLog,
+    raft: RaftClient,
     logs: LogManager,
     clock: Clock,
-    controller: Controller,
+    controller: ControllerClient,
 ) -> Handlers:
     """Who answers them."""
     altered = AlterConfigsHandler(controller, configs)
     cluster = ClusterHandler(node)
     deletion = DeleteRecordsHandler(replicas)
-    described = ConfigsHandler(configs, image)
-    elections = ElectionsHandler(image, node)
+    described = ConfigsHandler(configs, metadata)
+    elections = ElectionsHandler(metadata, node)
     epochs = OffsetForLeaderEpochHandler(replicas)
     log_dirs = LogDirsHandler(logs)
-    partitions = TopicPartitionsHandler(image, most_partitions=settings.max_request_partition_size_limit)
-    quorum = QuorumHandler(metadata_log, node, clock)
-    reassignments = ReassignmentsHandler(controller, image)
-    resources = ConfigResourcesHandler(image, node)
-    topics = TopicsHandler(controller, image, configs)
+    partitions = TopicPartitionsHandler(metadata, most_partitions=settings.max_request_partition_size_limit)
+    quorum = QuorumHandler(raft, metadata, node, clock)
+    reassignments = ReassignmentsHandler(controller, metadata)
+    resources = ConfigResourcesHandler(metadata, node)
+    topics = TopicsHandler(controller, metadata, configs)
     return {
         CreateTopicsRequest: (topics.create_topics, topics.refuse_creation),
         DeleteTopicsRequest: (topics.delete_topics, topics.refuse_deletion),

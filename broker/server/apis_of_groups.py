@@ -1,13 +1,13 @@
 """The APIs of consumer groups: loaded with the first request of one."""
 
-from broker.controller.local_controller import Controller
+from broker.controller.client import ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.dispatch.registry import Handlers
 from broker.handlers.committed_offsets import CommittedOffsetsHandler
 from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.group_membership import GroupMembershipHandler
 from broker.handlers.groups import GroupsHandler
-from broker.metadata.image import MetadataImage
+from broker.metadata.cache import MetadataCache
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.clock import Clock
@@ -20,16 +20,16 @@ from protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest,
 def group_handlers(
     groups: Groups,
     *,
-    image: MetadataImage,
-    controller: Controller,
+    metadata: MetadataCache,
+    controller: ControllerClient,
     replicas: ReplicaManager,
     node: Node,
     clock: Clock,
 ) -> Handlers:
     """Who answers them."""
-    finding = FindCoordinatorHandler(image, controller, replicas, node)
+    finding = FindCoordinatorHandler(metadata, controller, replicas, node)
     members = GroupMembershipHandler(groups)
-    offsets = CommittedOffsetsHandler(groups, image, clock)
+    offsets = CommittedOffsetsHandler(groups, metadata, clock)
     administered = GroupsHandler(groups)
     return {
         FindCoordinatorRequest: (finding.find_coordinator, finding.refuse),

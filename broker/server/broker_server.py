@@ -2,31 +2,29 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.handler_pool import HandlerPool
 from broker.dispatch.registry import Registry
 from broker.fetch.executor import FetchExecutor
-from broker.fetch.sessions import FetchSessions
 from broker.logs.closing import close_logs
 from broker.logs.loading import Stopped
 from broker.metadata.broker_state import BrokerState
-from broker.metadata.image import InconsistentMetadata
+from broker.metadata.cache import MetadataCache
+from broker.metadata.image.records import InconsistentMetadata
 from broker.metadata.producer_ids import ProducerIds
 from broker.metrics.http import MetricsEndpoint, Readiness
 from broker.metrics.sources import PERIOD_MS, MetricSources
 from broker.network.acceptor import CannotListen
 from broker.network.connection_limits import UnknownHost
 from broker.network.socket_server import SocketServer
-from broker.replication.replica_manager import Failures, ReplicaManager
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock, Ids
-from broker.runtime.purgatory import Purgatory
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown, first_of
 from broker.server.apis import serve_all
+from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.startup import ServerComponents, Startup
 from config.broker_settings import BrokerSettings
@@ -35,7 +33,6 @@ from config.metrics_listener import METRICS_LISTENER
 from protocol.primitives import Malformed
 from storage.errors import LogDirFailed, StorageError
 from storage.files import FileSystem
-from storage.log_dir import LogDir
 from storage.open_files import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
@@ -84,12 +81,13 @@ class BrokerServer:
 
             if fault := fault_of_names(settings.ottla_topics_at_start):
                 raise CannotStart(fault)
-        self.replicas = self._make_replicas()
-        self.fetch_sessions = FetchSessions(
-            services.clock,
-            services.ids,
-            self.replicas.fetch_purgatory,
-            slots=settings.max_incremental_fetch_session_cache_slots,
+        self.metadata = MetadataCache()
+        self.lifecycle = BrokerLifecycle(
+            log_dirs=self.log_dirs,
+            metadata=self.metadata,
+            scheduler=services.scheduler,
+            shutdown=self.shutdown,
+            call_soon=services.loop.call_soon,
         )
         self.metric_sources = MetricSources(
             settings=settings,
@@ -99,8 +97,8 @@ class BrokerServer:
             processors=self.socket_server.processors,
             acceptors=self.socket_server.acceptors,
             registry=self.registry,
-            replicas=self.replicas,
-            fetch_sessions=self.fetch_sessions,
+            metadata=self.metadata,
+            state=lambda: self.lifecycle.state,
             flushers=lambda: services.flushers.stats,
         )
         self.metrics = self._make_endpoint()
@@ -179,19 +177,20 @@ class BrokerServer:
         """Locks and ports, then the data."""
         self.log_dirs.lock()
         endpoints = self.socket_server.bind()
-        if self.metrics is not None:
-            self.metrics.open([listener.port for listener in self.socket_server.listeners])
         startup = Startup(
             self._settings,
             self.services,
+            metadata=self.metadata,
             endpoints=endpoints,
             controller_endpoint=self._controller_endpoint(),
             log_dirs=self.log_dirs,
-            replicas=self.replicas,
+            lifecycle=self.lifecycle,
             metric_sources=self.metric_sources,
             shutdown=self.shutdown,
             most_open_files=self._most_open_files,
         )
+        if self.metrics is not None:
+            self.metrics.open([listener.port for listener in self.socket_server.listeners])
         self._components = await startup.run()
         if self._settings.ottla_topics_at_start:
             await self._create_topics(self._components)
@@ -211,7 +210,7 @@ class BrokerServer:
         create_topics_at_start(
             self._settings.ottla_topics_at_start,
             controller=components.controller,
-            image=components.publisher.image,
+            image=components.metadata.image,
             then=then,
         )
         await self.shutdown.wait_unless(are_there)
@@ -224,10 +223,12 @@ class BrokerServer:
             self.registry,
             settings=self._settings,
             node=components.node,
-            replicas=self.replicas,
-            fetch_executor=FetchExecutor(self.replicas.fetch_purgatory, self.services.read_ahead),
-            fetch_sessions=self.fetch_sessions,
-            metadata_log=components.metadata_log,
+            replicas=components.replicas,
+            fetch_executor=FetchExecutor(components.replicas.fetch_purgatory, self.services.read_ahead),
+            fetch_sessions=components.fetch_sessions,
+            metadata=components.metadata,
+            configs=components.configs,
+            raft=components.metadata_log,
             logs=components.logs,
             clock=self.services.clock,
             controller=components.controller,
@@ -238,7 +239,7 @@ class BrokerServer:
             self._channel,
             Dispatcher(self.registry).handle,
             size=self._settings.num_io_threads,
-            end_of_turn=self.replicas.appender.write_staged,
+            end_of_turn=components.replicas.appender.write_staged,
         )
         self.metric_sources.handlers = pool
         self.metric_sources.on_period += (
@@ -263,7 +264,7 @@ class BrokerServer:
                 handling = tasks.create_task(pool.run())
                 self._is_ready.set()
                 components.group_coordinator.start()
-                self.metric_sources.state = BrokerState.RUNNING
+                self.lifecycle.state = BrokerState.RUNNING
                 await self.shutdown.asked.wait()
                 await self._drain(components)
                 for task in (sending, handling):
@@ -275,10 +276,10 @@ class BrokerServer:
     async def _drain(self, components: ServerComponents) -> None:
         """No new requests; what is under way is answered, and the answers go out."""
         log.info("stopping")
-        self.metric_sources.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self.lifecycle.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self.socket_server.stop_reading()
         components.group_coordinator.stop()
-        self.replicas.expire_waiting()
+        components.replicas.expire_waiting()
         await self.socket_server.drain()
 
     async def _close(self) -> None:
@@ -298,7 +299,8 @@ class BrokerServer:
             await services.read_ahead.stop()
             await services.writer.stop()
             if served is not None and shutdown.failure is None:
-                broker_epoch = await self._leave_office(served)
+                await self.lifecycle.shut_down()
+                broker_epoch = self.lifecycle.broker_epoch
             await services.flushers.finish()
             # It writes checkpoints too: not at the same time.
             await services.housekeeper.stop()
@@ -311,18 +313,6 @@ class BrokerServer:
         if is_clean:
             log.info("stopped cleanly")
 
-    async def _leave_office(self, components: ServerComponents) -> int:
-        """Write into the metadata log that this node goes; the broker epoch that it had."""
-        left = asyncio.Event()
-        try:
-            components.controller.leave_office(left.set)
-        except StorageError as error:
-            # Whoever starts here next registers anew in any case.
-            log.warning("the metadata log could not be told that this node stops: %s", error)
-        else:
-            await first_of(left, self.shutdown.failed)
-        return components.controller.broker_epoch
-
     async def _close_logs(self, components: ServerComponents) -> None:
         """Close all logs. Where one of them, or a checkpoint, cannot be written to its end, no marker is left."""
         await close_logs(
@@ -333,7 +323,7 @@ class BrokerServer:
         )
         for directory, error in dict(components.logs.failures).items():
             log.error("%s could not be closed in order: %s", directory.path, error)
-            if directory.has_failed and not self.log_dirs.survives_without(directory):
+            if directory.has_failed and not self.log_dirs.can_go_on:
                 self.shutdown.fail(error)
         try:
             components.metadata_log.close()
@@ -344,24 +334,6 @@ class BrokerServer:
                 self.shutdown.fail(error)
 
     # Parts
-
-    def _make_replicas(self) -> ReplicaManager:
-        settings, services = self._settings, self.services
-        return ReplicaManager(
-            services.clock,
-            writer=services.writer,
-            call_soon=services.loop.call_soon,
-            flusher_of=lambda partition: services.flushers.of(partition.log_dir.path),
-            produce_purgatory=Purgatory(
-                services.wheel, purge_interval=settings.producer_purgatory_purge_interval_requests
-            ),
-            fetch_purgatory=Purgatory(services.wheel, purge_interval=settings.fetch_purgatory_purge_interval_requests),
-            delete_records_purgatory=Purgatory(
-                services.wheel, purge_interval=settings.delete_records_purgatory_purge_interval_requests
-            ),
-            save_log_starts=self._save_log_starts,
-            on_disk_failure=self._disk_failed,
-        )
 
     def _make_endpoint(self) -> MetricsEndpoint | None:
         listener = self._settings.ottla_prometheus_listener
@@ -388,14 +360,6 @@ class BrokerServer:
             return listener
         port = self._settings.controller_port(self.socket_server.listeners[0].port)
         return Listener(name="CONTROLLER", host="127.0.0.1", port=port)
-
-    # What the replicas need of rooms that are opened after they are made
-
-    def _save_log_starts(self, done: Callable[[Failures], None]) -> None:
-        self.components.background_tasks.save_log_starts(done)
-
-    def _disk_failed(self, directory: LogDir, error: StorageError) -> None:
-        self.components.log_dir_failures.disk_failed(directory, error)
 
     # Failures
 

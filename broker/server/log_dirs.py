@@ -87,13 +87,14 @@ class LogDirs:
 
     def start_without(self, directory: LogDir, error: StorageError) -> None:
         """A directory cannot be used from the start. Raises ``error`` where nothing goes without it."""
-        if not self.survives_without(directory):
+        directory.has_failed = True
+        if not self.can_go_on:
             raise error
         log.error("%s is offline, and the partitions in it: %s", directory.path, error)
 
-    def survives_without(self, failed: LogDir) -> bool:
-        """Mark a directory as failed; whether the node can go on: the metadata has its own, logs have another one."""
-        failed.has_failed = True
+    @property
+    def can_go_on(self) -> bool:
+        """Whether the broker can work with the directories that are left: the metadata's, and one for logs."""
         return not self.for_metadata.has_failed and not all(directory.has_failed for directory in self.for_logs)
 
     def id_of(self, directory: LogDir) -> bytes | None:

@@ -1,4 +1,4 @@
-"""What the metadata log says becomes logs and partitions: a subscriber of the published image."""
+"""The replicas that the metadata assigns to this broker become logs and partitions: a subscriber of metadata."""
 
 import logging
 from collections import deque
@@ -7,20 +7,17 @@ from typing import Final
 
 from broker.controller.placement import is_online
 from broker.logs.removals import LogRemovals
+from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import (
-    RESOURCE_TOPIC,
-    MetadataDelta,
-    MetadataImage,
-    PartitionImage,
-    TopicImage,
-)
+from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
+from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.replication.disk_room import DiskRoom
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.worker_thread import WorkerThread
+from config.resources import ConfigResource
 from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.log_dir import LogDir
 from storage.log_manager import ForgetDeleted, LogManager
@@ -36,7 +33,7 @@ RETRY_MS: Final = 1_000
 
 
 class ReplicaAssignment:
-    """Keeps logs and partitions in step with the image. It is told, and never asks back.
+    """Keeps logs and partitions in step with the metadata.
 
     Until its log is made, a new partition answers UNKNOWN_TOPIC_OR_PARTITION, at which clients ask again.
     """
@@ -51,6 +48,7 @@ class ReplicaAssignment:
         directories: Mapping[bytes, LogDir],
         disk_reserve_bytes: int,
         replicas: ReplicaManager,
+        metadata: MetadataCache,
         configs: ConfigView,
         scheduler: Scheduler,
         worker: WorkerThread,
@@ -65,6 +63,7 @@ class ReplicaAssignment:
             directory: DiskRoom(directory, reserve_bytes=disk_reserve_bytes) for directory in logs.directories
         }
         self._replicas = replicas
+        self._metadata = metadata
         self._configs = configs
         self._scheduler = scheduler
         self._worker = worker
@@ -78,10 +77,11 @@ class ReplicaAssignment:
         self._finds_no_room = False
         """It has been said that logs cannot be made."""
 
-    def host_all(self, image: MetadataImage) -> None:
+    def host_all(self) -> None:
         """Take in every partition that this node has a replica of; called once, when the logs are loaded."""
+        image = self._metadata.image
         has_failures = any(directory.has_failed for directory in self._logs.directories)
-        for topic in image.topics_by_name.values():
+        for topic in image.topics.by_name.values():
             for partition in topic.partitions:
                 topic_partition = TopicPartition(topic.name, partition.index)
                 if (
@@ -98,32 +98,34 @@ class ReplicaAssignment:
                 try:
                     self._host(topic, partition)
                 except (DiskFull, TooManyOpenFiles) as error:
-                    self._host_later(topic, partition, image, error)
-        self._forget_deleted(image)
+                    self._host_later(topic, partition, error)
+        self._forget_deleted()
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Do what has changed, deletions first: a name may be both gone and new."""
-        for topic in delta.deleted_topics:
+        for topic in delta.topics.deleted.values():
             for gone in topic.partitions:
                 self._drop(topic.name, gone.index)
-        self._forget_deleted(image)
-        for topic in delta.created_topics.values():
+        self._forget_deleted()
+        for topic in delta.topics.created.values():
             self._to_host.extend((topic.topic_id, new.index) for new in topic.partitions)
-        for topic_partition, changed in delta.changed_partitions.items():
+        for topic_partition, changed in delta.topics.changed_partitions.items():
             hosted = self._replicas.find(*topic_partition)
-            if hosted is None:
-                self._to_host.append((image.topics_by_name[topic_partition.topic].topic_id, changed.index))
+            if self._node_id not in changed.replicas:
+                self._drop(*topic_partition)
+            elif hosted is None:
+                self._to_host.append((image.topics.by_name[topic_partition.topic].topic_id, changed.index))
             else:
                 self._lead(hosted, changed)
         if self._to_host and not self._goes_on:
-            self._host_some(image)
+            self._host_some()
         if self._configs.log_defaults() != self._log_defaults:
             self._log_defaults = self._configs.log_defaults()
-            for topic in image.topics_by_name.values():
-                self._configure(topic.name, image)
-        for resource_type, name in delta.changed_configs:
-            if resource_type == RESOURCE_TOPIC:
-                self._configure(name, image)
+            for topic in image.topics.by_name.values():
+                self._configure(topic.name)
+        for resource_type, name in delta.configs.changed:
+            if resource_type == ConfigResource.TOPIC:
+                self._configure(name)
 
     def _lead(self, hosted: Partition, image: PartitionImage) -> None:
         try:
@@ -135,38 +137,39 @@ class ReplicaAssignment:
                 in_sync_replicas=frozenset(image.isr),
             )
         except StorageError as error:
-            self._replicas.disk_failed(hosted.log_dir, error)
+            self._replicas.work_failed(hosted.log_dir, error)
         else:
             self._replicas.leadership_changed(hosted)
 
-    def _forget_deleted(self, image: MetadataImage) -> None:
+    def _forget_deleted(self) -> None:
         """Take what is deleted out of the checkpoints; new partitions of the same names wait for it."""
         for forgetting in self._logs.forget_deleted():
-            self._forget(forgetting, image)
+            self._forget(forgetting)
 
-    def _forget(self, forgetting: ForgetDeleted, image: MetadataImage) -> None:
+    def _forget(self, forgetting: ForgetDeleted) -> None:
         def forgotten(_: None) -> None:
             self._logs.have_forgotten(forgetting)
             self._to_host.extend(self._too_early)
             self._too_early.clear()
             if self._to_host and not self._goes_on:
-                self._host_some(image)
+                self._host_some()
 
         def failed(error: Exception) -> None:
-            self._replicas.disk_failed(forgetting.directory, error)
+            self._replicas.work_failed(forgetting.directory, error)
             # There may be room later; in a directory that has failed there is nothing to forget.
-            self._scheduler.once(RETRY_MS, lambda: self._forget(forgetting, image))
+            self._scheduler.once(RETRY_MS, lambda: self._forget(forgetting))
 
         self._worker.submit(forgetting.perform, forgotten, failed)
 
-    def _host_some(self, image: MetadataImage) -> None:
+    def _host_some(self) -> None:
         """Make the next logs; go on in a later turn with those that are left."""
         self._goes_on = False
+        topics = self._metadata.image.topics
         made = 0
         while self._to_host and made < MOST_AT_ONCE:
             topic_id, index = self._to_host.popleft()
-            topic = image.topics_by_id.get(topic_id)
-            partition = topic.find(index) if topic is not None else None
+            topic = topics.by_id.get(topic_id)
+            partition = topic.partition(index) if topic is not None else None
             if topic is None or partition is None or self._replicas.find(topic.name, index) is not None:
                 continue  # deleted meanwhile, or it stood here twice
             if not self._logs.may_be_made(TopicPartition(topic.name, index)):
@@ -175,18 +178,16 @@ class ReplicaAssignment:
             try:
                 self._host(topic, partition)
             except (DiskFull, TooManyOpenFiles) as error:
-                self._host_later(topic, partition, image, error)
+                self._host_later(topic, partition, error)
                 return
             made += 1
         if made and self._finds_no_room:
             self._finds_no_room = False
             log.info("logs can be made again, %d are still to come", len(self._to_host))
         if self._to_host:
-            self._go_on(image, after_ms=1)
+            self._go_on(after_ms=1)
 
-    def _host_later(
-        self, topic: TopicImage, partition: PartitionImage, image: MetadataImage, error: StorageError
-    ) -> None:
+    def _host_later(self, topic: TopicImage, partition: PartitionImage, error: StorageError) -> None:
         if not self._finds_no_room:
             self._finds_no_room = True
             log.error(
@@ -194,11 +195,11 @@ class ReplicaAssignment:
             )
         self._to_host.append((topic.topic_id, partition.index))
         if not self._goes_on:
-            self._go_on(image, after_ms=RETRY_MS)
+            self._go_on(after_ms=RETRY_MS)
 
-    def _go_on(self, image: MetadataImage, *, after_ms: int) -> None:
+    def _go_on(self, *, after_ms: int) -> None:
         self._goes_on = True
-        self._scheduler.once(after_ms, lambda: self._host_some(image))
+        self._scheduler.once(after_ms, self._host_some)
 
     def _host(self, topic: TopicImage, image: PartitionImage) -> None:
         """Raises DiskFull and TooManyOpenFiles: there may be room later."""
@@ -239,7 +240,7 @@ class ReplicaAssignment:
         except (DiskFull, TooManyOpenFiles):
             raise
         except StorageError as error:
-            self._replicas.disk_failed(directory, error)
+            self._replicas.work_failed(directory, error)
             self._replicas.take_offline([topic_partition])
             return
         self._replicas.host(partition)
@@ -253,13 +254,13 @@ class ReplicaAssignment:
         try:
             removal = self._logs.delete(topic_partition, self._ids.uuid().hex())
         except StorageError as error:
-            self._replicas.disk_failed(directory, error)
+            self._replicas.work_failed(directory, error)
             return
         if removal is not None:
             self._removals.remove_later(removal, directory)
 
-    def _configure(self, topic: str, image: MetadataImage) -> None:
-        known = image.topics_by_name.get(topic)
+    def _configure(self, topic: str) -> None:
+        known = self._metadata.image.topics.by_name.get(topic)
         if known is None:
             return
         config = self._configs.topic_config(topic)

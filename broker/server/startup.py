@@ -1,31 +1,36 @@
-"""Opening a broker's data: from locked directories to partitions that are led and groups that have a coordinator."""
+"""A broker's data is opened: from locked directories to partitions that are led and groups that have a coordinator."""
 
-import asyncio
 import os
 import time
 from typing import NamedTuple
 
-from broker.controller.local_controller import Controller
+from broker.controller.client import ControllerClient
+from broker.controller.local_controller import LocalController
 from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.fetch.sessions import FetchSessions
 from broker.logs.background_tasks import LogBackgroundTasks
 from broker.logs.loading import LogLoading
 from broker.logs.removals import LogRemovals
 from broker.logs.retention_hold import RetentionHold
 from broker.metadata.broker_state import BrokerState
+from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
-from broker.metadata.image import MetadataImage
-from broker.metadata.publisher import Publisher
+from broker.metadata.loader import MetadataLoader
 from broker.metadata.registration import Registration
 from broker.metrics.sources import MetricSources
 from broker.raft.formatting import read_bootstrap
-from broker.raft.metadata_log import MetadataLog, open_metadata_log
+from broker.raft.opening import open_metadata_log
+from broker.raft.single_voter_log import SingleVoterLog
+from broker.replication.log_start_checkpoints import LogStartCheckpoints
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Endpoint, Node
+from broker.runtime.purgatory import Purgatory
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown
-from broker.server.log_dir_failures import LogDirFailures
+from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
+from broker.server.metadata_publisher import BrokerMetadataPublisher
 from broker.server.replica_assignment import ReplicaAssignment
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
@@ -37,18 +42,16 @@ class ServerComponents(NamedTuple):
     """What a broker has once its data is open."""
 
     node: Node
-    metadata_log: MetadataLog
-    controller: Controller
+    metadata: MetadataCache
+    metadata_log: SingleVoterLog
+    controller: ControllerClient
+    configs: ConfigView
     dynamic_config: DynamicBrokerConfig
     logs: LogManager
-    log_dir_failures: LogDirFailures
-    background_tasks: LogBackgroundTasks
+    replicas: ReplicaManager
+    fetch_sessions: FetchSessions
     group_coordinator: GroupCoordinator
-
-    @property
-    def publisher(self) -> Publisher:
-        """The metadata that everybody reads."""
-        return self.metadata_log.publisher
+    publisher: BrokerMetadataPublisher
 
 
 class Startup:
@@ -59,10 +62,11 @@ class Startup:
         settings: BrokerSettings,
         services: Services,
         *,
+        metadata: MetadataCache,
         endpoints: tuple[Listener, ...],
         controller_endpoint: Listener,
         log_dirs: LogDirs,
-        replicas: ReplicaManager,
+        lifecycle: BrokerLifecycle,
         metric_sources: MetricSources,
         shutdown: Shutdown,
         most_open_files: int,
@@ -70,61 +74,88 @@ class Startup:
         """``endpoints``: where clients are told to connect. The directories are locked."""
         self._settings = settings
         self._services = services
+        self._metadata = metadata
         self._endpoints = endpoints
         self._controller_endpoint = controller_endpoint
         self._log_dirs = log_dirs
-        self._replicas = replicas
+        self._lifecycle = lifecycle
         self._metric_sources = metric_sources
         self._shutdown = shutdown
-        self._most_open_files = most_open_files
+        self._logs = LogManager(
+            services.files,
+            log_dirs.for_logs,
+            most_open_files=most_open_files,
+            walk_all_records=settings.ottla_records_validation == "full",
+            chance=lambda: int.from_bytes(os.urandom(4), "big") >> 1,
+        )
+        self._replicas = self._make_replicas()
+        self._fetch_sessions = FetchSessions(
+            services.clock,
+            services.ids,
+            self._replicas.fetch_purgatory,
+            slots=settings.max_incremental_fetch_session_cache_slots,
+        )
+        metric_sources.logs = self._logs
+        metric_sources.replicas = self._replicas
+        metric_sources.fetch_sessions = self._fetch_sessions
 
     async def run(self) -> ServerComponents:
         """Open everything. Raises StorageError, InconsistentMetadata, Malformed; `Stopped` while logs are loaded.
 
-        Nobody may serve what it returns after the end was asked for: the node need not be registered then.
+        What it returns must not be used for serving after the end was asked for: the node need not be registered then.
         """
         services, settings = self._services, self._settings
         node = self._identify()
         was_clean = self._log_dirs.begin_loading()
-        self._metric_sources.state = BrokerState.RECOVERY
-        metadata_log = self._metric_sources.metadata_log = self._open_metadata()
-        image = metadata_log.publisher.image
-        controller = Controller(metadata_log, ids=services.ids, settings=settings)
-        dynamic_config = DynamicBrokerConfig(ConfigView(image, settings))
-        metadata_log.publisher.subscribe(dynamic_config.apply)
-        logs = await self._load_logs(image, dynamic_config)
-        await self._take_office(controller, logs, was_clean=was_clean)
-        log_dir_failures = LogDirFailures(
-            log_dirs=self._log_dirs,
-            logs=logs,
-            replicas=self._replicas,
-            controller=controller,
-            scheduler=services.scheduler,
-            call_soon=services.loop.call_soon,
-            fail=self._shutdown.fail,
-        )
+        self._lifecycle.state = BrokerState.RECOVERY
+        loader = MetadataLoader(self._metadata)
+        metadata_log = self._metric_sources.metadata_log = self._open_metadata_log(loader)
+        configs = ConfigView(self._metadata, settings)
+        dynamic_config = DynamicBrokerConfig(configs)
+        self._logs.producer_id_expiration_ms = dynamic_config.settings.producer_id_expiration_ms
+        await self._load_logs(configs)
+        controller = LocalController(metadata_log, loader, ids=services.ids, settings=settings)
+        await self._register(controller, was_clean=was_clean)
         removals = LogRemovals(scheduler=services.scheduler, worker=services.housekeeper, replicas=self._replicas)
-        self._assign_replicas(metadata_log.publisher, logs, removals)
-        group_coordinator = self._make_group_coordinator(metadata_log.publisher)
-        retention_hold = self._metric_sources.retention_hold = RetentionHold(group_coordinator.groups)
-        background_tasks = LogBackgroundTasks(
-            clock=services.clock,
-            logs=logs,
-            replicas=self._replicas,
-            removals=removals,
-            retention_hold=retention_hold,
-            worker=services.housekeeper,
+        replica_assignment = self._assign_replicas(configs, removals)
+        group_coordinator = self._make_group_coordinator(configs)
+        publisher = BrokerMetadataPublisher(
+            dynamic_config=dynamic_config,
+            replica_assignment=replica_assignment,
+            group_coordinator=group_coordinator,
         )
-        background_tasks.start(services.scheduler, settings)
+        loader.publish_to(publisher.publish)
+        self._start_background_tasks(group_coordinator, removals)
         return ServerComponents(
             node=node,
+            metadata=self._metadata,
             metadata_log=metadata_log,
             controller=controller,
+            configs=configs,
             dynamic_config=dynamic_config,
-            logs=logs,
-            log_dir_failures=log_dir_failures,
-            background_tasks=background_tasks,
+            logs=self._logs,
+            replicas=self._replicas,
+            fetch_sessions=self._fetch_sessions,
             group_coordinator=group_coordinator,
+            publisher=publisher,
+        )
+
+    def _make_replicas(self) -> ReplicaManager:
+        settings, services = self._settings, self._services
+        wheel = services.wheel
+        return ReplicaManager(
+            services.clock,
+            logs=self._logs,
+            log_starts=LogStartCheckpoints(self._logs, services.housekeeper),
+            writer=services.writer,
+            call_soon=services.loop.call_soon,
+            flusher_of=lambda partition: services.flushers.of(partition.log_dir.path),
+            produce_purgatory=Purgatory(wheel, purge_interval=settings.producer_purgatory_purge_interval_requests),
+            fetch_purgatory=Purgatory(wheel, purge_interval=settings.fetch_purgatory_purge_interval_requests),
+            delete_records_purgatory=Purgatory(
+                wheel, purge_interval=settings.delete_records_purgatory_purge_interval_requests
+            ),
+            on_directory_failed=self._lifecycle.directory_failed,
         )
 
     def _identify(self) -> Node:
@@ -138,7 +169,7 @@ class Startup:
             endpoints={listener.name: Endpoint(listener.host, listener.port) for listener in self._endpoints},
         )
 
-    def _open_metadata(self) -> MetadataLog:
+    def _open_metadata_log(self, loader: MetadataLoader) -> SingleVoterLog:
         directory = self._log_dirs.for_metadata
         return open_metadata_log(
             self._services.files,
@@ -149,21 +180,15 @@ class Startup:
             worker=self._services.housekeeper,
             on_fatal=self._shutdown.fail,
             once=self._services.scheduler.once,
+            listener=loader,
         )
 
-    async def _load_logs(self, image: MetadataImage, dynamic_config: DynamicBrokerConfig) -> LogManager:
+    async def _load_logs(self, configs: ConfigView) -> None:
         settings, ids = self._settings, self._services.ids
-        logs = self._metric_sources.logs = LogManager(
-            self._services.files,
-            self._log_dirs.for_logs,
-            producer_id_expiration_ms=dynamic_config.settings.producer_id_expiration_ms,
-            most_open_files=self._most_open_files,
-            walk_all_records=settings.ottla_records_validation == "full",
-            chance=lambda: int.from_bytes(os.urandom(4), "big") >> 1,
-        )
+        topics = self._metadata.image.topics
 
         def is_ours(topic_partition: TopicPartition, topic_id: bytes | None) -> bool:
-            topic = image.topics_by_name.get(topic_partition.topic)
+            topic = topics.by_name.get(topic_partition.topic)
             return (
                 topic is not None
                 and topic.partition(topic_partition.partition) is not None
@@ -171,21 +196,18 @@ class Startup:
             )
 
         loading = self._metric_sources.loading = LogLoading(
-            logs,
+            self._logs,
             loop=self._services.loop,
             clock=self._services.clock,
             processes_per_directory=settings.num_recovery_threads_per_data_dir,
             recovery=settings.ottla_recovery,
             stop=self._shutdown.asked,
         )
-        configs = ConfigView(image, settings)
         await loading.run(config_of=configs.topic_config, is_ours=is_ours, new_id=lambda: ids.uuid().hex())
-        for directory, error in logs.failures:
+        for directory, error in self._logs.take_failures():
             self._log_dirs.start_without(directory, error)
-        logs.failures.clear()
-        return logs
 
-    async def _take_office(self, controller: Controller, logs: LogManager, *, was_clean: bool) -> None:
+    async def _register(self, controller: ControllerClient, *, was_clean: bool) -> None:
         """Register, and lead what is there: which directories can be used is known once the logs are loaded."""
         settings = self._settings
         registration = Registration(
@@ -199,48 +221,42 @@ class Startup:
         found = {
             log.topic_partition: directory_id
             for directory_id, directory in self._log_dirs.by_id.items()
-            for log in logs.in_directory(directory)
+            for log in self._logs.in_directory(directory)
         }
-        in_office = asyncio.Event()
-        controller.take_office(
-            registration,
-            bootstrap=read_bootstrap(
-                self._services.files,
-                self._log_dirs.for_metadata.path,
-                min_insync_replicas=settings.min_insync_replicas,
-            ),
-            was_clean=was_clean,
-            found=found,
-            then=in_office.set,
+        bootstrap = read_bootstrap(
+            self._services.files,
+            self._log_dirs.for_metadata.path,
+            min_insync_replicas=settings.min_insync_replicas,
         )
-        await self._shutdown.wait_unless(in_office)
+        await self._lifecycle.register(controller, registration, bootstrap=bootstrap, was_clean=was_clean, found=found)
 
-    def _assign_replicas(self, publisher: Publisher, logs: LogManager, removals: LogRemovals) -> None:
+    def _assign_replicas(self, configs: ConfigView, removals: LogRemovals) -> ReplicaAssignment:
         settings, services = self._settings, self._services
         assignment = ReplicaAssignment(
             node_id=settings.node_id,
             clock=services.clock,
             ids=services.ids,
-            logs=logs,
+            logs=self._logs,
             directories=self._log_dirs.by_id,
             disk_reserve_bytes=settings.ottla_disk_reserve_bytes,
             replicas=self._replicas,
-            configs=ConfigView(publisher.image, settings),
+            metadata=self._metadata,
+            configs=configs,
             scheduler=services.scheduler,
             worker=services.housekeeper,
             removals=removals,
         )
-        assignment.host_all(publisher.image)
-        publisher.subscribe(assignment.apply)
-        for removal, directory in logs.take_pending_removals():
+        assignment.host_all()
+        for removal, directory in self._logs.take_pending_removals():
             removals.remove_later(removal, directory)
+        return assignment
 
-    def _make_group_coordinator(self, publisher: Publisher) -> GroupCoordinator:
+    def _make_group_coordinator(self, configs: ConfigView) -> GroupCoordinator:
         settings, services = self._settings, self._services
         coordinator = self._metric_sources.group_coordinator = GroupCoordinator(
             settings,
-            image=publisher.image,
-            configs=ConfigView(publisher.image, settings),
+            metadata=self._metadata,
+            configs=configs,
             replicas=self._replicas,
             clock=services.clock,
             wheel=services.wheel,
@@ -249,5 +265,16 @@ class Startup:
             reader=services.reader,
             scheduler=services.scheduler,
         )
-        publisher.subscribe(coordinator.apply)
         return coordinator
+
+    def _start_background_tasks(self, group_coordinator: GroupCoordinator, removals: LogRemovals) -> None:
+        hold = self._metric_sources.retention_hold = RetentionHold(group_coordinator.groups)
+        background_tasks = LogBackgroundTasks(
+            clock=self._services.clock,
+            logs=self._logs,
+            replicas=self._replicas,
+            removals=removals,
+            retention_hold=hold,
+            worker=self._services.housekeeper,
+        )
+        background_tasks.start(self._services.scheduler, self._settings)

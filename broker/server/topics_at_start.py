@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from broker.controller.local_controller import Controller
+from broker.controller.client import ControllerClient
 from broker.controller.topic_creation import BROKER_DEFAULT, NewTopic, TopicResult
-from broker.metadata.image import MetadataImage
+from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.topic_rules import fault_of_name
 from config.topics_at_start import KEY, TopicAtStart
 from protocol.errors import ErrorCode
@@ -22,7 +22,7 @@ def fault_of_names(wanted: Sequence[TopicAtStart]) -> str | None:
 def create_topics_at_start(
     wanted: Sequence[TopicAtStart],
     *,
-    controller: Controller,
+    controller: ControllerClient,
     image: MetadataImage,
     then: Callable[[str | None], None],
 ) -> None:
@@ -47,7 +47,7 @@ def create_topics_at_start(
 
 
 def _is_there(topic: TopicAtStart, image: MetadataImage) -> bool:
-    found = image.topics_by_name.get(topic.name)
+    found = image.topics.by_name.get(topic.name)
     if found is not None and topic.partitions not in (None, len(found.partitions)):
         log.warning(
             "topic %s has %d partitions and stays so, though %s says %d",

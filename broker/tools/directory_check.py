@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from broker.metadata.image import RESOURCE_BROKER, MetadataImage
+from broker.metadata.image.metadata_image import MetadataImage
 from broker.tools.metadata_check import check_metadata, check_snapshot_file
+from config.resources import ConfigResource
 from storage.check.data_directory import DataDirectory, bytes_of_logs, check_identities, check_no_log_twice, survey
 from storage.check.findings import Findings
 from storage.check.log_check import check_log
@@ -70,7 +71,7 @@ class _NodeCheck:
         )  # fmt: skip
         if directory.properties is not None:
             for resource in ("", str(directory.properties.node_id)):
-                configs = self._image.configs.get((RESOURCE_BROKER, resource), {})
+                configs = self._image.configs.of(ConfigResource.BROKER, resource)
                 self._expiration_ms = int(configs.get(_PRODUCER_ID_EXPIRATION, self._expiration_ms))
 
     # Which log stands where -------------------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class _NodeCheck:
         for directory in directories:
             for topic_partition, path in directory.logs.items():
                 self._check_is_known(self._image, directory, topic_partition, path)
-        for topic in self._image.topics_by_name.values():
+        for topic in self._image.topics.by_name.values():
             for partition in topic.partitions:
                 topic_partition = TopicPartition(topic.name, partition.index)
                 if topic_partition not in found:
@@ -92,7 +93,7 @@ class _NodeCheck:
     def _check_is_known(
         self, image: MetadataImage, directory: DataDirectory, topic_partition: TopicPartition, path: str
     ) -> None:
-        topic = image.topics_by_name.get(topic_partition.topic)
+        topic = image.topics.by_name.get(topic_partition.topic)
         if topic is None or topic.partition(topic_partition.partition) is None:
             self._findings.either(
                 path, "a log", f"no {topic_partition}: the metadata log does not know it", is_damage=directory.was_clean
@@ -118,12 +119,12 @@ class _NodeCheck:
         if not known or known[0].properties is None:
             return
         node_id = known[0].properties.node_id
-        partition = image.topics_by_name[topic_partition.topic].partition(topic_partition.partition)
+        partition = image.topics.by_name[topic_partition.topic].partition(topic_partition.partition)
         if partition is None or node_id not in partition.replicas:
             return
         given = {directory.properties.directory_id: directory for directory in known if directory.properties}
         assigned = partition.directory_of(node_id)
-        registration = image.brokers.get(node_id)
+        registration = image.cluster.brokers.get(node_id)
         all_ids = set(registration.log_dirs) if registration is not None else set()
         if assigned in given:
             home = given[assigned]

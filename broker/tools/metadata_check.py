@@ -1,9 +1,11 @@
 """Whether the metadata log is whole and its records make sense; what they say is what the logs are compared with."""
 
-from broker.metadata.image import InconsistentMetadata, MetadataImage
+from broker.metadata.image.metadata_image import EMPTY, MetadataDelta, MetadataImage
+from broker.metadata.image.records import InconsistentMetadata
+from broker.metadata.loader import MetadataTransaction
 from broker.raft.batches import MetadataBatch, decode_batch
-from broker.raft.metadata_log import METADATA_TOPIC_ID
 from broker.raft.quorum import QUORUM_STATE, read_leader_epoch
+from broker.raft.single_voter_log import METADATA_TOPIC_ID
 from broker.raft.snapshots import SnapshotId, list_snapshots
 from protocol.primitives import Malformed
 from protocol.records.control_records import SnapshotFooter, SnapshotHeader
@@ -55,7 +57,8 @@ class _MetadataCheck:
         self._files = files
         self._directory = directory
         self._findings = findings
-        self._image = MetadataImage()
+        self._delta = MetadataDelta(EMPTY)
+        self._transaction = MetadataTransaction()
         self._snapshot = SnapshotId(0, 0)
         self._makes_sense = True
 
@@ -64,7 +67,7 @@ class _MetadataCheck:
             path = f"{self._directory}/{snapshot.file_name}"
             batches = check_snapshot_file(self._files, path, self._findings)
             # Replay begins with the newest; the older ones must only be whole.
-            self._image, self._snapshot, self._makes_sense = MetadataImage(), snapshot, True
+            self._delta, self._snapshot, self._makes_sense = MetadataDelta(EMPTY), snapshot, True
             for batch in batches:
                 self._replay(batch, path)
         extent = check_log(
@@ -87,7 +90,7 @@ class _MetadataCheck:
             )
         self._check_quorum_state(extent)
         self._check_topic_id()
-        return self._image
+        return self._delta.apply(extent.end_offset)
 
     def _batch(self, batch: StoredBatch) -> None:
         if batch.header.base_offset < self._snapshot.end_offset:
@@ -106,7 +109,8 @@ class _MetadataCheck:
             if not self._makes_sense:
                 return
             try:
-                self._image.replay(record)
+                for counts in self._transaction.pass_on(record):
+                    self._delta.replay(counts)
             except InconsistentMetadata as error:
                 self._findings.damage(
                     path, f"in the batch at offset {batch.base_offset}: {error}", "records that fit those before them"

@@ -154,7 +154,7 @@ class Victim:
 
     def renew_if_full(self) -> None:
         """Begin anew with an empty broker where this one has become another."""
-        topics = self.broker.server.components.publisher.image.topics_by_name
+        topics = self.broker.server.components.metadata.image.topics.by_name
         if (
             len(topics) > _MOST_TOPICS
             or "orders" not in topics
@@ -175,7 +175,7 @@ class Victim:
                 for slot in taken.value:
                     slot.turn = turn
                     self._dispatcher.handle(slot)
-            self.broker.server.replicas.appender.write_staged()
+            self.broker.server.components.replicas.appender.write_staged()
             turn.ended_us = monotonic_us()
         self._wires.write()
 
@@ -203,7 +203,7 @@ class Victim:
                     answered += _taken(ours)
                 if turn % 4 == 3:
                     # Whoever waits has waited long enough; a topic is created by way of a thread.
-                    self.broker.server.replicas.expire_waiting()
+                    self.broker.server.components.replicas.expire_waiting()
                     self.broker.run(asyncio.sleep(0 if turn < 8 else 0.0002))
             assert connection.is_closed, f"neither answered nor closed: {connection}"
             assert self._memory.used_bytes == 0, f"{self._memory.used_bytes} bytes are held for nobody"

@@ -237,7 +237,7 @@ class InProcessBroker:
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> bytes:
         """Create a topic and return its id once all its partitions can be written to."""
         topic_id = self.begin_topic(name, partitions, **configs)
-        while any(self.server.replicas.find(name, index) is None for index in range(partitions)):
+        while any(self.server.components.replicas.find(name, index) is None for index in range(partitions)):
             self.advance(1)
         return topic_id
 
@@ -277,7 +277,7 @@ class InProcessBroker:
 
     def log(self, topic: str, partition: int = 0) -> Any:
         """The log of a partition."""
-        return self.server.replicas.partition(topic, partition).log
+        return self.server.components.replicas.partition(topic, partition).log
 
     def response_class(self, request_class: type[Any]) -> type[Any]:
         """What answers a request."""

@@ -3,11 +3,12 @@
 import pytest
 
 from broker.controller.config_alteration import Alteration, ConfigChange, ConfigPlanner, Replacement, Resource
+from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import MetadataImage
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import ClearElrRecord, ConfigRecord, FeatureLevelRecord, TopicRecord
+from tests.support.metadata import image_of
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 ORDERS, BROKER, EVERY_BROKER = Resource(2, "orders"), Resource(4, "1"), Resource(4, "")
@@ -19,11 +20,9 @@ def said(resource, name, value):
 
 
 def planner_on(*records, **settings):
-    image = MetadataImage()
-    image.replay(TopicRecord(name="orders", topic_id=bytes(15) + b"\x01"))
-    for record in records:
-        image.replay(record)
-    return ConfigPlanner(image, ConfigView(image, BrokerSettings(**settings)))
+    metadata = MetadataCache()
+    metadata.image = image_of(TopicRecord(name="orders", topic_id=bytes(15) + b"\x01"), *records)
+    return ConfigPlanner(metadata.image, ConfigView(metadata, BrokerSettings(**settings)))
 
 
 def alteration(resource, *changes):

@@ -3,7 +3,6 @@
 from broker.controller.topic_creation import NewTopic
 from broker.controller.topic_deletion import UnwantedTopic
 from broker.metadata.configs import ConfigView
-from broker.metadata.image import MetadataDelta
 from broker.metadata.producer_ids import ProducerIds
 from config.described import ConfigSource, describe_topic
 from protocol.errors import ErrorCode
@@ -29,7 +28,7 @@ def test_a_topic_is_answered_once_it_is_durable_and_subscribers_know_it(tmp_path
     node.worker.work()
 
     assert answers == [([("orders", ErrorCode.NONE)], 1)]
-    assert len(node.image.topics_by_name["orders"].partitions) == 2
+    assert len(node.image.topics.by_name["orders"].partitions) == 2
 
 
 def test_of_two_requests_in_one_turn_the_second_sees_the_first(tmp_path):
@@ -40,14 +39,14 @@ def test_of_two_requests_in_one_turn_the_second_sees_the_first(tmp_path):
     deleted = node.delete(UnwantedTopic(name="orders"))
     third = node.create(NewTopic(name="orders"))
     assert (first, second, deleted, third) == ([], [], [], [])
-    assert node.image.topics_by_name == {}
+    assert node.image.topics.by_name == {}
     node.worker.work()
 
     assert errors(first) == [("orders", ErrorCode.NONE)]
     assert errors(second) == [("orders", ErrorCode.TOPIC_ALREADY_EXISTS)]
     assert errors(deleted) == [("orders", ErrorCode.NONE)]
     assert errors(third) == [("orders", ErrorCode.NONE)]
-    assert node.image.topics_by_name["orders"].topic_id == third[0].topic_id != first[0].topic_id
+    assert node.image.topics.by_name["orders"].topic_id == third[0].topic_id != first[0].topic_id
 
 
 def test_validating_gives_an_id_and_creates_nothing(tmp_path):
@@ -58,7 +57,7 @@ def test_validating_gives_an_id_and_creates_nothing(tmp_path):
     assert (result.error, result.partitions) == (ErrorCode.NONE, 4)
     assert any(result.topic_id)
     node.worker.work()
-    assert node.image.topics_by_name == {}
+    assert node.image.topics.by_name == {}
 
 
 def test_a_timeout_of_nothing_creates_and_deletes_nothing(tmp_path):
@@ -72,7 +71,7 @@ def test_a_timeout_of_nothing_creates_and_deletes_nothing(tmp_path):
 
     assert errors(created) == [("orders", ErrorCode.REQUEST_TIMED_OUT)]
     assert errors(deleted) == [("there", ErrorCode.REQUEST_TIMED_OUT)]
-    assert list(node.image.topics_by_name) == ["there"]
+    assert list(node.image.topics.by_name) == ["there"]
 
 
 def test_topics_can_not_be_deleted_where_that_is_turned_off(tmp_path):
@@ -89,7 +88,7 @@ def test_the_brokers_settings_fill_in_what_a_topic_leaves_open(tmp_path):
     node.controller.auto_create(["b", "no good", "__cluster_metadata"])
     node.worker.work()
 
-    assert {name: len(topic.partitions) for name, topic in node.image.topics_by_name.items()} == {"a": 3, "b": 3}
+    assert {name: len(topic.partitions) for name, topic in node.image.topics.by_name.items()} == {"a": 3, "b": 3}
 
 
 def test_internal_topics_come_as_their_owners_need_them(tmp_path):
@@ -98,16 +97,16 @@ def test_internal_topics_come_as_their_owners_need_them(tmp_path):
     node.controller.auto_create(["__consumer_offsets", "__transaction_state"])
     node.worker.work()
 
-    offsets = node.image.topics_by_name["__consumer_offsets"]
-    transactions = node.image.topics_by_name["__transaction_state"]
+    offsets = node.image.topics.by_name["__consumer_offsets"]
+    transactions = node.image.topics.by_name["__transaction_state"]
     assert (len(offsets.partitions), offsets.is_internal) == (4, True)
     assert (len(transactions.partitions), transactions.is_internal) == (2, True)
-    assert node.image.topic_configs("__consumer_offsets") == {
+    assert node.image.configs.of_topic("__consumer_offsets") == {
         "compression.type": "producer",
         "cleanup.policy": "compact",
         "segment.bytes": "104857600",
     }
-    assert node.image.topic_configs("__transaction_state") == {
+    assert node.image.configs.of_topic("__transaction_state") == {
         "compression.type": "uncompressed",
         "cleanup.policy": "compact",
         "min.insync.replicas": "1",
@@ -119,7 +118,7 @@ def test_internal_topics_come_as_their_owners_need_them(tmp_path):
 def epochs(node):
     return [
         (partition.leader, partition.leader_epoch, partition.isr)
-        for topic in node.image.topics_by_name.values()
+        for topic in node.image.topics.by_name.values()
         for partition in topic.partitions
     ]
 
@@ -127,14 +126,14 @@ def epochs(node):
 def test_a_new_cluster_has_the_features_it_was_formatted_with_and_this_node(tmp_path):
     node = MetadataNode(tmp_path)
 
-    assert node.image.features == {"metadata.version": 25}
-    registered = node.image.brokers[1]
+    assert node.image.features.levels == {"metadata.version": 25}
+    registered = node.image.cluster.brokers[1]
     assert (registered.fenced, registered.log_dirs) == (False, [node.directory_id])
     assert [(point.name, point.host, point.port) for point in registered.end_points] == [
         ("PLAINTEXT", "127.0.0.1", 9092)
     ]
     assert registered.broker_epoch == node.controller.broker_epoch
-    assert node.image.controllers[1].end_points[0].port == 9093
+    assert node.image.cluster.controllers[1].end_points[0].port == 9093
 
 
 def test_leader_epochs_stay_after_a_clean_stop(tmp_path):
@@ -163,26 +162,26 @@ def test_partitions_that_kafka_left_without_a_leader_get_this_node(tmp_path):
     node = MetadataNode(tmp_path)
     node.create(NewTopic(name="orders"))
     node.worker.work()
-    topic_id = node.image.topics_by_name["orders"].topic_id
+    topic_id = node.image.topics.by_name["orders"].topic_id
     left = PartitionChangeRecord(
         partition_id=0, topic_id=topic_id, leader=-1, isr=[], eligible_leader_replicas=[1], last_known_elr=[1]
     )
     node.log.append([(left, 2)], lambda: None)
     node.stop()
 
-    again = MetadataNode(tmp_path, was_clean=True, takes_office=False)
+    again = MetadataNode(tmp_path, was_clean=True, registers=False)
     assert epochs(again) == [(-1, 1, ())]
-    again.take_office(was_clean=True)
+    again.register(was_clean=True)
 
     assert epochs(again) == [(1, 2, (1,))]
-    partition = again.image.topics_by_name["orders"].partition(0)
+    partition = again.image.topics.by_name["orders"].partition(0)
     assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((), ())
 
 
 def test_partitions_of_other_brokers_are_left_alone(tmp_path):
     node = MetadataNode(tmp_path)
     node.create(NewTopic(name="orders"))
-    topic_id = node.controller._image.topics_by_name["orders"].topic_id
+    topic_id = node.controller.image.topics.by_name["orders"].topic_id
     moved = PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2, isr=[2], replicas=[2])
     node.log.append([(moved, 2)], lambda: None)
     node.worker.work()
@@ -195,14 +194,12 @@ def test_new_leader_epochs_reach_the_subscribers(tmp_path):
     node.create(NewTopic(name="orders"))
     node.worker.work()
 
-    again = MetadataNode(tmp_path, takes_office=False)
-    whole = MetadataDelta()
-    again.publisher.subscribe(lambda delta, image: whole.changed_partitions.update(delta.changed_partitions))
-    again.take_office(was_clean=False)
+    again = MetadataNode(tmp_path, registers=False)
+    changed = {}
+    again.loader.publish_to(lambda delta, image: changed.update(delta.topics.changed_partitions))
+    again.register(was_clean=False)
 
-    assert {where: change.leader_epoch for where, change in whole.changed_partitions.items()} == {
-        TopicPartition("orders", 0): 1
-    }
+    assert {where: change.leader_epoch for where, change in changed.items()} == {TopicPartition("orders", 0): 1}
 
 
 def test_a_transaction_that_its_node_left_open_is_aborted(tmp_path):
@@ -212,18 +209,18 @@ def test_a_transaction_that_its_node_left_open_is_aborted(tmp_path):
 
     again = MetadataNode(tmp_path)
 
-    assert not again.image.is_in_transaction
-    assert again.image.configs == {}
+    assert not again.loader.is_in_transaction
+    assert again.image.configs.by_resource == {}
     again.create(NewTopic(name="orders"))
     again.worker.work()
-    assert list(again.image.topics_by_name) == ["orders"]
+    assert list(again.image.topics.by_name) == ["orders"]
 
 
 def test_a_clean_stop_fences_the_node(tmp_path):
     node = MetadataNode(tmp_path)
     node.stop()
 
-    assert MetadataNode(tmp_path, was_clean=True, takes_office=False).image.brokers[1].fenced
+    assert MetadataNode(tmp_path, was_clean=True, registers=False).image.cluster.brokers[1].fenced
 
 
 def test_no_producer_id_is_given_twice_even_if_the_node_is_killed(tmp_path):
@@ -249,10 +246,10 @@ def test_a_topics_own_config_comes_before_the_brokers_and_that_before_the_defaul
     dynamic = ConfigRecord(resource_type=4, resource_name="", name="log.retention.bytes", value="9")
     node.log.append([(dynamic, 0)], lambda: None)
     node.worker.work()
-    configs = ConfigView(node.image, node.settings)
+    configs = ConfigView(node.metadata, node.settings)
 
     config = configs.topic_config("orders")
-    entries = describe_topic(node.image.topic_configs("orders"), configs.broker_texts())
+    entries = describe_topic(node.image.configs.of_topic("orders"), configs.broker_texts())
     sources = {entry.name: entry.source for entry in entries}
 
     assert (config.segment_bytes, config.retention_ms, config.retention_bytes) == (2_000_000, 7, 9)
@@ -270,7 +267,7 @@ def test_a_stored_config_that_is_not_valid_here_is_passed_over(tmp_path, caplog)
         node.log.append([(record, 0)], lambda: None)
     node.worker.work()
 
-    config = ConfigView(node.image, node.settings).topic_config("orders")
+    config = ConfigView(node.metadata, node.settings).topic_config("orders")
 
     assert (config.flush_ms, config.retention_ms) == (5, 604_800_000)
     assert "retention.ms is 'soon'" in caplog.text

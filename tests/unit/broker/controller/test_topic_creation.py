@@ -4,7 +4,6 @@ import pytest
 
 from broker.controller.placement import Placement
 from broker.controller.topic_creation import CreationDefaults, NewTopic, TopicPlanner
-from broker.metadata.image import MetadataImage
 from config.log_config import LogConfig
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import (
@@ -15,17 +14,15 @@ from protocol.records.cluster_metadata import (
     TopicRecord,
 )
 from protocol.schema import NO_UUID
+from tests.support.metadata import image_of
 from tests.unit.broker.metadata.metadata_node import CountedIds
 
 A, B = bytes(15) + b"\x0a", bytes(15) + b"\x0b"
 
 
 def planner_on(*existing, directories=(A,), records=(), partitions=1, replication_factor=1):
-    image = MetadataImage()
-    for number, name in enumerate(existing, 1000):
-        image.replay(TopicRecord(name=name, topic_id=number.to_bytes(16, "big")))
-    for record in records:
-        image.replay(record)
+    there = [TopicRecord(name=name, topic_id=number.to_bytes(16, "big")) for number, name in enumerate(existing, 1000)]
+    image = image_of(*there, *records)
     return TopicPlanner(
         image,
         ids=CountedIds(),

@@ -1,17 +1,15 @@
 """Deleting topics: by name or id, and what is refused."""
 
 from broker.controller.topic_deletion import UnwantedTopic, plan_deletion
-from broker.metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import TopicRecord
+from tests.support.metadata import image_of
 
 ORDERS, BILLS = bytes(15) + b"\x01", bytes(15) + b"\x02"
 
 
 def plan(*unwanted):
-    image = MetadataImage()
-    image.replay(TopicRecord(name="orders", topic_id=ORDERS))
-    image.replay(TopicRecord(name="bills", topic_id=BILLS))
+    image = image_of(TopicRecord(name="orders", topic_id=ORDERS), TopicRecord(name="bills", topic_id=BILLS))
     doomed, results = plan_deletion(image, unwanted)
     return [topic.name for topic in doomed], [(result.name, result.topic_id, result.error) for result in results]
 

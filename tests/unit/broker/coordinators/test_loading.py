@@ -282,7 +282,7 @@ def test_a_directory_that_fails_while_it_is_read_is_offline(broker: InProcessBro
     toy = Toy(broker)
     disk.fail("read", errno.EIO, suffix=".log")
     toy.begin()
-    broker.wait_until(lambda: broker.server.replicas.is_offline(TOPIC, 0))
+    broker.wait_until(lambda: broker.server.components.replicas.is_offline(TOPIC, 0))
     with pytest.raises(Fault) as raised:
         toy.runtime.of("a")
     assert raised.value.code is E.NOT_COORDINATOR

@@ -33,7 +33,7 @@ def test_a_batch_has_the_shape_that_kafkas_coordinators_give_it(broker: InProces
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, 0)
     assert (header.codec, header.timestamp_type) == (Codec.NONE, TimestampType.CREATE_TIME)
     assert (header.is_transactional, header.is_control) == (False, False)
-    assert header.partition_leader_epoch == broker.server.replicas.partition(TOPIC, 0).leader_epoch
+    assert header.partition_leader_epoch == broker.server.components.replicas.partition(TOPIC, 0).leader_epoch
     assert header.base_timestamp == header.max_timestamp == broker.clock.now_ms()
     (record,) = iterate_records(batch)
     assert (record.key, record.value, record.headers) == (b"a", b"1", [])
@@ -55,10 +55,10 @@ def test_the_records_of_a_change_stand_in_one_batch(broker: InProcessBroker, toy
 
 
 def test_the_changes_of_one_turn_go_out_in_one_write(broker: InProcessBroker, toy: Toy) -> None:
-    writes = broker.server.replicas.appender.stats.writes
+    writes = broker.server.components.replicas.appender.stats.writes
     assert toy.put(*[(f"key-{number}", "x") for number in range(20)]) == [E.NONE] * 20
     assert len(batches(broker)) == 20
-    assert broker.server.replicas.appender.stats.writes == writes + 1
+    assert broker.server.components.replicas.appender.stats.writes == writes + 1
 
 
 def test_records_can_be_compressed(broker: InProcessBroker) -> None:
@@ -122,7 +122,7 @@ class HeldFlushes:
 
     def __init__(self, broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         self._broker = broker
-        self._replicas = broker.server.replicas
+        self._replicas = broker.server.components.replicas
         monkeypatch.setattr(self._replicas, "_flush", lambda partition: None)
 
     def flush(self) -> None:

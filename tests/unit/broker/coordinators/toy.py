@@ -101,8 +101,8 @@ class Toy:
                 settings=RuntimeSettings(
                     partitions=1, codec=codec, write_timeout_ms=5_000, load_buffer_bytes=load_buffer_bytes
                 ),
-                image=broker.server.components.publisher.image,
-                replicas=broker.server.replicas,
+                metadata=broker.server.components.metadata,
+                replicas=broker.server.components.replicas,
                 clock=broker.clock,
                 slices=TimeSlices(loop.call_soon, now_ns),
                 reader=self.reader,

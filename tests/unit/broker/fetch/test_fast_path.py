@@ -111,7 +111,7 @@ def test_an_answer_from_bytes_is_the_one_of_the_codec(
 def test_what_it_counts_is_what_the_general_way_counts(
     broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
 ) -> None:
-    partition = broker.server.replicas.partition("orders", 0)
+    partition = broker.server.components.replicas.partition("orders", 0)
     errors = broker.server.registry.stats.errors["Fetch"] if broker.ask(several(topics), 12) else {}
 
     def counted() -> tuple[int, int, int]:
@@ -239,7 +239,7 @@ def test_a_deleted_topic_is_not_read(broker: InProcessBroker, topics: dict[str, 
 def test_who_does_not_lead_any_more_says_so(
     broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
 ) -> None:
-    broker.server.replicas.partition("orders", 0).leader = 2
+    broker.server.components.replicas.partition("orders", 0).leader = 2
     answer = broker.ask(fetch_request(), 12).responses[0].partitions[0]
     assert answer.error_code == E.NOT_LEADER_OR_FOLLOWER
     assert shortcut.taken == 0

@@ -28,7 +28,7 @@ class Consumer:
 
     def topic(self, name: str) -> dict[str, Any]:
         """How this version names a topic."""
-        known = self.broker.server.components.publisher.image.topics_by_name.get(name)
+        known = self.broker.server.components.metadata.image.topics.by_name.get(name)
         topic_id = self.ids.setdefault(name, known.topic_id if known else name.encode().ljust(16, b"?"))
         return {"topic_id": topic_id} if self.version >= 13 else {"topic": name}
 
@@ -140,7 +140,7 @@ def test_a_session_tells_everything_once_and_then_only_what_is_new(
 @every_version(FetchRequest, until=6)
 def test_versions_without_sessions_get_none(broker: InProcessBroker, topics: None, version: int) -> None:
     assert Consumer(broker, version).answer({("a", 0): 0}).session_id == 0
-    assert broker.server.fetch_sessions.stats.sessions == 0
+    assert broker.server.components.fetch_sessions.stats.sessions == 0
 
 
 @serves(FetchRequest, E.FETCH_SESSION_ID_NOT_FOUND)
@@ -215,7 +215,7 @@ def test_a_session_survives_its_connection(broker: InProcessBroker, consumer: Co
 
 
 def test_behind_the_highest_epoch_comes_1(broker: InProcessBroker, consumer: Consumer) -> None:
-    session = broker.server.fetch_sessions._cache.get(consumer.session_id)
+    session = broker.server.components.fetch_sessions._cache.get(consumer.session_id)
     assert session is not None
     session.epoch = consumer.epoch = HIGHEST_EPOCH
     assert consumer.fetch() == []
@@ -238,9 +238,9 @@ def test_an_evicted_session_can_not_go_on_and_hears_nothing_more(broker: InProce
     late.fetch({("a", 0): 0})
     assert late.session_id > 0
     assert consumer.answer().error_code == E.FETCH_SESSION_ID_NOT_FOUND
-    stats = broker.server.fetch_sessions.stats
+    stats = broker.server.components.fetch_sessions.stats
     assert (stats.sessions, stats.partitions, stats.evictions) == (1, 1, 1)
-    assert broker.server.replicas.partition("b", 0).watchers is None
+    assert broker.server.components.replicas.partition("b", 0).watchers is None
 
 
 # Its partitions -------------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_when_the_last_partition_is_forgotten_the_session_is_gone(broker: InProc
     assert consumer.fetch(forget=everything) == []
     assert consumer.session_id == 0
     assert consumer.answer(session_id=old, session_epoch=epoch + 1).error_code == E.FETCH_SESSION_ID_NOT_FOUND
-    assert broker.server.fetch_sessions.stats.sessions == 0
+    assert broker.server.components.fetch_sessions.stats.sessions == 0
 
 
 def test_a_session_of_nothing_is_granted_and_ends_with_its_first_request(broker: InProcessBroker, topics: None) -> None:
@@ -297,7 +297,7 @@ def test_partitions_that_had_records_go_to_the_end_so_that_all_get_their_turn(
 
 def test_a_moved_log_start_is_told(broker: InProcessBroker, consumer: Consumer) -> None:
     broker.log("a").start_offset_to(1)
-    broker.server.replicas.changed(broker.server.replicas.partition("a", 0))
+    broker.server.components.replicas.changed(broker.server.components.replicas.partition("a", 0))
     (told,) = consumer.answer().responses[0].partitions
     assert (told.partition_index, told.log_start_offset, bytes(told.records)) == (0, 1, b"")
     assert consumer.fetch() == []
@@ -333,9 +333,9 @@ def test_where_the_logs_part_is_told_each_time(broker: InProcessBroker, consumer
 @serves(FetchRequest, E.FENCED_LEADER_EPOCH, versions=[12])
 def test_a_new_leader_epoch_is_noticed(broker: InProcessBroker, consumer: Consumer) -> None:
     assert consumer.fetch({("a", 0): 1}, partition_fields={"current_leader_epoch": 0}) == []
-    partition = broker.server.replicas.partition("a", 0)
+    partition = broker.server.components.replicas.partition("a", 0)
     partition.lead(leader=1, leader_epoch=1, replicas=(1,), in_sync_replicas=frozenset((1,)))
-    broker.server.replicas.changed(partition)
+    broker.server.components.replicas.changed(partition)
     assert consumer.fetch() == [("a", 0, E.FENCED_LEADER_EPOCH, -1, False)]
 
 
@@ -398,8 +398,8 @@ def test_an_unknown_id_stays_in_the_session_until_it_is_known(
     assert consumer.fetch({("soon", 0): 0, ("a", 0): 1}) == [("a", 0, 0, 1, False), unknown]
     assert consumer.fetch() == [unknown]
     # No client can choose an id: the image is told of one as if the metadata log had.
-    image = broker.server.components.publisher.image
-    image.topics_by_id[consumer.ids["soon"]] = image.topics_by_name["b"]
+    image = broker.server.components.metadata.image
+    image.topics.by_id[consumer.ids["soon"]] = image.topics.by_name["b"]
     assert consumer.fetch() == [("soon", 0, E.INCONSISTENT_TOPIC_ID, -1, False)]
 
 
@@ -485,7 +485,7 @@ def test_who_ends_the_session_does_not_wait_for_its_last_fetch(broker: InProcess
 
 
 def test_a_session_that_nobody_uses_is_told_of_a_change_once(broker: InProcessBroker, consumer: Consumer) -> None:
-    partition = broker.server.replicas.partition("a", 2)
+    partition = broker.server.components.replicas.partition("a", 2)
     assert partition.watchers
     broker.produce("a", b"w", partition=2)
     assert partition.watchers is None
@@ -528,7 +528,7 @@ def test_a_fetch_costs_what_has_changed_however_many_partitions_are_watched(brok
         client = broker.connect()
         client.send(consumer.request(max_wait_ms=10_000), 12)
         assert client.has_no_answer()
-        assert broker.server.replicas.fetch_purgatory.stats.watched <= 2, "it waits under its session"
+        assert broker.server.components.replicas.fetch_purgatory.stats.watched <= 2, "it waits under its session"
         broker.produce("wide", b"v", partition=1)
         assert len(consumer.rows(client.receive())) == 1
         consumer.epoch += 1

@@ -83,14 +83,14 @@ class Walk:
             last_fetched_epoch=asked.last_fetched_epoch,
         )
         if isinstance(topic, bytes):
-            known = self.broker.server.components.publisher.image.topics_by_id.get(topic)
+            known = self.broker.server.components.metadata.image.topics.by_id.get(topic)
             name = self.names.setdefault(key, known.name) if known else self.names.get(key)
             if name is None:
                 fetch.fault = UnknownTopicId("")
                 return fetch
         else:
             name = topic
-        fetch.partition = self.broker.server.replicas.find(name, index)
+        fetch.partition = self.broker.server.components.replicas.find(name, index)
         if fetch.partition is None:
             fetch.fault = UnknownTopicOrPartition("")
         elif isinstance(topic, bytes) and fetch.partition.topic_id != topic:
@@ -208,7 +208,7 @@ class SessionUnderTest:
 
     def _offset(self, name: str, index: int, offset: int) -> int:
         """From the log's end if negative; nonsense stays nonsense."""
-        partition = self.broker.server.replicas.find(name, index)
+        partition = self.broker.server.components.replicas.find(name, index)
         return offset if partition is None or offset >= 0 else max(0, partition.log.log_end_offset + 1 + offset)
 
 
@@ -249,7 +249,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker
 def happen(broker: InProcessBroker, what: str, place: tuple[str, int]) -> None:
     """Something that is not a fetch."""
     name, index = place
-    partition = broker.server.replicas.find(name, index)
+    partition = broker.server.components.replicas.find(name, index)
     if what == "create" and partition is None:
         broker.create_topic(name, PARTITIONS)
     elif partition is None:
@@ -260,7 +260,7 @@ def happen(broker: InProcessBroker, what: str, place: tuple[str, int]) -> None:
         broker.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=1000), 5)
     elif what == "begin later":
         partition.log.start_offset_to(partition.log.high_watermark)
-        broker.server.replicas.changed(partition)
+        broker.server.components.replicas.changed(partition)
     elif what == "lead":
         partition.lead(
             leader=partition.leader,
@@ -268,7 +268,7 @@ def happen(broker: InProcessBroker, what: str, place: tuple[str, int]) -> None:
             replicas=partition.replicas,
             in_sync_replicas=partition.in_sync_replicas,
         )
-        broker.server.replicas.changed(partition)
+        broker.server.components.replicas.changed(partition)
 
 
 @pytest.mark.timeout(300)
@@ -300,5 +300,5 @@ def test_answers_are_those_of_a_walk_over_all_partitions(
 
 def learn(session: SessionUnderTest) -> None:
     """The client hears of the topics' ids as they are now."""
-    for name, topic in session.broker.server.components.publisher.image.topics_by_name.items():
+    for name, topic in session.broker.server.components.metadata.image.topics.by_name.items():
         session.ids[name] = topic.topic_id

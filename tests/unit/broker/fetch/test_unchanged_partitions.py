@@ -105,7 +105,7 @@ def generally(broker: InProcessBroker, request: FetchRequest, version: int) -> b
 
 
 def watchers(broker: InProcessBroker) -> int:
-    return sum(len(one.watchers or ()) for one in broker.server.replicas.partitions())
+    return sum(len(one.watchers or ()) for one in broker.server.components.replicas.partitions())
 
 
 def memory_of(client: Client) -> RepeatedFetch:
@@ -150,7 +150,7 @@ class Events:
         self._ids = ids
 
     def produce(self, name: str, index: int) -> None:
-        if self._broker.server.replicas.partition(name, index).is_leader:
+        if self._broker.server.components.replicas.partition(name, index).is_leader:
             self._broker.produce(name, b"value", partition=index)
 
     def delete_records(self, name: str, index: int) -> None:
@@ -165,13 +165,13 @@ class Events:
         self._ids[name] = self._broker.create_topic(name, partitions=COUNT if name == "many" else 2)
 
     def lead(self, name: str, index: int) -> None:
-        partition = self._broker.server.replicas.partition(name, index)
+        partition = self._broker.server.components.replicas.partition(name, index)
         leader = -1 if partition.is_leader else partition.node_id
         partition.lead(
             leader=leader, leader_epoch=partition.leader_epoch + 1, replicas=partition.replicas,
             in_sync_replicas=partition.in_sync_replicas,
         )  # fmt: skip
-        self._broker.server.replicas.leadership_changed(partition)
+        self._broker.server.components.replicas.leadership_changed(partition)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -215,7 +215,7 @@ def test_whatever_happens_is_answered_as_by_the_general_way(
 def test_what_is_counted_is_what_the_general_way_counts(broker: InProcessBroker, ids: dict[str, bytes]) -> None:
     def counted() -> Counter[str]:
         counts = Counter(errors=broker.server.registry.stats.errors["Fetch"][E.NONE])
-        for one in broker.server.replicas.partitions():
+        for one in broker.server.components.replicas.partitions():
             counts[one.topic_partition.topic] += one.stats.fetches
             counts["bytes"] += one.stats.fetched_bytes
         return counts
@@ -368,7 +368,7 @@ def test_a_connection_that_is_gone_watches_nothing(broker: InProcessBroker, ids:
     broker.produce("many", b"new")
     broker.advance(500)
     assert watchers(broker) == 0, "nor does its request, whose time is up"
-    assert broker.server.replicas.fetch_purgatory.stats.pending == 0
+    assert broker.server.components.replicas.fetch_purgatory.stats.pending == 0
 
 
 def test_a_consumers_connection_that_produces_too_watches_nothing_when_it_is_gone(

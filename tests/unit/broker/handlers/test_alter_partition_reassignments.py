@@ -85,6 +85,6 @@ def test_a_partition_that_an_adopted_directory_was_moving_is_taken_back(
 
     assert codes(reassign(broker, {1: wanted})) == {1: E.NONE}
 
-    partition = broker.server.components.publisher.image.topics_by_name["orders"].partitions[1]
+    partition = broker.server.components.metadata.image.topics.by_name["orders"].partitions[1]
     assert (partition.replicas, partition.isr, partition.adding_replicas) == ((1,), (1,), ())
     assert broker.produce("orders", b"x", partition=1) == 0

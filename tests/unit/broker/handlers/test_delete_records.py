@@ -118,7 +118,7 @@ def test_an_unknown_partition_is_named_so(broker: InProcessBroker, where: dict[s
 
 @serves(DeleteRecordsRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[2])
 def test_who_does_not_lead_deletes_nothing(broker: InProcessBroker) -> None:
-    broker.server.replicas.partition("orders", 0).leader = 2
+    broker.server.components.replicas.partition("orders", 0).leader = 2
     assert delete(broker, 3).error_code == E.NOT_LEADER_OR_FOLLOWER
 
 
@@ -142,11 +142,11 @@ def test_what_is_done_at_once_needs_no_time(broker: InProcessBroker, timeout_ms:
 def test_a_replica_that_keeps_the_records_is_waited_for(
     broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partition = broker.server.replicas.partition("orders", 0)
+    partition = broker.server.components.replicas.partition("orders", 0)
     monkeypatch.setattr(type(partition), "low_watermark", property(lambda self: 2))
     client = broker.connect()
     client.send(request(3, timeout_ms=500), 2)
-    broker.wait_until(lambda: broker.server.replicas.delete_records_purgatory.stats.pending == 1)
+    broker.wait_until(lambda: broker.server.components.replicas.delete_records_purgatory.stats.pending == 1)
     assert client.has_no_answer()
 
     broker.advance(500)
@@ -158,13 +158,13 @@ def test_a_replica_that_keeps_the_records_is_waited_for(
 def test_a_deletion_that_waits_is_told_that_its_topic_is_gone(
     broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partition = broker.server.replicas.partition("orders", 0)
+    partition = broker.server.components.replicas.partition("orders", 0)
     monkeypatch.setattr(type(partition), "low_watermark", property(lambda self: 2))
     client = broker.connect()
     client.send(request(3), 2)
-    broker.wait_until(lambda: broker.server.replicas.delete_records_purgatory.stats.pending == 1)
+    broker.wait_until(lambda: broker.server.components.replicas.delete_records_purgatory.stats.pending == 1)
 
-    broker.server.replicas.drop("orders", 0)
+    broker.server.components.replicas.drop("orders", 0)
 
     assert client.receive().topics[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
 

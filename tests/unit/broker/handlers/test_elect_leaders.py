@@ -7,6 +7,7 @@ from protocol.errors import ErrorCode as E
 from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
 from protocol.records.cluster_metadata import PartitionChangeRecord
 from tests.support.broker import InProcessBroker
+from tests.support.metadata import pretend
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -81,7 +82,7 @@ def test_a_request_without_time_elects_nobody(broker: InProcessBroker, timeout_m
 
 @serves(ElectLeadersRequest, E.PREFERRED_LEADER_NOT_AVAILABLE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE, versions=[2])
 def test_an_adopted_partition_may_belong_to_brokers_that_are_not_there(broker: InProcessBroker, orders: bytes) -> None:
-    image = broker.server.components.publisher.image
-    image.replay(PartitionChangeRecord(partition_id=1, topic_id=orders, replicas=[7], isr=[], leader=-1))
+    moved = PartitionChangeRecord(partition_id=1, topic_id=orders, replicas=[7], isr=[], leader=-1)
+    pretend(broker.server.metadata, moved)
     assert codes(elect(broker, None)) == {"orders": [(1, E.PREFERRED_LEADER_NOT_AVAILABLE)]}
     assert codes(elect(broker, None, election_type=UNCLEAN)) == {"orders": [(1, E.ELIGIBLE_LEADERS_NOT_AVAILABLE)]}

@@ -87,7 +87,7 @@ def test_a_topic_without_a_name_is_unknown(broker: InProcessBroker, orders: byte
 @serves(FetchRequest, E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH, versions=[12, 16])
 @pytest.mark.parametrize("wire_version", [12, 16])
 def test_another_leader_epoch_is_refused(broker: InProcessBroker, orders: bytes, wire_version: int) -> None:
-    broker.server.replicas.partition("orders", 0).leader_epoch = 5
+    broker.server.components.replicas.partition("orders", 0).leader_epoch = 5
     # Both versions are asked in each run, so that the marks of one test hold in both.
     for version in (12, 16):
         fenced = broker.ask(fetch_request(topic_id=orders, partition_fields={"current_leader_epoch": 4}), version)
@@ -108,7 +108,7 @@ def test_nobody_is_a_follower(broker: InProcessBroker, orders: bytes) -> None:
 
 @serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[16])
 def test_who_does_not_lead_says_who_does(broker: InProcessBroker, orders: bytes) -> None:
-    broker.server.replicas.partition("orders", 0).leader = 2
+    broker.server.components.replicas.partition("orders", 0).leader = 2
     answer = fetch(broker, 16, topic_id=orders)
     assert (answer.error_code, answer.current_leader.leader_id) == (E.NOT_LEADER_OR_FOLLOWER, 2)
 

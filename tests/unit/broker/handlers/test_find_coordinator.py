@@ -40,9 +40,9 @@ def test_the_first_who_asks_has_the_topic_made_and_then_this_node_is_named(
     endpoint = broker.server.components.node.endpoints["PLAINTEXT"]  # type: ignore[union-attr]
     assert (found.node_id, found.host, found.port) == (1, endpoint.host, endpoint.port)
     assert found.error_message == ("NONE" if 1 <= version <= 3 else "")
-    topic = broker.server.components.publisher.image.topics_by_name["__consumer_offsets"]
+    topic = broker.server.components.metadata.image.topics.by_name["__consumer_offsets"]
     assert len(topic.partitions) == 50
-    assert broker.server.components.publisher.image.topic_configs("__consumer_offsets") == {
+    assert broker.server.components.metadata.image.configs.of_topic("__consumer_offsets") == {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": "104857600",
@@ -60,7 +60,7 @@ def test_a_transactional_id_has_its_own_topic(broker: InProcessBroker, version: 
 @pytest.mark.settings(offsets_topic_num_partitions=3, auto_create_topics_enable="false")
 def test_the_topic_is_made_as_the_settings_say_whether_others_are_made_or_not(broker: InProcessBroker) -> None:
     broker.wait_until(lambda: codes(broker, 6, "readers") == [E.NONE])
-    assert len(broker.server.components.publisher.image.topics_by_name["__consumer_offsets"].partitions) == 3
+    assert len(broker.server.components.metadata.image.topics.by_name["__consumer_offsets"].partitions) == 3
 
 
 def test_every_key_of_a_batch_is_answered_in_its_place(broker: InProcessBroker) -> None:
@@ -103,7 +103,7 @@ def test_who_may_not_see_a_group_is_not_told_where_it_is(
 ) -> None:
     monkeypatch.setattr(RequestContext, "may", lambda *_: False)
     assert codes(broker, version, "readers") == [E.GROUP_AUTHORIZATION_FAILED]
-    assert broker.server.components.publisher.image.topics_by_name == {}
+    assert broker.server.components.metadata.image.topics.by_name == {}
 
 
 @serves(FindCoordinatorRequest, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -126,7 +126,7 @@ def test_a_deleted_topic_is_made_anew(broker: InProcessBroker) -> None:
 
 def test_a_partition_that_is_offline_has_no_coordinator(broker: InProcessBroker) -> None:
     broker.wait_until(lambda: codes(broker, 6, "readers") == [E.NONE])
-    replicas = broker.server.replicas
+    replicas = broker.server.components.replicas
 
     async def lose_everything() -> None:
         replicas.take_offline([partition.topic_partition for partition in replicas.partitions()])

@@ -147,7 +147,7 @@ def test_records_without_a_time_have_the_largest_one_at_their_first(broker: InPr
 
 @serves(ListOffsetsRequest, E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH, versions=[4])
 def test_another_leader_epoch_is_refused(broker: InProcessBroker) -> None:
-    broker.server.replicas.partition("orders", 0).leader_epoch = 5
+    broker.server.components.replicas.partition("orders", 0).leader_epoch = 5
     assert offset_of(broker, LATEST, 4, current_leader_epoch=4).error_code == E.FENCED_LEADER_EPOCH
     assert offset_of(broker, LATEST, 4, current_leader_epoch=6).error_code == E.UNKNOWN_LEADER_EPOCH
     assert offset_of(broker, LATEST, 4, current_leader_epoch=5).leader_epoch == 5
@@ -155,7 +155,7 @@ def test_another_leader_epoch_is_refused(broker: InProcessBroker) -> None:
 
 @serves(ListOffsetsRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[11])
 def test_who_does_not_lead_does_not_know(broker: InProcessBroker) -> None:
-    broker.server.replicas.partition("orders", 0).leader = 2
+    broker.server.components.replicas.partition("orders", 0).leader = 2
     assert offset_of(broker, LATEST).error_code == E.NOT_LEADER_OR_FOLLOWER
 
 

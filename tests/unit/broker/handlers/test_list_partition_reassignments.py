@@ -7,6 +7,7 @@ from protocol.errors import ErrorCode as E
 from protocol.messages.reassignments import ListPartitionReassignmentsRequest
 from protocol.records.cluster_metadata import PartitionChangeRecord
 from tests.support.broker import InProcessBroker
+from tests.support.metadata import pretend
 
 Topic = ListPartitionReassignmentsRequest.Topic
 
@@ -24,8 +25,9 @@ def test_one_node_moves_nothing(broker: InProcessBroker, topics: list[Topic] | N
 @pytest.mark.parametrize("topics", [None, ORDERS])
 def test_what_an_adopted_directory_was_moving_is_told(broker: InProcessBroker, topics: list[Topic] | None) -> None:
     topic_id = broker.create_topic("orders", partitions=2)
-    broker.server.components.publisher.image.replay(
-        PartitionChangeRecord(partition_id=1, topic_id=topic_id, replicas=[1, 2], adding_replicas=[2])
+    pretend(
+        broker.server.metadata,
+        PartitionChangeRecord(partition_id=1, topic_id=topic_id, replicas=[1, 2], adding_replicas=[2]),
     )
     (topic,) = broker.ask(ListPartitionReassignmentsRequest(topics=topics), 0).topics
     (moving,) = topic.partitions

@@ -1,6 +1,5 @@
 """Metadata through the codec."""
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -8,7 +7,9 @@ import pytest
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.metadata import OPERATIONS_NOT_ASKED_FOR, MetadataRequest, MetadataResponse
+from protocol.records.cluster_metadata import PartitionChangeRecord
 from tests.support.broker import ConnectionClosed, InProcessBroker, running_broker
+from tests.support.metadata import pretend
 
 
 def request(*names: str | None, topic_id: bytes | None = None, **fields: Any) -> MetadataRequest:
@@ -93,9 +94,8 @@ def test_a_name_that_no_topic_may_have_is_refused(broker: InProcessBroker, name:
 
 @serves(MetadataRequest, E.LEADER_NOT_AVAILABLE, versions=[12])
 def test_a_partition_without_a_leader_says_so(broker: InProcessBroker) -> None:
-    broker.create_topic("orders")
-    topic = broker.server.components.publisher.image.topics_by_name["orders"]
-    topic.put(dataclasses.replace(topic.partitions[0], leader=-1, isr=()))
+    topic_id = broker.create_topic("orders")
+    pretend(broker.server.metadata, PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1, isr=[]))
     (answer,) = broker.ask(request("orders"), 12).topics
     assert (answer.error_code, answer.partitions[0].error_code) == (E.NONE, E.LEADER_NOT_AVAILABLE)
 

@@ -204,7 +204,7 @@ def test_a_produce_that_waits_for_its_flush_is_told(broker: InProcessBroker, fil
 def test_a_deletion_that_waits_is_told(
     broker: InProcessBroker, files: FaultyFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partition = broker.server.replicas.partition("orders", OFFLINE)
+    partition = broker.server.components.replicas.partition("orders", OFFLINE)
     monkeypatch.setattr(type(partition), "low_watermark", property(lambda self: 0))
     client = broker.connect()
     deletion = DeleteRecordsRequest.Topic.Partition(partition_index=OFFLINE, offset=1)
@@ -212,7 +212,7 @@ def test_a_deletion_that_waits_is_told(
         topics=[DeleteRecordsRequest.Topic(name="orders", partitions=[deletion])], timeout_ms=10_000
     )
     client.send(request, 2)
-    broker.wait_until(lambda: broker.server.replicas.delete_records_purgatory.stats.pending == 1)
+    broker.wait_until(lambda: broker.server.components.replicas.delete_records_purgatory.stats.pending == 1)
 
     lose(broker, files)
 

@@ -29,7 +29,7 @@ def orders(broker: InProcessBroker) -> None:
     """Two records of epoch 0, one of epoch 3."""
     broker.create_topic("orders")
     broker.produce("orders", b"a", b"b")
-    partition = broker.server.replicas.partition("orders", 0)
+    partition = broker.server.components.replicas.partition("orders", 0)
     partition.lead(leader=1, leader_epoch=3, replicas=(1,), in_sync_replicas=frozenset((1,)))
     broker.produce("orders", b"c")
 
@@ -73,5 +73,5 @@ def test_an_unknown_partition_is_named_so(broker: InProcessBroker, where: dict[s
 
 @serves(OffsetForLeaderEpochRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[4])
 def test_who_does_not_lead_does_not_know(broker: InProcessBroker) -> None:
-    broker.server.replicas.partition("orders", 0).leader = 2
+    broker.server.components.replicas.partition("orders", 0).leader = 2
     assert end_of(broker, 0).error_code == E.NOT_LEADER_OR_FOLLOWER

@@ -367,7 +367,7 @@ def fetched(broker: InProcessBroker, topic: str) -> bytes:
 
 @serves(ProduceRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[12])
 def test_who_does_not_lead_says_who_does(broker: InProcessBroker, orders: bytes) -> None:
-    broker.server.replicas.partition("orders", 0).leader = 2
+    broker.server.components.replicas.partition("orders", 0).leader = 2
     answer = produce(broker, produced(1))
     assert answer.error_code == E.NOT_LEADER_OR_FOLLOWER
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (2, 0)
@@ -375,7 +375,7 @@ def test_who_does_not_lead_says_who_does(broker: InProcessBroker, orders: bytes)
 
 @serves(ProduceRequest, E.NOT_ENOUGH_REPLICAS, E.NONE, versions=[12])
 def test_acks_of_all_need_enough_replicas_in_sync(broker: InProcessBroker, orders: bytes) -> None:
-    broker.server.replicas.partition("orders", 0).in_sync_replicas = frozenset()
+    broker.server.components.replicas.partition("orders", 0).in_sync_replicas = frozenset()
     assert produce(broker, produced(1)).error_code == E.NOT_ENOUGH_REPLICAS
     assert produce(broker, produced(1), acks=1).error_code == E.NONE
 

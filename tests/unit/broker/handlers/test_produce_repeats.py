@@ -124,7 +124,7 @@ def test_a_deleted_topic_is_not_written_to(broker: InProcessBroker, orders: byte
 def test_who_does_not_lead_any_more_says_so(broker: InProcessBroker, orders: bytes) -> None:
     client = broker.connect()
     client.ask(produce_request("orders", produced(1)), 9)
-    broker.server.replicas.partition("orders", 0).leader = 2
+    broker.server.components.replicas.partition("orders", 0).leader = 2
     refused = client.ask(produce_request("orders", produced(1)), 9)
     assert refused.responses[0].partition_responses[0].error_code == E.NOT_LEADER_OR_FOLLOWER
 

@@ -57,7 +57,7 @@ def alter(broker: InProcessBroker, **configs: object) -> None:
 def delete(broker: InProcessBroker, topic: str = "orders") -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.Topic(name=topic, topic_id=bytes(16))], timeout_ms=1000)
     assert broker.ask(request, 6).responses[0].error_code == E.NONE
-    broker.wait_until(lambda: broker.server.replicas.find(topic, 0) is None)
+    broker.wait_until(lambda: broker.server.components.replicas.find(topic, 0) is None)
 
 
 def names(broker: InProcessBroker, pattern: str) -> list[str]:
@@ -184,8 +184,8 @@ def test_a_topic_that_is_deleted_below_its_flush_takes_nobody_with_it(
         first.send(produce_request("others", produced([record()])), 12)
         second.send(produce_request("safe", produced([record()])), 12)
         broker.wait_until(lambda: len(held) == 1 and bool(flusher._waiting))
-        safe = broker.server.replicas.partition("safe", 0)
-        broker.server.replicas.drop("safe", 0)
+        safe = broker.server.components.replicas.partition("safe", 0)
+        broker.server.components.replicas.drop("safe", 0)
         assert second.receive().responses[0].partition_responses[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
         broker.server.components.logs.delete(safe.topic_partition, "0" * 32)
 

@@ -164,7 +164,7 @@ def test_a_topic_is_deleted_though_it_is_not_archived_and_its_namesake_is_held(b
     commit(broker, 10)
     topics = [DeleteTopicsRequest.Topic(name="orders", topic_id=bytes(16))]
     assert broker.ask(DeleteTopicsRequest(topics=topics, timeout_ms=1000), 6).responses[0].error_code == E.NONE
-    broker.wait_until(lambda: broker.server.replicas.find("orders", 0) is None)
+    broker.wait_until(lambda: broker.server.components.replicas.find("orders", 0) is None)
     broker.create_topic("orders", retention_ms=1, ottla_archive_group=GROUP)
     fill(broker)
     assert look(broker) == ALL
@@ -283,8 +283,10 @@ def test_a_group_that_cannot_be_read_holds_everything(tmp_path: Path) -> None:
     broker = InProcessBroker(tmp_path, log_dirs=directories, log_retention_check_interval_ms=CHECK_MS)
     create_offsets_topic(broker)
     broker.create_topic("orders", partitions=2, retention_ms=1, ottla_archive_group=GROUP)
-    offsets = broker.server.replicas.partition(OFFSETS_TOPIC, partition_of(GROUP, 5))
-    index = next(n for n in (0, 1) if broker.server.replicas.partition("orders", n).log_dir is not offsets.log_dir)
+    offsets = broker.server.components.replicas.partition(OFFSETS_TOPIC, partition_of(GROUP, 5))
+    index = next(
+        n for n in (0, 1) if broker.server.components.replicas.partition("orders", n).log_dir is not offsets.log_dir
+    )
     broker.produce("orders", VALUE, partition=index)
     commit_all = commit_request({("orders", index): 1}, group_id=GROUP)
     assert broker.ask(commit_all, 9).topics[0].partitions[0].error_code == E.NONE

@@ -1,11 +1,14 @@
-"""A node's metadata room in a temporary directory: the disk's thread works when it is told to."""
+"""A node's metadata in a temporary directory: the disk's thread works when it is told to."""
 
 from collections import deque
 
-from broker.controller.local_controller import Controller
+from broker.controller.client import Heartbeat
+from broker.controller.local_controller import LocalController
+from broker.metadata.cache import MetadataCache
+from broker.metadata.loader import MetadataLoader
 from broker.metadata.registration import Registration
 from broker.raft.formatting import format_directories, read_bootstrap
-from broker.raft.metadata_log import open_metadata_log
+from broker.raft.opening import open_metadata_log
 from broker.runtime.worker_thread import Flusher
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
@@ -53,7 +56,7 @@ class HeldWorker:
 class MetadataNode:
     """One run of a node on a directory; `stop` it before the next one."""
 
-    def __init__(self, directory, *, was_clean=False, files=None, takes_office=True, **settings):
+    def __init__(self, directory, *, was_clean=False, files=None, registers=True, **settings):
         self.files = files or FileSystem()
         self.directory = str(directory)
         self.settings = BrokerSettings(log_dirs=(self.directory,), listeners=(CLIENTS,), **settings)
@@ -75,6 +78,8 @@ class MetadataNode:
                 date="today",
             )[self.directory]
         self.directory_id = properties.directory_id
+        self.metadata = MetadataCache()
+        self.loader = MetadataLoader(self.metadata)
         self.log = open_metadata_log(
             self.files,
             self.settings,
@@ -84,17 +89,21 @@ class MetadataNode:
             worker=self.worker,
             on_fatal=self.fatal.append,
             once=lambda after_ms, job: self.clock.call_at(self.clock.monotonic_ms() + after_ms, job),
+            listener=self.loader,
         )
-        self.publisher = self.log.publisher
-        self.image = self.publisher.image
         self.deltas = []
-        self.publisher.subscribe(lambda delta, image: self.deltas.append(delta))
-        self.controller = Controller(self.log, ids=self.ids, settings=self.settings)
-        if takes_office:
-            self.take_office(was_clean=was_clean)
+        self.loader.publish_to(lambda delta, image: self.deltas.append(delta))
+        self.controller = LocalController(self.log, self.loader, ids=self.ids, settings=self.settings)
+        if registers:
+            self.register(was_clean=was_clean)
 
-    def take_office(self, *, was_clean):
-        self.controller.take_office(
+    @property
+    def image(self):
+        """The image of now."""
+        return self.metadata.image
+
+    def register(self, *, was_clean):
+        self.controller.register(
             Registration(
                 node_id=self.settings.node_id,
                 incarnation_id=self.ids.uuid(),
@@ -105,6 +114,7 @@ class MetadataNode:
             ),
             bootstrap=read_bootstrap(self.files, self.directory),
             was_clean=was_clean,
+            found={},
             then=lambda: None,
         )
         self.worker.work()
@@ -122,6 +132,6 @@ class MetadataNode:
         return answers
 
     def stop(self):
-        self.controller.leave_office(lambda: None)
+        self.controller.heartbeat(Heartbeat(self.image.end_offset, wants_shutdown=True), lambda answer: None)
         self.worker.work()
         self.log.close()

@@ -15,8 +15,8 @@ LOGGER = "broker.metadata.dynamic_broker_config"
 
 
 def in_force(node):
-    settings = DynamicBrokerConfig(ConfigView(node.image, node.settings))
-    node.publisher.subscribe(settings.apply)
+    settings = DynamicBrokerConfig(ConfigView(node.metadata, node.settings))
+    node.loader.publish_to(settings.apply)
     return settings
 
 
@@ -71,7 +71,7 @@ def test_of_two_requests_in_one_turn_the_second_sees_the_first(tmp_path):
     node.worker.work()
 
     assert errors == [ErrorCode.NONE, ErrorCode.NONE]
-    assert node.image.configs[4, "1"] == {"num.io.threads": "32"}
+    assert node.image.configs.of(4, "1") == {"num.io.threads": "32"}
 
 
 def test_what_is_invalid_here_is_passed_over_with_one_line_and_the_weaker_source_counts(tmp_path, caplog):

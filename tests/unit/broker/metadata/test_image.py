@@ -4,16 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.metadata.image import InconsistentMetadata, MetadataDelta, MetadataImage
+from broker.metadata.image.metadata_image import EMPTY, MetadataDelta
+from broker.metadata.image.records import InconsistentMetadata
+from broker.metadata.record_versions import version_of
 from protocol.records.cluster_metadata import (
-    AbortTransactionRecord,
     AccessControlEntryRecord,
-    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
-    EndTransactionRecord,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -26,16 +25,10 @@ from protocol.records.cluster_metadata import (
     UnknownRecord,
 )
 from storage.topic_partition import TopicPartition
+from tests.support.metadata import image_of, replayed
 
 ORDERS = bytes(15) + b"\x07"
 DIRECTORY = bytes(15) + b"\x09"
-
-
-def image_of(*records):
-    image = MetadataImage()
-    for record in records:
-        image.replay(record)
-    return image
 
 
 def topic(name="orders", topic_id=ORDERS, partitions=1):
@@ -60,11 +53,11 @@ def content(image):
 def test_a_topic_is_found_by_name_and_by_id():
     image = image_of(*topic(partitions=2))
 
-    assert image.topics_by_name["orders"] is image.topics_by_id[ORDERS]
-    assert [partition.index for partition in image.topics_by_id[ORDERS].partitions] == [0, 1]
-    assert image.topics_by_id[ORDERS].partition(1).directory_of(1) == DIRECTORY
-    assert image.topics_by_id[ORDERS].partition(2) is None
-    assert image.topics_by_id[ORDERS].partition(-1) is None
+    assert image.topics.by_name["orders"] is image.topics.by_id[ORDERS]
+    assert [partition.index for partition in image.topics.by_id[ORDERS].partitions] == [0, 1]
+    assert image.topics.by_id[ORDERS].partition(1).directory_of(1) == DIRECTORY
+    assert image.topics.by_id[ORDERS].partition(2) is None
+    assert image.topics.by_id[ORDERS].partition(-1) is None
 
 
 def test_partitions_may_come_in_any_order():
@@ -72,16 +65,16 @@ def test_partitions_may_come_in_any_order():
 
     image = image_of(name, third, first, second)
 
-    assert [partition.index for partition in image.topics_by_name["orders"].partitions] == [0, 1, 2]
+    assert [partition.index for partition in image.topics.by_name["orders"].partitions] == [0, 1, 2]
 
 
 def test_naming_a_leader_begins_a_leader_epoch_and_every_change_a_partition_epoch():
     image = image_of(*topic())
 
-    image.replay(PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=1))
-    image.replay(PartitionChangeRecord(partition_id=0, topic_id=ORDERS, isr=[]))
+    image = replayed(image, PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=1))
+    image = replayed(image, PartitionChangeRecord(partition_id=0, topic_id=ORDERS, isr=[]))
 
-    partition = image.topics_by_id[ORDERS].partition(0)
+    partition = image.topics.by_id[ORDERS].partition(0)
     assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 1, 2)
     assert partition.isr == ()
     assert partition.replicas == (1,)
@@ -90,7 +83,8 @@ def test_naming_a_leader_begins_a_leader_epoch_and_every_change_a_partition_epoc
 def test_a_change_sets_exactly_the_fields_that_it_carries():
     image = image_of(*topic())
 
-    image.replay(
+    image = replayed(
+        image,
         PartitionChangeRecord(
             partition_id=0,
             topic_id=ORDERS,
@@ -103,10 +97,10 @@ def test_a_change_sets_exactly_the_fields_that_it_carries():
             directories=[DIRECTORY, bytes(16)],
             eligible_leader_replicas=[4],
             last_known_elr=[5],
-        )
+        ),
     )
 
-    partition = image.topics_by_id[ORDERS].partition(0)
+    partition = image.topics.by_id[ORDERS].partition(0)
     assert (partition.isr, partition.leader, partition.replicas) == ((2,), 2, (2, 3))
     assert (partition.removing_replicas, partition.adding_replicas) == ((1,), (3,))
     assert partition.leader_recovery_state == 1
@@ -116,25 +110,25 @@ def test_a_change_sets_exactly_the_fields_that_it_carries():
 
 def test_clearing_eligible_leaders_touches_only_partitions_that_have_some():
     image = image_of(*topic(partitions=2))
-    image.replay(PartitionChangeRecord(partition_id=1, topic_id=ORDERS, eligible_leader_replicas=[1]))
+    image = replayed(image, PartitionChangeRecord(partition_id=1, topic_id=ORDERS, eligible_leader_replicas=[1]))
 
-    image.replay(ClearElrRecord(topic_name="orders"))
+    image = replayed(image, ClearElrRecord(topic_name="orders"))
 
-    first, second = image.topics_by_id[ORDERS].partitions
+    first, second = image.topics.by_id[ORDERS].partitions
     assert (first.partition_epoch, second.partition_epoch) == (0, 2)
     assert second.eligible_leader_replicas == ()
 
 
 def test_removing_a_topic_removes_its_configs_and_what_it_collides_with():
     image = image_of(*topic("my.orders"))
-    image.replay(ConfigRecord(resource_type=2, resource_name="my.orders", name="retention.ms", value="5"))
-    assert image.names_by_collision_key == {"my_orders": {"my.orders"}}
+    image = replayed(image, ConfigRecord(resource_type=2, resource_name="my.orders", name="retention.ms", value="5"))
+    assert image.topics.names_by_collision_key == {"my_orders": frozenset({"my.orders"})}
 
-    image.replay(RemoveTopicRecord(topic_id=ORDERS))
+    image = replayed(image, RemoveTopicRecord(topic_id=ORDERS))
 
     assert content(image) == []
-    assert image.names_by_collision_key == {}
-    assert image.topic_configs("my.orders") == {}
+    assert image.topics.names_by_collision_key == {}
+    assert image.configs.of_topic("my.orders") == {}
 
 
 def test_a_config_without_a_value_is_deleted():
@@ -143,7 +137,7 @@ def test_a_config_without_a_value_is_deleted():
         ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value=None),
     )
 
-    assert image.configs == {}
+    assert image.configs.by_resource == {}
 
 
 def test_a_feature_at_level_0_is_not_finalised():
@@ -153,30 +147,7 @@ def test_a_feature_at_level_0_is_not_finalised():
         FeatureLevelRecord(name="group.version", feature_level=0),
     )
 
-    assert image.features == {"metadata.version": 25}
-
-
-def test_records_of_a_transaction_count_from_its_end():
-    image = image_of(BeginTransactionRecord(name="bootstrap"), FeatureLevelRecord(name="x", feature_level=1))
-    assert image.is_in_transaction
-    assert image.features == {}
-
-    delta = MetadataDelta()
-    image.replay(EndTransactionRecord(), delta)
-
-    assert image.features == {"x": 1}
-    assert delta.features_changed
-    assert not image.is_in_transaction
-
-
-def test_records_of_an_aborted_transaction_never_count():
-    image = image_of(
-        BeginTransactionRecord(),
-        *topic(),
-        AbortTransactionRecord(reason="the controller is gone"),
-    )
-
-    assert content(image) == []
+    assert image.features.levels == {"metadata.version": 25}
 
 
 def test_what_is_not_understood_is_kept_in_the_order_of_arrival():
@@ -219,9 +190,9 @@ def test_a_registration_follows_its_changes():
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=13, cordoned_log_dirs=[DIRECTORY]),
     )
 
-    assert image.brokers[1].fenced is False
-    assert image.brokers[1].cordoned_log_dirs == [DIRECTORY]
-    assert image.brokers[1].log_dirs == [DIRECTORY]
+    assert image.cluster.brokers[1].fenced is False
+    assert image.cluster.brokers[1].cordoned_log_dirs == [DIRECTORY]
+    assert image.cluster.brokers[1].log_dirs == [DIRECTORY]
     assert registered.fenced is True
 
 
@@ -233,7 +204,6 @@ def test_a_registration_follows_its_changes():
         RemoveTopicRecord(topic_id=bytes(16)),
         TopicRecord(name="orders", topic_id=bytes(16)),
         BrokerRegistrationChangeRecord(broker_id=5, broker_epoch=1, fenced=1),
-        EndTransactionRecord(),
         ClearElrRecord(topic_name="nope"),
     ],
 )
@@ -241,59 +211,106 @@ def test_a_record_that_does_not_fit_is_refused(record):
     image = image_of(*topic())
 
     with pytest.raises(InconsistentMetadata):
-        image.replay(record)
+        replayed(image, record)
+
+
+def delta_of(image, *records):
+    """A delta that has been applied, and the image that it made."""
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    return delta, delta.apply(image.end_offset + len(records))
 
 
 def test_a_delta_names_what_changed():
     image = image_of(*topic("old"))
-    delta = MetadataDelta()
 
-    for record in topic("new", bytes(15) + b"\x08", partitions=2):
-        image.replay(record, delta)
-    image.replay(PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=1), delta)
-    image.replay(ConfigRecord(resource_type=2, resource_name="old", name="retention.ms", value="5"), delta)
+    delta, _ = delta_of(
+        image,
+        *topic("new", bytes(15) + b"\x08", partitions=2),
+        PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=1),
+        ConfigRecord(resource_type=2, resource_name="old", name="retention.ms", value="5"),
+    )
 
-    assert list(delta.created_topics) == ["new"]
-    assert [partition.index for partition in delta.created_topics["new"].partitions] == [0, 1]
-    assert {where: change.leader_epoch for where, change in delta.changed_partitions.items()} == {
+    assert list(delta.topics.created) == ["new"]
+    assert [partition.index for partition in delta.topics.created["new"].partitions] == [0, 1]
+    assert {where: change.leader_epoch for where, change in delta.topics.changed_partitions.items()} == {
         TopicPartition("old", 0): 1
     }
-    assert delta.changed_configs == {(2, "old")}
-    assert delta.deleted_topics == []
+    assert delta.configs.changed == {(2, "old")}
+    assert delta.topics.deleted == {}
 
 
 def test_a_name_can_be_deleted_and_created_in_one_delta():
     image = image_of(*topic())
-    delta = MetadataDelta()
 
-    image.replay(RemoveTopicRecord(topic_id=ORDERS), delta)
-    for record in topic(topic_id=bytes(15) + b"\x08"):
-        image.replay(record, delta)
+    delta, after = delta_of(image, RemoveTopicRecord(topic_id=ORDERS), *topic(topic_id=bytes(15) + b"\x08"))
 
-    assert [topic.topic_id for topic in delta.deleted_topics] == [ORDERS]
-    assert delta.created_topics["orders"].topic_id == bytes(15) + b"\x08"
-    assert delta.changed_partitions == {}
+    assert list(delta.topics.deleted) == [ORDERS]
+    assert delta.topics.created["orders"].topic_id == bytes(15) + b"\x08"
+    assert delta.topics.changed_partitions == {}
+    assert list(after.topics.by_id) == [bytes(15) + b"\x08"]
 
 
 def test_what_came_and_went_within_a_delta_leaves_nothing():
-    image, delta = MetadataImage(), MetadataDelta()
-
-    for record in (*topic(), RemoveTopicRecord(topic_id=ORDERS)):
-        image.replay(record, delta)
+    delta, after = delta_of(EMPTY, *topic(), RemoveTopicRecord(topic_id=ORDERS))
 
     assert delta.is_empty
+    assert content(after) == []
 
 
-def test_a_copy_goes_its_own_way():
-    image = image_of(*topic(), ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="5"))
+def test_a_partition_that_was_changed_before_its_topic_was_removed_is_no_change():
+    image = image_of(*topic())
+
+    delta, _ = delta_of(
+        image, PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=1), RemoveTopicRecord(topic_id=ORDERS)
+    )
+
+    assert delta.topics.changed_partitions == {}
+    assert list(delta.topics.deleted) == [ORDERS]
+
+
+def test_an_image_stays_as_it_was_when_the_next_one_is_made():
+    config = ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="5")
+    image = image_of(*topic(), config)
     before = content(image)
-    copied = image.copy()
 
-    copied.replay(PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=1))
-    copied.replay(RemoveTopicRecord(topic_id=ORDERS))
+    after = replayed(
+        image, PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=1), RemoveTopicRecord(topic_id=ORDERS)
+    )
 
     assert content(image) == before
-    assert content(copied) == []
+    assert content(after) == []
+
+
+def test_subjects_that_no_record_touched_are_shared_with_the_image_before():
+    image = image_of(*topic(), FeatureLevelRecord(name="metadata.version", feature_level=25))
+
+    after = replayed(image, ProducerIdsRecord(broker_id=1, next_producer_id=1000))
+
+    assert after.producer_ids.next_producer_id == 1000
+    assert image.producer_ids.next_producer_id == 0
+    assert (after.topics, after.features, after.cluster) == (image.topics, image.features, image.cluster)
+
+
+def test_a_snapshot_says_what_has_gone_what_is_new_and_what_has_changed():
+    bills, notes = bytes(15) + b"\x08", bytes(15) + b"\x0a"
+    config = ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="5")
+    image = image_of(*topic(partitions=2), *topic("bills", bills), config)
+    later = replayed(
+        image_of(*topic(partitions=2), *topic("notes", notes)),
+        PartitionChangeRecord(partition_id=1, topic_id=ORDERS, leader=1),
+    )
+
+    delta = MetadataDelta.of_snapshot(image, later.records())
+    after = delta.apply(100)
+
+    assert list(delta.topics.deleted) == [bills]
+    assert list(delta.topics.created) == ["notes"]
+    assert list(delta.topics.changed_partitions) == [TopicPartition("orders", 1)]
+    assert delta.configs.changed == {(2, "orders")}
+    assert content(after) == content(later)
+    assert after.end_offset == 100
 
 
 @pytest.mark.parametrize(
@@ -301,18 +318,15 @@ def test_a_copy_goes_its_own_way():
     [(14, (0, 2)), (17, (1, 3)), (21, (1, 3)), (25, (2, 3)), (30, (2, 4))],
 )
 def test_records_are_written_in_the_version_that_the_metadata_version_allows(level, expected):
-    image = image_of(FeatureLevelRecord(name="metadata.version", feature_level=level))
     _, partition = topic()
     broker = RegisterBrokerRecord(broker_id=1, incarnation_id=ORDERS, broker_epoch=1, end_points=[], features=[])
 
-    assert (image.version_of(partition), image.version_of(broker)) == expected
+    assert (version_of(partition, level), version_of(broker, level)) == expected
 
 
 def test_a_registration_change_is_written_in_the_lowest_version_that_holds_it():
-    image = image_of(FeatureLevelRecord(name="metadata.version", feature_level=30))
-
     def version(**fields):
-        return image.version_of(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, **fields))
+        return version_of(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, **fields), 30)
 
     assert version(fenced=1) == 0
     assert version(in_controlled_shutdown=1) == 1
@@ -337,29 +351,28 @@ steps = st.lists(
 
 @given(steps)
 def test_the_records_of_an_image_add_up_to_it(history):
-    image = MetadataImage()
+    image = EMPTY
     for number, step in enumerate(history):
         match step:
-            case ("create", name, count) if name not in image.topics_by_name:
-                for record in topic(name, number.to_bytes(16, "big"), count):
-                    image.replay(record)
-            case ("remove", name) if name in image.topics_by_name:
-                image.replay(RemoveTopicRecord(topic_id=image.topics_by_name[name].topic_id))
-            case ("lead", name, leader) if name in image.topics_by_name:
-                topic_id = image.topics_by_name[name].topic_id
-                image.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader))
+            case ("create", name, count) if name not in image.topics.by_name:
+                image = replayed(image, *topic(name, number.to_bytes(16, "big"), count))
+            case ("remove", name) if name in image.topics.by_name:
+                image = replayed(image, RemoveTopicRecord(topic_id=image.topics.by_name[name].topic_id))
+            case ("lead", name, leader) if name in image.topics.by_name:
+                topic_id = image.topics.by_name[name].topic_id
+                image = replayed(image, PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader))
             case ("config", name, value):
-                image.replay(ConfigRecord(resource_type=2, resource_name=name, name="flush.ms", value=value))
+                image = replayed(image, ConfigRecord(resource_type=2, resource_name=name, name="flush.ms", value=value))
             case ("feature", name, level):
-                image.replay(FeatureLevelRecord(name=name, feature_level=level))
+                image = replayed(image, FeatureLevelRecord(name=name, feature_level=level))
             case ("ids", count):
-                image.replay(ProducerIdsRecord(broker_id=1, next_producer_id=count))
+                image = replayed(image, ProducerIdsRecord(broker_id=1, next_producer_id=count))
             case ("unknown", raw):
-                image.replay(UnknownRecord(key=99, version=0, raw=raw))
+                image = replayed(image, UnknownRecord(key=99, version=0, raw=raw))
 
     again = image_of(*image.records())
 
     assert content(again) == content(image)
-    assert content(image.copy()) == content(image)
-    assert again.names_by_collision_key == image.names_by_collision_key
-    assert image.copy().names_by_collision_key == image.names_by_collision_key
+    assert again.topics.names_by_collision_key == image.topics.names_by_collision_key
+    assert content(MetadataDelta.of_snapshot(image, again.records()).apply(0)) == content(image)
+    assert MetadataDelta.of_snapshot(image, again.records()).is_empty

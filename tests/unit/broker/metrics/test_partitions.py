@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from protocol.messages.configs import IncrementalAlterConfigsRequest
+from protocol.records.cluster_metadata import TopicRecord
 from tests.support.batches import produced
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.files import FaultyFileSystem
+from tests.support.metadata import pretend
 from tests.support.metrics import now, scrape, shown, up
 from tests.support.requests import produce_request
 
@@ -42,7 +44,7 @@ def test_what_waits_for_an_open_transaction_is_told(broker: InProcessBroker) -> 
         batch = produced(2, is_transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
         log.stage_trusted(batch, leader_epoch=0)
         log.append_all(0)
-        broker.server.replicas.partition("orders", 0).advance_high_watermark()
+        broker.server.components.replicas.partition("orders", 0).advance_high_watermark()
 
 
 def test_replicas_are_told_of(broker: InProcessBroker) -> None:
@@ -51,7 +53,7 @@ def test_replicas_are_told_of(broker: InProcessBroker) -> None:
     assert page[f"kafka_cluster_partition_replicascount{ORDERS}"] == 1
     assert page[f"kafka_cluster_partition_insyncreplicascount{ORDERS}"] == 1
     assert page[f"kafka_cluster_partition_atminisr{ORDERS}"] == 1, "there are no more replicas than one"
-    partition = broker.server.replicas.partition("orders", 0)
+    partition = broker.server.components.replicas.partition("orders", 0)
     state = {"leader": 1, "leader_epoch": 0, "replicas": (1, 2)}
     with shown(
         broker,
@@ -65,7 +67,7 @@ def test_replicas_are_told_of(broker: InProcessBroker) -> None:
             "kafka_server_replicamanager_atminisrpartitioncount": now(0),
         },
     ):
-        broker.server.replicas.lead(partition, in_sync_replicas=frozenset({1}), **state)
+        broker.server.components.replicas.lead(partition, in_sync_replicas=frozenset({1}), **state)
     with shown(
         broker,
         {
@@ -76,9 +78,9 @@ def test_replicas_are_told_of(broker: InProcessBroker) -> None:
             "kafka_server_replicamanager_isrexpands_total": up(1),
         },
     ):
-        broker.server.replicas.lead(partition, in_sync_replicas=frozenset({1, 2}), **state)
+        broker.server.components.replicas.lead(partition, in_sync_replicas=frozenset({1, 2}), **state)
     with shown(broker, {"kafka_server_replicamanager_isrshrinks_total": up(1)}):
-        broker.server.replicas.lead(partition, in_sync_replicas=frozenset({1}), **state)
+        broker.server.components.replicas.lead(partition, in_sync_replicas=frozenset({1}), **state)
 
 
 def test_a_partition_that_goes_offline_is_told_of_as_the_metadata_has_it(tmp_path: Path) -> None:
@@ -127,8 +129,8 @@ def test_the_metadata_log_is_a_log_too(broker: InProcessBroker) -> None:
 
 def test_a_change_of_min_isr_shows(broker: InProcessBroker) -> None:
     broker.create_topic("orders")
-    partition = broker.server.replicas.partition("orders", 0)
-    broker.server.replicas.lead(
+    partition = broker.server.components.replicas.partition("orders", 0)
+    broker.server.components.replicas.lead(
         partition, leader=1, leader_epoch=0, replicas=(1, 2, 3), in_sync_replicas=frozenset({1, 2})
     )
     with shown(broker, {f"kafka_cluster_partition_atminisr{ORDERS}": now(1)}):
@@ -152,9 +154,6 @@ def test_any_name_of_a_topic_is_a_label(broker: InProcessBroker, name: str) -> N
 def test_names_that_no_client_could_give_are_written_so_that_they_can_be_read(broker: InProcessBroker) -> None:
     """Kafka lets no such name be; an adopted directory could bring one all the same."""
     broker.create_topic("orders")
-    image = broker.server.components.publisher.image
-    topic = image.topics_by_name["orders"]
-    topic.name = 'a "quoted" \\ name\nof two lines'
-    labels = scrape(broker).labelled("kafka_topic_partitions")
-    assert {"topic": topic.name} in labels
-    topic.name = "orders"
+    name = 'a "quoted" \\ name\nof two lines'
+    pretend(broker.server.metadata, TopicRecord(name=name, topic_id=bytes(15) + b"\x07"))
+    assert {"topic": name} in scrape(broker).labelled("kafka_topic_partitions")

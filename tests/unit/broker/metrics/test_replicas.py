@@ -7,6 +7,7 @@ from protocol.messages.fetch import FetchRequest
 from protocol.records.cluster_metadata import PartitionChangeRecord
 from tests.support.batches import produced
 from tests.support.broker import InProcessBroker
+from tests.support.metadata import pretend
 from tests.support.metrics import now, scrape, shown, up
 from tests.support.requests import fetch_request, produce_request
 
@@ -52,9 +53,7 @@ def test_partitions_are_counted_when_a_topic_is_made(broker: InProcessBroker) ->
 def test_partitions_that_are_being_moved_are_counted(broker: InProcessBroker) -> None:
     topic_id = broker.create_topic("orders")
     with shown(broker, {"kafka_server_replicamanager_reassigningpartitions": now(1)}):
-        broker.server.components.publisher.image.replay(
-            PartitionChangeRecord(partition_id=0, topic_id=topic_id, adding_replicas=[2])
-        )
+        pretend(broker.server.metadata, PartitionChangeRecord(partition_id=0, topic_id=topic_id, adding_replicas=[2]))
 
 
 def test_a_fetch_that_waits_is_told_of_until_its_time_is_over(broker: InProcessBroker) -> None:
@@ -78,12 +77,12 @@ def test_a_produce_that_waits_for_the_disk_is_told_of_until_its_time_is_over(
     broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic("orders", flush_messages=1)
-    partition = broker.server.replicas.partition("orders", 0)
+    partition = broker.server.components.replicas.partition("orders", 0)
     monkeypatch.setattr(type(partition), "complete_flush", lambda self, target: None)
     client = broker.connect()
     with shown(broker, {waiting("Produce"): now(1), entries("Produce"): now(1)}):
         client.send(produce_request("orders", produced()), 12)
-        broker.wait_until(lambda: broker.server.replicas.produce_purgatory.stats.pending == 1)
+        broker.wait_until(lambda: broker.server.components.replicas.produce_purgatory.stats.pending == 1)
     with shown(broker, {waiting("Produce"): now(0), "kafka_server_delayedproducemetrics_expires_total": up(1)}):
         broker.advance(30_000)
         client.receive()
@@ -92,7 +91,7 @@ def test_a_produce_that_waits_for_the_disk_is_told_of_until_its_time_is_over(
 def test_a_deletion_that_waits_is_told_of(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     broker.create_topic("orders")
     broker.produce("orders", b"one", b"two")
-    partition = broker.server.replicas.partition("orders", 0)
+    partition = broker.server.components.replicas.partition("orders", 0)
     monkeypatch.setattr(type(partition), "low_watermark", property(lambda self: 0))
     topic = DeleteRecordsRequest.Topic
     request = DeleteRecordsRequest(
@@ -101,7 +100,7 @@ def test_a_deletion_that_waits_is_told_of(broker: InProcessBroker, monkeypatch: 
     client = broker.connect()
     with shown(broker, {waiting("DeleteRecords"): now(1), entries("DeleteRecords"): now(1)}):
         client.send(request, 2)
-        broker.wait_until(lambda: broker.server.replicas.delete_records_purgatory.stats.pending == 1)
+        broker.wait_until(lambda: broker.server.components.replicas.delete_records_purgatory.stats.pending == 1)
     broker.advance(500)
     client.receive()
 

@@ -44,7 +44,7 @@ class TwoDirectories(InProcessBroker):
 
     def codes(self, topic: str = "orders") -> list[int]:
         """What a produce to each partition of a topic is answered."""
-        count = len(self.server.components.publisher.image.topics_by_name[topic].partitions)
+        count = len(self.server.components.metadata.image.topics.by_name[topic].partitions)
         return [self.code(index, topic) for index in range(count)]
 
     def code(self, partition: int, topic: str = "orders") -> int:
@@ -100,10 +100,10 @@ def test_a_failed_write_takes_one_directory_offline_with_one_line(
 
 def test_the_metadata_log_says_what_kafkas_would(broker: TwoDirectories) -> None:
     broker.lose_b()
-    image = broker.server.components.publisher.image
+    image = broker.server.components.metadata.image
     a, b = broker.server.log_dirs.by_id
-    assert image.brokers[1].log_dirs == [a]
-    lost = image.topics_by_name["orders"].partitions[1]
+    assert image.cluster.brokers[1].log_dirs == [a]
+    lost = image.topics.by_name["orders"].partitions[1]
     # Without eligible leader replicas the last replica in sync stays so.
     assert (lost.leader, lost.leader_epoch, lost.isr, lost.directory) == (-1, 1, (1,), b)
 
@@ -114,7 +114,7 @@ def test_a_failed_fsync_is_not_tried_again(broker: TwoDirectories) -> None:
     for _ in range(2):
         broker.faulty.fail("fsync", suffix=f"b/safe-1/{SEGMENT}.log")
     broker.advance(2_000)
-    broker.wait_until(lambda: broker.server.replicas.is_offline("safe", 1))
+    broker.wait_until(lambda: broker.server.components.replicas.is_offline("safe", 1))
 
     broker.advance(60_000)
     broker.settle()
@@ -126,14 +126,14 @@ def test_a_failed_fsync_is_not_tried_again(broker: TwoDirectories) -> None:
 def test_a_checkpoint_that_cannot_be_written(broker: TwoDirectories) -> None:
     broker.faulty.fail("write", suffix="b/replication-offset-checkpoint.tmp")
     broker.advance(5_000)
-    broker.wait_until(lambda: broker.server.replicas.is_offline("orders", 1))
+    broker.wait_until(lambda: broker.server.components.replicas.is_offline("orders", 1))
     assert broker.codes() == [E.NONE, E.KAFKA_STORAGE_ERROR]
 
 
 def test_a_checkpoint_whose_directory_is_gone(broker: TwoDirectories) -> None:
     shutil.rmtree(broker.b)
     broker.advance(5_000)
-    broker.wait_until(lambda: broker.server.replicas.is_offline("orders", 1))
+    broker.wait_until(lambda: broker.server.components.replicas.is_offline("orders", 1))
     assert broker.codes() == [E.NONE, E.KAFKA_STORAGE_ERROR]
 
 
@@ -143,7 +143,7 @@ def test_a_segment_that_retention_cannot_rename(broker: TwoDirectories) -> None:
         broker.produce("old", b"value", partition=partition)
     broker.faulty.fail("rename", suffix=f"b/old-1/{SEGMENT}.log")
     broker.advance(600_000)
-    broker.wait_until(lambda: broker.server.replicas.is_offline("old", 1))
+    broker.wait_until(lambda: broker.server.components.replicas.is_offline("old", 1))
     assert broker.log("old", 0).log_start_offset == 1, "retention went on in the other directory"
     assert broker.codes() == [E.NONE, E.KAFKA_STORAGE_ERROR]
 
@@ -171,7 +171,7 @@ def test_new_partitions_go_to_what_is_alive(broker: TwoDirectories) -> None:
         validate_only=False,
     )
     assert broker.ask(growth, 3).results[0].error_code == E.NONE
-    broker.wait_until(lambda: broker.server.replicas.find("orders", 2) is not None)
+    broker.wait_until(lambda: broker.server.components.replicas.find("orders", 2) is not None)
     assert broker.codes() == [E.NONE, E.KAFKA_STORAGE_ERROR, E.NONE]
     assert not (broker.b / "new-0").exists()
 
@@ -300,7 +300,7 @@ def test_a_directory_whose_name_tag_was_lost_has_its_logs_all_the_same(broker: T
     (new_id,) = set(broker.server.log_dirs.by_id) - {
         broker.server.log_dirs.id_of(broker.server.components.logs.directories[0])
     }
-    assert broker.server.components.publisher.image.topics_by_name["orders"].partitions[1].directory == new_id
+    assert broker.server.components.metadata.image.topics.by_name["orders"].partitions[1].directory == new_id
 
 
 # At the stop ----------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
 
 def hosted(broker: InProcessBroker) -> int:
     """How many partitions can be written to."""
-    return len(list(broker.server.replicas.partitions()))
+    return len(list(broker.server.components.replicas.partitions()))
 
 
 def produce_to(broker: InProcessBroker, partition: int) -> int:
@@ -80,12 +80,12 @@ def test_a_partition_that_changes_before_its_log_is_made_is_hosted_once(
     controller = broker.server.components.controller
     assert controller is not None
     controller._append([PartitionChangeRecord(partition_id=MOST_AT_ONCE + 1, topic_id=topic_id, leader=1)])
-    changed = broker.server.components.publisher.image.topics_by_name["orders"].partitions
-    broker.wait_until(lambda: changed[MOST_AT_ONCE + 1].leader_epoch == 1)
+    metadata = broker.server.metadata
+    broker.wait_until(lambda: metadata.image.topics.by_name["orders"].partitions[MOST_AT_ONCE + 1].leader_epoch == 1)
     broker.advance(1)
 
     assert times == {f"orders-{index}": 1 for index in range(MOST_AT_ONCE, MOST_AT_ONCE + 5)}
-    assert broker.server.replicas.partition("orders", MOST_AT_ONCE + 1).leader_epoch == 1
+    assert broker.server.components.replicas.partition("orders", MOST_AT_ONCE + 1).leader_epoch == 1
 
 
 @pytest.mark.parametrize("error", [DiskFull("no space left"), TooManyOpenFiles("too many open files")])

@@ -11,8 +11,8 @@ KEY = "ottla_topics_at_start"
 
 
 def partitions(broker: InProcessBroker) -> dict[str, int]:
-    image = broker.server.components.publisher.image
-    return {name: len(topic.partitions) for name, topic in image.topics_by_name.items()}
+    image = broker.server.components.metadata.image
+    return {name: len(topic.partitions) for name, topic in image.topics.by_name.items()}
 
 
 def test_topics_are_there_with_their_partitions_and_configs(tmp_path: Path) -> None:
@@ -26,13 +26,13 @@ def test_topics_are_there_with_their_partitions_and_configs(tmp_path: Path) -> N
 
 def test_topics_that_are_there_stay_as_they_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with running_broker(tmp_path, ottla_topics_at_start="orders:3:retention.ms=1000,audit:2") as broker:
-        topic_id = broker.server.components.publisher.image.topics_by_name["orders"].topic_id
+        topic_id = broker.server.components.metadata.image.topics.by_name["orders"].topic_id
         broker.produce("orders", b"kept")
 
     wanted = "orders:6:retention.ms=2000,audit:2,payments:1"
     with running_broker(tmp_path, ottla_topics_at_start=wanted) as broker:
         assert partitions(broker) == {"orders": 3, "audit": 2, "payments": 1}
-        assert broker.server.components.publisher.image.topics_by_name["orders"].topic_id == topic_id
+        assert broker.server.components.metadata.image.topics.by_name["orders"].topic_id == topic_id
         assert broker.log("orders").config.retention_ms == 1000
         assert broker.log("orders").log_end_offset == 1
     assert [message for message in caplog.messages if "ottla.topics" in message] == [

@@ -1,12 +1,9 @@
-"""``__cluster_metadata-0``: what happens to the cluster, in order, on disk before anybody hears of it (KIP-500).
+"""``__cluster_metadata-0`` with this node as its only voter: a `RaftClient` (KIP-500).
 
-The directory is Kafka's own: a log like any other, snapshots and ``quorum-state``. This node is the only voter, so it
-leads from the moment it starts, and what is on its disk is committed.
+This node leads from the moment it starts, and what is on its disk is committed.
 
-    open_metadata_log   newest snapshot, then the batches behind it -> image; epoch + 1 into quorum-state;
-                        LEADER_CHANGE opens the epoch (in the first one ever, the voters follow it)
-    append              one batch for each change, written at once; the flusher syncs, one fsync for all before it;
-                        then the published image replays the records, subscribers hear of them, the change is answered
+    append   one batch for each change, written at once; the flusher syncs, one fsync for all batches before it;
+             then the listener is handed what is committed, and each change is answered
 """
 
 import logging
@@ -15,38 +12,27 @@ from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import Final, NamedTuple
 
-from broker.metadata.image import InconsistentMetadata, MetadataImage, Record
-from broker.metadata.publisher import Publisher
-from broker.metadata.registration import METADATA_VERSIONS
+from broker.metadata.image.records import Record
+from broker.metadata.record_versions import version_of
 from broker.metadata.stats import MetadataStats
 from broker.metadata.topic_rules import CLUSTER_METADATA
-from broker.raft.batches import MetadataBatch, decode_batch, decode_batches, encode_control_records, encode_records
+from broker.raft.batches import encode_control_records, encode_records
+from broker.raft.client import RaftListener
 from broker.raft.quorum import (
-    QUORUM_STATE,
     Quorum,
-    leader_change,
-    read_leader_epoch,
-    write_quorum_state,
 )
 from broker.raft.snapshots import READ_ONLY, SnapshotId, encode_snapshot, list_snapshots
 from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import Flusher, WorkerThread
 from config.broker_settings import BrokerSettings
-from config.log_config import LogConfig
 from protocol.records.control_records import ControlRecord
-from storage.batch.checksum import crc32c
-from storage.batch.record_batch import ATTRIBUTES_POSITION
 from storage.checkpoints import (
-    PARTITION_METADATA,
     RECOVERY_POINTS,
-    read_offset_checkpoint,
     write_offset_checkpoint,
-    write_topic_id,
 )
-from storage.errors import CorruptCheckpoint, DiskFull, LogDirFailed, TooManyOpenFiles
+from storage.errors import DiskFull, LogDirFailed, TooManyOpenFiles
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
-from storage.loading import open_log
 from storage.log import Log
 from storage.topic_partition import TopicPartition
 
@@ -68,14 +54,16 @@ _KEPT_SNAPSHOTS: Final = 2
 class _Append(NamedTuple):
     """Records on their way to the disk, and who is told once they are there."""
 
-    end_offset: int
+    base_offset: int
+    next_offset: int
     records: Sequence[Record]
+    """Empty where an answer waits for what was appended before it, and in a control batch."""
     then: Callable[[], None]
     written_ms: int
     """On the clock that never goes back."""
 
 
-class MetadataLog:
+class SingleVoterLog:
     """The one writer of the metadata log. All methods belong to the loop's thread."""
 
     def __init__(
@@ -83,7 +71,7 @@ class MetadataLog:
         *,
         files: FileSystem,
         log: Log,
-        publisher: Publisher,
+        listener: RaftListener,
         quorum: Quorum,
         leader_epoch: int,
         clock: Clock,
@@ -94,10 +82,10 @@ class MetadataLog:
         settings: BrokerSettings,
         bytes_behind_snapshot: int,
     ) -> None:
-        """``once`` calls back after so many milliseconds, unless the daemon stops before; see `open_metadata_log`."""
+        """``once`` calls back after so many milliseconds, unless the daemon stops before; see `broker.raft.opening`."""
         self._files = files
         self._log = log
-        self.publisher = publisher
+        self._listener = listener
         self.quorum = quorum
         self.leader_epoch = leader_epoch
         """The raft epoch in which this node leads."""
@@ -106,6 +94,7 @@ class MetadataLog:
         self._worker = worker
         self._on_fatal = on_fatal
         self._once = once
+        self._node_id = settings.node_id
         self._snapshot_after_bytes = settings.metadata_log_max_record_bytes_between_snapshots
         self._snapshot_after_ms = settings.metadata_log_max_snapshot_interval_ms
         self._most_bytes_kept = settings.metadata_max_retention_bytes
@@ -121,6 +110,11 @@ class MetadataLog:
         self._failure: Exception | None = None
         self._finds_no_room = False
         """It has been said that nothing can be written."""
+
+    @property
+    def leader_id(self) -> int:
+        """This node."""
+        return self._node_id
 
     @property
     def log(self) -> Log:
@@ -182,7 +176,8 @@ class MetadataLog:
         if self._failure is not None:
             raise self._failure
         if self._under_way:
-            self._under_way.append(_Append(self._log.log_end_offset, (), then, self._clock.monotonic_ms()))
+            end_offset = self._log.log_end_offset
+            self._under_way.append(_Append(end_offset, end_offset, (), then, self._clock.monotonic_ms()))
         else:
             then()
 
@@ -194,6 +189,7 @@ class MetadataLog:
         if self._failure is not None:
             raise self._failure
         now_ms = self._clock.now_ms()
+        base_offset = self._log.log_end_offset
         try:
             self._log.stage_trusted(batch, leader_epoch=self.leader_epoch)
             self._log.append_all(now_ms)
@@ -213,7 +209,8 @@ class MetadataLog:
         self.last_append_ms = now_ms
         self.stats.appends += 1
         self.stats.records += len(records)
-        self._under_way.append(_Append(self._log.log_end_offset, records, then, self._clock.monotonic_ms()))
+        written_ms = self._clock.monotonic_ms()
+        self._under_way.append(_Append(base_offset, self._log.log_end_offset, records, then, written_ms))
         self._flush()
 
     def _flush(self) -> None:
@@ -245,11 +242,13 @@ class MetadataLog:
     def _flushed(self) -> None:
         end_offset = self._log.recovery_point
         self._log.advance_high_watermark(end_offset)
-        while self._under_way and self._under_way[0].end_offset <= end_offset and self._failure is None:
-            change = self._under_way.popleft()
-            if change.end_offset > self.publisher.offset:
-                self._publish(change)
-            change.then()
+        committed: list[_Append] = []
+        while self._under_way and self._under_way[0].next_offset <= end_offset:
+            committed.append(self._under_way.popleft())
+        self._hand_over(committed)
+        for change in committed:
+            if self._failure is None:
+                change.then()
         if self._under_way and self._failure is None:
             self._flush()  # what was owed was less than all there is
         if not self._will_write_recovery_point:
@@ -257,13 +256,18 @@ class MetadataLog:
             self._once(RECOVERY_POINT_AFTER_MS, self._write_recovery_point)
         self._snapshot_if_due()
 
-    def _publish(self, change: _Append) -> None:
+    def _hand_over(self, committed: Sequence[_Append]) -> None:
+        batches = [change for change in committed if change.next_offset > change.base_offset]
+        if not batches:
+            return
         stats = self.stats
-        stats.commits.record((self._clock.monotonic_ms() - change.written_ms) * 1000)
+        now_ms = self._clock.monotonic_ms()
+        for change in batches:
+            stats.commits.record((now_ms - change.written_ms) * 1000)
         began_ns = monotonic_ns()
-        self.publisher.publish(change.records, change.end_offset)
+        self._listener.handle_commit(batches)
         stats.publications.record((monotonic_ns() - began_ns) // 1000)
-        stats.published.record(len(change.records))
+        stats.published.record(sum(len(change.records) for change in batches))
 
     def _write_recovery_point(self) -> None:
         """Write down up to where the log is on disk, in the worker thread.
@@ -296,18 +300,19 @@ class MetadataLog:
         # Looked at after an append only: while nothing is appended, there is nothing that a snapshot would save.
         age_ms = self._clock.now_ms() - self._last_snapshot_ms
         is_due = self._bytes_behind_snapshot >= self._snapshot_after_bytes or 0 < self._snapshot_after_ms <= age_ms
-        if (
-            is_due
-            and not self._is_writing_snapshot
-            and not self._under_way
-            and not self.publisher.image.is_in_transaction
-        ):
+        if is_due and not self._is_writing_snapshot and not self._under_way:
             self.write_snapshot()
 
     def write_snapshot(self) -> None:
-        """Write a snapshot, in the worker thread. Everything appended must have been published."""
+        """Write a snapshot, in the worker thread, unless a metadata transaction is open.
+
+        Everything appended must have been handed to the listener.
+        """
         assert not self._under_way, f"a snapshot below {len(self._under_way)} changes under way"
-        image = self.publisher.image.copy()
+        if self._listener.is_in_transaction:
+            return
+        image = self._listener.image
+        metadata_version = image.features.metadata_version
         snapshot = SnapshotId(self._log.log_end_offset, self.leader_epoch)
         now_ms = self._clock.now_ms()
         last_append_ms = self.last_append_ms
@@ -317,7 +322,7 @@ class MetadataLog:
 
         def perform() -> int:
             content = encode_snapshot(
-                ((record, image.version_of(record)) for record in image.records()),
+                ((record, version_of(record, metadata_version)) for record in image.records()),
                 quorum=self.quorum,
                 epoch=snapshot.epoch,
                 last_contained_timestamp_ms=last_append_ms,
@@ -352,159 +357,6 @@ class MetadataLog:
             return
         for removal in self._log.apply_retention(self._clock.now_ms()):
             self._worker.submit(removal.perform, _done, self._fail)
-
-
-def open_metadata_log(
-    files: FileSystem,
-    settings: BrokerSettings,
-    *,
-    was_clean: bool,
-    clock: Clock,
-    flusher: Flusher,
-    worker: WorkerThread,
-    on_fatal: Callable[[Exception], None],
-    once: Callable[[int, Callable[[], None]], None],
-) -> MetadataLog:
-    """Replay the metadata log of a formatted ``metadata.log.dir`` and begin a new epoch in it.
-
-    Args:
-        files: where the directory is.
-        settings: say which directory, and which node this is, which the voters must name.
-        was_clean: the directory had its clean-shutdown marker; otherwise the log is scanned and a torn end is cut.
-        clock: gives the records their time stamps.
-        flusher: syncs the log.
-        worker: writes snapshots and removes segments.
-        on_fatal: told once, when the log can't be written any more: the node must stop.
-        once: calls back after so many milliseconds, unless the daemon stops before.
-
-    Raises:
-        StorageError: the files can't be read or written.
-        Malformed: a record can't be read.
-        InconsistentMetadata: the records make no sense, or are another node's, or of a Kafka too new; or the disk has
-            lost some that it had.
-    """
-    directory = f"{settings.metadata_directory}/{METADATA_PARTITION.dir_name}"
-    image, quorum = MetadataImage(), Quorum()
-    snapshot = SnapshotId(0, 0)
-    snapshots = list_snapshots(files, directory)
-    if snapshots:
-        snapshot = snapshots[-1]
-        path = f"{directory}/{snapshot.file_name}"
-        for batch in decode_batches(memoryview(files.read_file(path))):
-            _replay(batch, image, quorum, path)
-    stored = open_log(
-        files,
-        directory,
-        topic_partition=METADATA_PARTITION,
-        config=LogConfig(
-            # Nothing but a snapshot makes old records superfluous.
-            retention_ms=-1,
-            retention_bytes=-1,
-            segment_bytes=settings.metadata_log_segment_bytes,
-            segment_ms=settings.metadata_log_segment_ms,
-        ),
-        now_ms=clock.now_ms(),
-        recovery_point=_recovery_point(files, directory),
-        was_clean=was_clean,
-        topic_id=METADATA_TOPIC_ID,
-    )
-    topic_id_path = f"{directory}/{PARTITION_METADATA}"
-    if not files.exists(topic_id_path):
-        write_topic_id(files, topic_id_path, METADATA_TOPIC_ID)
-    if not stored.log_start_offset <= snapshot.end_offset <= stored.log_end_offset:
-        raise InconsistentMetadata(
-            f"{directory} has offsets {stored.log_start_offset} to {stored.log_end_offset}, "
-            f"which its newest snapshot, at {snapshot.end_offset}, does not fit"
-        )
-    bytes_behind_snapshot = 0
-    next_offset = snapshot.end_offset
-    for header, data in stored.batches(snapshot.end_offset):
-        if header.base_offset > next_offset:
-            raise InconsistentMetadata(
-                f"{directory} has lost the records from offset {next_offset} to {header.base_offset - 1}"
-            )
-        if (crc := crc32c(data[ATTRIBUTES_POSITION:])) != header.crc:
-            raise InconsistentMetadata(
-                f"{directory}: the batch at offset {header.base_offset} names the CRC {header.crc:08x}, "
-                f"and its bytes have {crc:08x}"
-            )
-        next_offset = header.next_offset
-        batch = decode_batch(header, data)
-        _replay(batch, image, quorum, directory)
-        bytes_behind_snapshot += batch.size
-    if next_offset != stored.log_end_offset:
-        raise InconsistentMetadata(
-            f"{directory} has lost the records from offset {next_offset} to {stored.log_end_offset - 1}"
-        )
-    _check_adoptable(image, quorum, settings.node_id, directory)
-
-    state_path = f"{directory}/{QUORUM_STATE}"
-    leader_epoch = max(read_leader_epoch(files, state_path), stored.leader_epochs.latest, 0) + 1
-    write_quorum_state(
-        files, state_path, node_id=settings.node_id, leader_epoch=leader_epoch, kraft_version=quorum.kraft_version
-    )
-    publisher = Publisher(image, stored.log_end_offset)
-    metadata_log = MetadataLog(
-        files=files,
-        log=stored,
-        publisher=publisher,
-        quorum=quorum,
-        leader_epoch=leader_epoch,
-        clock=clock,
-        flusher=flusher,
-        worker=worker,
-        on_fatal=on_fatal,
-        once=once,
-        settings=settings,
-        bytes_behind_snapshot=bytes_behind_snapshot,
-    )
-    metadata_log.stats.snapshots_loaded = min(len(snapshots), 1)
-    opening: list[ControlRecord] = [leader_change(settings.node_id)]
-    if stored.log_end_offset == 0:
-        # Formatting put the voters into a snapshot that stands before the log; from here on the log has them.
-        opening += quorum.records()
-    metadata_log.append_control(opening)
-    log.info(
-        "replayed %s up to offset %d: %d topics, metadata.version %d; epoch %d begins",
-        METADATA_PARTITION.dir_name,
-        publisher.offset,
-        len(image.topics_by_name),
-        image.metadata_version,
-        leader_epoch,
-    )
-    return metadata_log
-
-
-def _recovery_point(files: FileSystem, directory: str) -> int:
-    try:
-        return read_offset_checkpoint(files, f"{directory}/{RECOVERY_POINTS}").get(METADATA_PARTITION, 0)
-    except CorruptCheckpoint as error:
-        log.warning("%s: all of the metadata log is checked", error)
-        return 0
-
-
-def _replay(batch: MetadataBatch, image: MetadataImage, quorum: Quorum, where: str) -> None:
-    for control_record in batch.control_records:
-        quorum.replay(control_record)
-    for record in batch.records:
-        try:
-            image.replay(record)
-        except InconsistentMetadata as error:
-            raise InconsistentMetadata(f"{where}, batch at offset {batch.base_offset}: {error}") from None
-
-
-def _check_adoptable(image: MetadataImage, quorum: Quorum, node_id: int, directory: str) -> None:
-    newest = METADATA_VERSIONS[1]
-    if image.metadata_version > newest:
-        raise InconsistentMetadata(
-            f"{directory} has metadata.version {image.metadata_version}; up to {newest} can be read here"
-        )
-    if quorum.voters is not None:
-        voters = [voter.voter_id for voter in quorum.voters.voters]
-        if node_id not in voters:
-            raise InconsistentMetadata(
-                f"{directory} belongs to the voters {', '.join(map(str, voters))}; this is node {node_id}"
-            )
 
 
 def _nothing() -> None:

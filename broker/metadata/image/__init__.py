@@ -1,0 +1,12 @@
+"""What the records of ``__cluster_metadata`` add up to (KIP-500): immutable images by subject, and a delta for each.
+
+    MetadataImage ─┬─ TopicsImage         topics and their partitions
+                   ├─ ClusterImage        registered brokers and controllers
+                   ├─ FeaturesImage       finalised feature levels
+                   ├─ ConfigsImage        dynamic configs of topics and brokers
+                   ├─ ProducerIdsImage    which producer ids have been handed out
+                   └─ acls, scram_credentials, delegation_tokens, client_quotas, zk_migration, unknown:
+                                          records that no part of this broker acts on yet
+
+A delta takes records and makes the next image; subjects that no record touched are shared by both images.
+"""

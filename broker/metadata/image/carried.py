@@ -1,0 +1,130 @@
+"""Records that no part of this broker acts on yet; they are carried from snapshot to snapshot.
+
+ACLs, SCRAM credentials, client quotas and delegation tokens are kept by what a later record of their kind replaces.
+Records of a type that is not known here are kept in the order in which they came.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from broker.metadata.image.records import Record
+from protocol.records.cluster_metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KeyedImage:
+    """Records of one subject, by what tells them apart. Readers change nothing in its map."""
+
+    by_key: Mapping[Hashable, Record] = field(default_factory=dict)
+
+    def records(self) -> Iterator[Record]:
+        """The records that add up to this image."""
+        yield from self.by_key.values()
+
+
+class KeyedDelta:
+    """What records change in one subject."""
+
+    __slots__ = ("_changed", "_image")
+
+    def __init__(self, image: KeyedImage) -> None:
+        self._image = image
+        self._changed: dict[Hashable, Record] | None = None
+        """All records; None as long as none has changed."""
+
+    def put(self, key: Hashable, record: Record) -> None:
+        """``record`` stands for ``key`` from now on."""
+        changed = self._edit()
+        changed.pop(key, None)  # so that it comes behind all others
+        changed[key] = record
+
+    def remove(self, key: Hashable) -> None:
+        """Nothing stands for ``key`` any more."""
+        self._edit().pop(key, None)
+
+    def replace(self, image: KeyedImage) -> None:
+        """All records as ``image`` has them."""
+        self._changed = dict(image.by_key)
+
+    def apply(self) -> KeyedImage:
+        """The next image."""
+        return self._image if self._changed is None else KeyedImage(self._changed)
+
+    def _edit(self) -> dict[Hashable, Record]:
+        if self._changed is None:
+            self._changed = dict(self._image.by_key)
+        return self._changed
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class UnknownImage:
+    """Records of types that are not known here, in the order in which they came."""
+
+    kept: tuple[Record, ...] = ()
+
+    def records(self) -> Iterator[Record]:
+        """The records themselves."""
+        yield from self.kept
+
+
+class UnknownDelta:
+    """Records of unknown types that are new."""
+
+    __slots__ = ("_image", "_new", "_replacement")
+
+    def __init__(self, image: UnknownImage) -> None:
+        self._image = image
+        self._new: list[Record] = []
+        self._replacement: UnknownImage | None = None
+
+    def add(self, record: Record) -> None:
+        """Keep one more record."""
+        self._new.append(record)
+
+    def replace(self, image: UnknownImage) -> None:
+        """All records as ``image`` has them."""
+        self._replacement = image
+
+    def apply(self) -> UnknownImage:
+        """The next image."""
+        if self._replacement is not None:
+            return self._replacement
+        return UnknownImage((*self._image.kept, *self._new)) if self._new else self._image
+
+
+AclRecord: TypeAlias = AccessControlEntryRecord | RemoveAccessControlEntryRecord
+ScramRecord: TypeAlias = UserScramCredentialRecord | RemoveUserScramCredentialRecord
+TokenRecord: TypeAlias = DelegationTokenRecord | RemoveDelegationTokenRecord
+
+
+def acl_key(record: AclRecord) -> Hashable:
+    """An ACL has an id of its own."""
+    return bytes(record.id)
+
+
+def scram_key(record: ScramRecord) -> Hashable:
+    """A user has one credential for each mechanism."""
+    return (record.name, record.mechanism)
+
+
+def token_key(record: TokenRecord) -> Hashable:
+    """A delegation token has an id."""
+    return record.token_id
+
+
+def quota_key(record: ClientQuotaRecord) -> Hashable:
+    """A quota belongs to an entity, whose parts come in any order."""
+    return (tuple(sorted((part.entity_type, part.entity_name or "") for part in record.entity)), record.key)
+
+
+ZK_MIGRATION: Final = "zk migration"
+"""The key of the one `ZkMigrationStateRecord` that counts."""

@@ -1,0 +1,101 @@
+"""The brokers and controllers that are registered, and what records change in that."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.metadata.image.records import InconsistentMetadata, Record
+from protocol.records.cluster_metadata import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ClusterImage:
+    """Registrations. Readers change nothing in its maps."""
+
+    brokers: Mapping[int, RegisterBrokerRecord] = field(default_factory=dict)
+    """Registrations by broker id, with what `BrokerRegistrationChangeRecord`s made of them."""
+    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
+
+    def records(self) -> Iterator[Record]:
+        """The records that add up to this image."""
+        yield from self.brokers.values()
+        yield from self.controllers.values()
+
+
+class ClusterDelta:
+    """What records change in registrations."""
+
+    __slots__ = ("_brokers", "_controllers", "_image", "is_empty")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._brokers = dict(image.brokers)
+        self._controllers = dict(image.controllers)
+        self.is_empty = True
+        """Whether no registration has changed."""
+
+    def register_broker(self, record: RegisterBrokerRecord) -> None:
+        """A broker is there, or has come back."""
+        self._put(record)
+
+    def unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        """A broker has been taken out of the cluster."""
+        self._broker(record.broker_id, record)
+        del self._brokers[record.broker_id]
+        self.is_empty = False
+
+    def change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        """Some properties of a registration."""
+        broker = self._broker(record.broker_id, record)
+        changes: dict[str, Any] = {}
+        # -1 is "no longer", 1 is "from now on", 0 leaves it as it is.
+        if record.fenced:
+            changes["fenced"] = record.fenced > 0
+        if record.in_controlled_shutdown:
+            changes["in_controlled_shutdown"] = record.in_controlled_shutdown > 0
+        if record.log_dirs:
+            changes["log_dirs"] = record.log_dirs
+        if record.cordoned_log_dirs is not None:
+            changes["cordoned_log_dirs"] = record.cordoned_log_dirs
+        self._put(dataclasses.replace(broker, **changes))
+
+    def fence_broker(self, record: FenceBrokerRecord) -> None:
+        """A broker may lead nothing."""
+        self._put(dataclasses.replace(self._broker(record.id, record), fenced=True))
+
+    def unfence_broker(self, record: UnfenceBrokerRecord) -> None:
+        """A broker may lead again."""
+        self._put(dataclasses.replace(self._broker(record.id, record), fenced=False))
+
+    def register_controller(self, record: RegisterControllerRecord) -> None:
+        """A controller is there, or has come back."""
+        self._controllers[record.controller_id] = record
+        self.is_empty = False
+
+    def replace(self, image: ClusterImage) -> None:
+        """All registrations as ``image`` has them."""
+        before = (self._brokers, self._controllers)
+        self._brokers, self._controllers = dict(image.brokers), dict(image.controllers)
+        self.is_empty = before == (self._brokers, self._controllers)
+
+    def apply(self) -> ClusterImage:
+        """The next image."""
+        return self._image if self.is_empty else ClusterImage(self._brokers, self._controllers)
+
+    def _put(self, broker: RegisterBrokerRecord) -> None:
+        self._brokers[broker.broker_id] = broker
+        self.is_empty = False
+
+    def _broker(self, broker_id: int, record: Record) -> RegisterBrokerRecord:
+        broker = self._brokers.get(broker_id)
+        if broker is None:
+            raise InconsistentMetadata(f"{type(record).__name__} speaks of broker {broker_id}, which is not registered")
+        return broker

@@ -1,0 +1,81 @@
+"""Dynamic configs of topics and brokers, and what records change in them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from broker.metadata.image.records import Record
+from config.resources import ConfigResource
+from protocol.records.cluster_metadata import ConfigRecord
+
+Resource: TypeAlias = tuple[int, str]
+"""Type (`config.resources.ConfigResource`, or a type that this broker does not know) and name."""
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ConfigsImage:
+    """Configs by resource. Readers change nothing in its maps."""
+
+    by_resource: Mapping[Resource, Mapping[str, str]] = field(default_factory=dict)
+
+    def of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """The configs that have been set on a resource; empty if there are none, or no such resource."""
+        return self.by_resource.get((resource_type, name), _NONE)
+
+    def of_topic(self, name: str) -> Mapping[str, str]:
+        """The configs that have been set on a topic."""
+        return self.by_resource.get((ConfigResource.TOPIC, name), _NONE)
+
+    def records(self) -> Iterator[Record]:
+        """The records that add up to this image."""
+        for (resource_type, resource_name), configs in self.by_resource.items():
+            for name, value in configs.items():
+                yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+
+
+class ConfigsDelta:
+    """What records change in configs."""
+
+    __slots__ = ("_edits", "_image")
+
+    def __init__(self, image: ConfigsImage) -> None:
+        self._image = image
+        self._edits: dict[Resource, dict[str, str]] = {}
+
+    @property
+    def changed(self) -> frozenset[Resource]:
+        """The resources whose configs are others than before; those of deleted topics are among them."""
+        return frozenset(self._edits)
+
+    def set(self, record: ConfigRecord) -> None:
+        """A config has this value from now on; None takes it away."""
+        resource = (record.resource_type, record.resource_name)
+        configs = self._edits.get(resource)
+        if configs is None:
+            configs = self._edits[resource] = dict(self._image.of(*resource))
+        if record.value is None:
+            configs.pop(record.name, None)
+        else:
+            configs[record.name] = record.value
+
+    def remove_topic(self, name: str) -> None:
+        """The configs of a deleted topic go with it."""
+        resource = (ConfigResource.TOPIC, name)
+        if self._edits.get(resource) or self._image.of_topic(name):
+            self._edits[resource] = {}
+
+    def replace(self, image: ConfigsImage) -> None:
+        """All configs as ``image`` has them."""
+        before, after = self._image.by_resource, image.by_resource
+        for resource in before.keys() | after.keys():
+            if before.get(resource, _NONE) != after.get(resource, _NONE):
+                self._edits[resource] = dict(after.get(resource, _NONE))
+
+    def apply(self) -> ConfigsImage:
+        """The next image."""
+        if not self._edits:
+            return self._image
+        return ConfigsImage({name: set_ for name, set_ in {**self._image.by_resource, **self._edits}.items() if set_})

@@ -1,0 +1,217 @@
+"""The metadata log of this node is opened: newest snapshot, the batches behind it, and a new epoch begins.
+
+    <metadata.log.dir>/__cluster_metadata-0/    a log like any other, snapshots, and quorum-state: Kafka's own files
+
+The voters must name this node. LEADER_CHANGE opens the epoch; in the first epoch ever, the voters follow it.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from broker.metadata.image.records import InconsistentMetadata, Record
+from broker.metadata.registration import METADATA_VERSIONS
+from broker.raft.batches import MetadataBatch, decode_batch, decode_batches
+from broker.raft.client import RaftListener
+from broker.raft.quorum import QUORUM_STATE, Quorum, leader_change, read_leader_epoch, write_quorum_state
+from broker.raft.single_voter_log import METADATA_PARTITION, METADATA_TOPIC_ID, SingleVoterLog
+from broker.raft.snapshots import SnapshotId, list_snapshots
+from broker.runtime.clock import Clock
+from broker.runtime.worker_thread import Flusher, WorkerThread
+from config.broker_settings import BrokerSettings
+from config.log_config import LogConfig
+from protocol.records.control_records import ControlRecord
+from storage.batch.checksum import crc32c
+from storage.batch.record_batch import ATTRIBUTES_POSITION
+from storage.checkpoints import PARTITION_METADATA, RECOVERY_POINTS, read_offset_checkpoint, write_topic_id
+from storage.errors import CorruptCheckpoint
+from storage.files import FileSystem
+from storage.loading import open_log
+from storage.log import Log
+
+log = logging.getLogger(__name__)
+
+_BEFORE_ALL: Final = SnapshotId(0, 0)
+"""Instead of a snapshot: the log has every record."""
+
+
+def open_metadata_log(
+    files: FileSystem,
+    settings: BrokerSettings,
+    *,
+    was_clean: bool,
+    clock: Clock,
+    flusher: Flusher,
+    worker: WorkerThread,
+    on_fatal: Callable[[Exception], None],
+    once: Callable[[int, Callable[[], None]], None],
+    listener: RaftListener,
+) -> SingleVoterLog:
+    """Open the metadata log of a formatted ``metadata.log.dir``, hand all of it over, and begin a new epoch in it.
+
+    Args:
+        files: where the directory is.
+        settings: say which directory, and which node this is, which the voters must name.
+        was_clean: the directory had its clean-shutdown marker; otherwise the log is scanned and a torn end is cut.
+        clock: gives the records their time stamps.
+        flusher: syncs the log.
+        worker: writes snapshots and removes segments.
+        on_fatal: told once, when the log can't be written any more: the node must stop.
+        once: calls back after so many milliseconds, unless the broker stops before.
+        listener: gets the newest snapshot and the batches behind it before this returns, and what is committed later.
+
+    Raises:
+        StorageError: the files can't be read or written.
+        Malformed: a record can't be read.
+        InconsistentMetadata: the records make no sense, or are another node's, or of a Kafka too new; or the disk has
+            lost some that it had.
+    """
+    directory = f"{settings.metadata_directory}/{METADATA_PARTITION.dir_name}"
+    quorum = Quorum()
+    snapshots = list_snapshots(files, directory)
+    snapshot = snapshots[-1] if snapshots else _BEFORE_ALL
+    if snapshots:
+        _hand_over_snapshot(files, f"{directory}/{snapshot.file_name}", snapshot, quorum, listener)
+    stored = _open_log(files, directory, settings, was_clean=was_clean, now_ms=clock.now_ms())
+    if not stored.log_start_offset <= snapshot.end_offset <= stored.log_end_offset:
+        raise InconsistentMetadata(
+            f"{directory} has offsets {stored.log_start_offset} to {stored.log_end_offset}, "
+            f"which its newest snapshot, at {snapshot.end_offset}, does not fit"
+        )
+    batches = _Batches(stored, snapshot.end_offset, quorum)
+    _handing_over(directory, lambda: listener.handle_commit(batches))
+    _check_adoptable(listener.image.features.metadata_version, quorum, settings.node_id, directory)
+    state_path = f"{directory}/{QUORUM_STATE}"
+    leader_epoch = max(read_leader_epoch(files, state_path), stored.leader_epochs.latest, 0) + 1
+    write_quorum_state(
+        files, state_path, node_id=settings.node_id, leader_epoch=leader_epoch, kraft_version=quorum.kraft_version
+    )
+    metadata_log = SingleVoterLog(
+        files=files,
+        log=stored,
+        listener=listener,
+        quorum=quorum,
+        leader_epoch=leader_epoch,
+        clock=clock,
+        flusher=flusher,
+        worker=worker,
+        on_fatal=on_fatal,
+        once=once,
+        settings=settings,
+        bytes_behind_snapshot=batches.bytes,
+    )
+    metadata_log.stats.snapshots_loaded = min(len(snapshots), 1)
+    beginning: list[ControlRecord] = [leader_change(settings.node_id)]
+    if stored.log_end_offset == 0:
+        # Formatting put the voters into a snapshot that stands before the log; from here on the log has them.
+        beginning += quorum.records()
+    metadata_log.append_control(beginning)
+    log.info(
+        "replayed %s up to offset %d: %d topics, metadata.version %d; epoch %d begins",
+        METADATA_PARTITION.dir_name,
+        listener.image.end_offset,
+        len(listener.image.topics.by_name),
+        listener.image.features.metadata_version,
+        leader_epoch,
+    )
+    return metadata_log
+
+
+def _open_log(files: FileSystem, directory: str, settings: BrokerSettings, *, was_clean: bool, now_ms: int) -> Log:
+    stored = open_log(
+        files,
+        directory,
+        topic_partition=METADATA_PARTITION,
+        config=LogConfig(
+            # Nothing but a snapshot makes old records superfluous.
+            retention_ms=-1,
+            retention_bytes=-1,
+            segment_bytes=settings.metadata_log_segment_bytes,
+            segment_ms=settings.metadata_log_segment_ms,
+        ),
+        now_ms=now_ms,
+        recovery_point=_recovery_point(files, directory),
+        was_clean=was_clean,
+        topic_id=METADATA_TOPIC_ID,
+    )
+    topic_id_path = f"{directory}/{PARTITION_METADATA}"
+    if not files.exists(topic_id_path):
+        write_topic_id(files, topic_id_path, METADATA_TOPIC_ID)
+    return stored
+
+
+def _recovery_point(files: FileSystem, directory: str) -> int:
+    try:
+        return read_offset_checkpoint(files, f"{directory}/{RECOVERY_POINTS}").get(METADATA_PARTITION, 0)
+    except CorruptCheckpoint as error:
+        log.warning("%s: all of the metadata log is checked", error)
+        return 0
+
+
+def _hand_over_snapshot(
+    files: FileSystem, path: str, snapshot: SnapshotId, quorum: Quorum, listener: RaftListener
+) -> None:
+    def records() -> Iterator[Record]:
+        for batch in decode_batches(memoryview(files.read_file(path))):
+            _replay_control(batch, quorum)
+            yield from batch.records
+
+    _handing_over(path, lambda: listener.handle_snapshot(records(), snapshot.end_offset))
+
+
+class _Batches:
+    """The batches of the log from an offset on, each checked; what they say of the quorum is replayed on the way."""
+
+    def __init__(self, stored: Log, start_offset: int, quorum: Quorum) -> None:
+        self._stored = stored
+        self._start_offset = start_offset
+        self._quorum = quorum
+        self.bytes = 0
+        """The size of all that was handed over."""
+
+    def __iter__(self) -> Iterator[MetadataBatch]:
+        """Raises InconsistentMetadata where records are missing or damaged."""
+        next_offset = self._start_offset
+        for header, data in self._stored.batches(next_offset):
+            if header.base_offset > next_offset:
+                raise InconsistentMetadata(f"records from offset {next_offset} to {header.base_offset - 1} are lost")
+            if (crc := crc32c(data[ATTRIBUTES_POSITION:])) != header.crc:
+                raise InconsistentMetadata(
+                    f"the batch at offset {header.base_offset} names the CRC {header.crc:08x}, "
+                    f"and its bytes have {crc:08x}"
+                )
+            next_offset = header.next_offset
+            batch = decode_batch(header, data)
+            _replay_control(batch, self._quorum)
+            self.bytes += batch.size
+            yield batch
+        if next_offset != self._stored.log_end_offset:
+            end_offset = self._stored.log_end_offset
+            raise InconsistentMetadata(f"records from offset {next_offset} to {end_offset - 1} are lost")
+
+
+def _replay_control(batch: MetadataBatch, quorum: Quorum) -> None:
+    for control_record in batch.control_records:
+        quorum.replay(control_record)
+
+
+def _handing_over(where: str, hand_over: Callable[[], None]) -> None:
+    """Call ``hand_over``; what is wrong with the records is said with the place where they stand."""
+    try:
+        hand_over()
+    except InconsistentMetadata as error:
+        raise InconsistentMetadata(f"{where}: {error}") from None
+
+
+def _check_adoptable(metadata_version: int, quorum: Quorum, node_id: int, directory: str) -> None:
+    newest = METADATA_VERSIONS[1]
+    if metadata_version > newest:
+        raise InconsistentMetadata(
+            f"{directory} has metadata.version {metadata_version}; up to {newest} can be read here"
+        )
+    if quorum.voters is not None:
+        voters = [voter.voter_id for voter in quorum.voters.voters]
+        if node_id not in voters:
+            raise InconsistentMetadata(
+                f"{directory} belongs to the voters {', '.join(map(str, voters))}; this is node {node_id}"
+            )

@@ -1,0 +1,38 @@
+"""Where logs begin is written down at once when records have been deleted, not only from time to time."""
+
+from collections.abc import Callable, Mapping
+
+from broker.runtime.worker_thread import WorkerThread
+from storage.errors import StorageError
+from storage.log_dir import LogDir
+from storage.log_manager import LogManager
+
+Failures = Mapping[LogDir, StorageError]
+"""What could not be written, by directory; empty if everything was."""
+
+
+class LogStartCheckpoints:
+    """Writes ``log-start-offset-checkpoint`` of all directories, in the worker thread."""
+
+    def __init__(self, logs: LogManager, worker: WorkerThread) -> None:
+        self._logs = logs
+        self._worker = worker
+
+    def save(self, done: Callable[[Failures], None]) -> None:
+        """Write down where logs begin now; ``done`` is called when this and all that was asked before is written."""
+        checkpoints = self._logs.log_start_checkpoints()
+
+        def perform() -> Failures:
+            failures: dict[LogDir, StorageError] = {}
+            for checkpoint in checkpoints:
+                try:
+                    checkpoint.perform()
+                except StorageError as error:
+                    failures[checkpoint.directory] = error
+            return failures
+
+        self._worker.submit(perform, done, _raise)
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -1,0 +1,127 @@
+"""The life of this broker as the controller sees it: registered, unfenced, perhaps with fewer directories, shut down.
+
+STARTING ── metadata replayed ── RECOVERY ── logs loaded, registered, unfenced ── RUNNING ── PENDING_CONTROLLED_SHUTDOWN
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from broker.controller.client import ControllerClient, Heartbeat, HeartbeatAnswer
+from broker.metadata.broker_state import BrokerState
+from broker.metadata.cache import MetadataCache
+from broker.metadata.image.records import Record
+from broker.metadata.registration import Registration
+from broker.runtime.scheduler import Scheduler
+from broker.runtime.shutdown import Shutdown, first_of
+from broker.server.log_dirs import LogDirs
+from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
+from storage.log_dir import LogDir
+from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+RETRY_MS: Final = 1_000
+"""How long a failed directory waits to be reported where the metadata log has no room for it."""
+
+
+class BrokerLifecycle:
+    """Tells the controller how this broker is; ends a broker that has lost a directory it needs (KIP-631, KIP-858)."""
+
+    def __init__(
+        self,
+        *,
+        log_dirs: LogDirs,
+        metadata: MetadataCache,
+        scheduler: Scheduler,
+        shutdown: Shutdown,
+        call_soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """``call_soon`` is the loop's: what it is given runs outside of what is under way."""
+        self._log_dirs = log_dirs
+        self._metadata = metadata
+        self._scheduler = scheduler
+        self._shutdown = shutdown
+        self._call_soon = call_soon
+        self._controller: ControllerClient | None = None
+        self._unreported: list[tuple[bytes | None, Collection[TopicPartition]]] = []
+        """Directories that failed before there was a controller to hear of it."""
+        self.state = BrokerState.STARTING
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of the registration; the clean-shutdown marker names it. -1 before there is one."""
+        return -1 if self._controller is None else self._controller.broker_epoch
+
+    async def register(
+        self,
+        controller: ControllerClient,
+        registration: Registration,
+        *,
+        bootstrap: Sequence[Record],
+        was_clean: bool,
+        found: Mapping[TopicPartition, bytes],
+    ) -> None:
+        """Register this run of the broker, and return once it is unfenced. The arguments are the controller's.
+
+        Raises StorageError, or what keeps the broker from going on; returns early where it is to stop.
+        """
+        self._controller = controller
+        registered = asyncio.Event()
+        controller.register(registration, bootstrap=bootstrap, was_clean=was_clean, found=found, then=registered.set)
+        await self._shutdown.wait_unless(registered)
+        for directory_id, partitions in self._unreported:
+            self._report(directory_id, partitions)
+        unfenced = asyncio.Event()
+
+        def answered(answer: HeartbeatAnswer) -> None:
+            if not answer.is_fenced:
+                unfenced.set()
+
+        controller.heartbeat(Heartbeat(self._metadata.image.end_offset), answered)
+        await self._shutdown.wait_unless(unfenced)
+
+    async def shut_down(self) -> None:
+        """Ask the controller whether this broker may stop, and return when it may."""
+        assert self._controller is not None, "a broker that never registered leads nothing"
+        may_stop = asyncio.Event()
+
+        def answered(answer: HeartbeatAnswer) -> None:
+            if answer.should_shut_down:
+                may_stop.set()
+
+        try:
+            self._controller.heartbeat(Heartbeat(self._metadata.image.end_offset, wants_shutdown=True), answered)
+        except StorageError as error:
+            # The next start registers anew in any case.
+            log.warning("the metadata log could not be told that this node stops: %s", error)
+        else:
+            await first_of(may_stop, self._shutdown.failed)
+
+    def directory_failed(self, directory: LogDir, error: StorageError, partitions: Collection[TopicPartition]) -> None:
+        """A directory is offline until the next start, and ``partitions`` with it.
+
+        Without the directory of the metadata, or any directory for logs, the broker cannot go on.
+        """
+        if not self._log_dirs.can_go_on:
+            log.error("%s has failed, and the node cannot go on without it: %s", directory.path, error)
+            self._shutdown.fail(error)
+            return
+        log.error(
+            "%s is offline until the next start, and %d partitions with it: %s", directory.path, len(partitions), error
+        )
+        # Not from here: this may be in the middle of what the metadata log has just committed.
+        directory_id = self._log_dirs.id_of(directory)
+        self._call_soon(lambda: self._report(directory_id, partitions))
+
+    def _report(self, directory_id: bytes | None, partitions: Collection[TopicPartition]) -> None:
+        if self._controller is None:
+            self._unreported.append((directory_id, partitions))
+            return
+        try:
+            self._controller.directory_failed(directory_id, partitions)
+        except (DiskFull, TooManyOpenFiles):
+            self._scheduler.once(RETRY_MS, lambda: self._report(directory_id, partitions))
+        except LogDirFailed:
+            pass  # the metadata log has failed too, and has said so: the node stops

@@ -1,0 +1,36 @@
+"""The publisher: who hears of new metadata, in which order, and that answers come behind all of them."""
+
+from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
+from broker.server.replica_assignment import ReplicaAssignment
+from tests.support.broker import InProcessBroker
+
+
+def test_settings_come_first_then_replicas_then_groups(broker: InProcessBroker) -> None:
+    subscribers = broker.server.components.publisher.subscribers
+    assert [type(subscriber) for subscriber in subscribers] == [
+        DynamicBrokerConfig,
+        ReplicaAssignment,
+        GroupCoordinator,
+    ]
+
+
+def test_every_subscriber_has_heard_of_a_topic_before_its_creation_is_answered(broker: InProcessBroker) -> None:
+    heard: list[str] = []
+    publisher = broker.server.components.publisher
+
+    class Listening:
+        def __init__(self, name: str, subscriber: object) -> None:
+            self.name, self.subscriber = name, subscriber
+
+        def apply(self, delta, image):  # type: ignore[no-untyped-def]
+            assert image is broker.server.metadata.image
+            self.subscriber.apply(delta, image)  # type: ignore[attr-defined]
+            if "orders" in delta.topics.created:
+                heard.append(self.name)
+
+    publisher.subscribers = tuple(Listening(type(one).__name__, one) for one in publisher.subscribers)
+
+    broker.create_topic("orders")
+
+    assert heard == ["DynamicBrokerConfig", "ReplicaAssignment", "GroupCoordinator"]
