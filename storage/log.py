@@ -249,6 +249,17 @@ class Log:
                 write.file.truncate(write.position)
         return failed
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is under way."""
+        return self._write is not None
+
+    def take_back_unwritten(self) -> list[StagedAppend]:
+        """Take back what is staged and not being written, and return it, in order."""
+        written = [] if self._write is None else self._write.staged
+        end_offset = max((staged.last_offset + 1 for staged in written if not staged.is_duplicate), default=-1)
+        return self._staging.take_back(max(end_offset, self.log_end_offset), kept=len(written))
+
     def append_all(self, now_ms: int) -> None:
         """Write and publish everything that is staged, here and now. On an error all of it is taken back."""
         while self._staging.batches:

@@ -102,12 +102,12 @@ class Staging:
         self.batches.append(staged)
         return staged
 
-    def take_back(self, end_offset: int) -> list[StagedAppend]:
-        """Give up everything that is staged and return it, in order; the next batch begins at ``end_offset``.
+    def take_back(self, end_offset: int, *, kept: int = 0) -> list[StagedAppend]:
+        """Give up what is staged behind the first ``kept`` batches and return it, in order.
 
-        The producers are as they were before.
+        The next batch begins at ``end_offset``; the producers are as they were before.
         """
-        taken, self.batches = self.batches, []
+        taken, self.batches = self.batches[kept:], self.batches[:kept]
         for staged in reversed(taken):
             if staged.producer_after is not None:
                 self._producers.restore(staged.producer_after.producer_id, staged.producer_before)

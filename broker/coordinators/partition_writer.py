@@ -133,8 +133,10 @@ class PartitionWriter(Generic[Record]):
         self._replicas.appender.append_own(partition, batch, partial(self._written, entry))
         self._next_offset = partition.log.next_offset
 
-    def _written(self, entry: _Entry[Record], staged: StagedAppend, outcome: Publication | StorageError) -> None:
-        if isinstance(outcome, StorageError):
+    def _written(
+        self, entry: _Entry[Record], staged: StagedAppend, outcome: Publication | StorageError | Fault
+    ) -> None:
+        if not isinstance(outcome, Publication):
             # It is out of the log again, and everything behind it.
             self._next_offset = min(self._next_offset, staged.first_offset)
             entry.outcome = error_code_of(outcome)
@@ -155,6 +157,10 @@ class PartitionWriter(Generic[Record]):
 
     def _waited(self, entry: _Entry[Record], publication: Publication, *, is_late: bool) -> None:
         if self._is_closed:
+            return
+        if publication.is_lost:
+            entry.outcome = error_code_of(publication.why_lost())
+            self._settle()
             return
         if is_late:
             # The records are in the log and will stand at some time: only whoever waits has waited for long enough.

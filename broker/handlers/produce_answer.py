@@ -5,7 +5,7 @@ from collections.abc import Collection
 from broker.replication.append import Publication
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import RequestContext
-from broker.request.faults import error_code_of
+from broker.request.faults import Fault, error_code_of
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceResponse
 from storage.appending import StagedAppend
@@ -37,7 +37,7 @@ class PendingAnswer:
         self.unsettled = 1
         """Batches staged and not yet written; and one for the staging itself."""
 
-    def settle(self, answer: Answer, staged: StagedAppend, outcome: Publication | StorageError) -> None:
+    def settle(self, answer: Answer, staged: StagedAppend, outcome: Publication | StorageError | Fault) -> None:
         """A staged batch is written, or could not be."""
         if isinstance(outcome, Publication):
             answer.base_offset = staged.first_offset
@@ -48,7 +48,8 @@ class PendingAnswer:
         else:
             self.has_errors = True
             answer.error_code = code_of(outcome, self._context.api_version)
-            answer.error_message = outcome.message_for_client
+            if isinstance(outcome, StorageError):
+                answer.error_message = outcome.message_for_client
         self.settle_one()
 
     def settle_one(self) -> None:
@@ -76,10 +77,9 @@ class PendingAnswer:
     def _acknowledged(self, late: Collection[Publication]) -> None:
         for answer, publication in self._late:
             if publication in late:
-                gone = publication.partition.is_gone
                 answer.error_code = (
-                    code_of(publication.partition.why_gone(), self._context.api_version)
-                    if gone
+                    code_of(publication.why_lost(), self._context.api_version)
+                    if publication.is_lost
                     else ErrorCode.REQUEST_TIMED_OUT
                 )
         self._context.respond(self.response)

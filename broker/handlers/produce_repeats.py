@@ -175,7 +175,7 @@ class RepeatedProduce:
         return True
 
     def _settle(
-        self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError
+        self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError | Fault
     ) -> None:
         if not isinstance(outcome, Publication) or not outcome.is_complete:
             self._settle_generally(slot, correlation_id, staged, outcome)
@@ -190,7 +190,7 @@ class RepeatedProduce:
         slot.fill((frame,))
 
     def _settle_generally(
-        self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError
+        self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError | Fault
     ) -> None:
         """The write failed, or its acknowledgement is still to come."""
         slot.kind = self._general_kind

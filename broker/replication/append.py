@@ -7,6 +7,7 @@ the writer thread, where `write` overlaps with receiving; what arrives meanwhile
 from collections.abc import Callable
 
 from broker.replication.partition import Partition
+from broker.request.faults import Fault, NotLeaderOrFollower
 from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import WorkerThread
 from storage.appending import LogWrite, StagedAppend
@@ -33,13 +34,25 @@ class Publication:
         self.is_complete = not self.flush_offset and log.high_watermark >= self.end_offset
         """Nothing is left to wait for, whatever the acks: on a single node almost always."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether this node can acknowledge it no more: the partition is gone, or another node leads it."""
+        return self.partition.leader != self.partition.node_id
+
+    def why_lost(self) -> Exception:
+        """What to tell the producer then."""
+        partition = self.partition
+        if partition.is_gone:
+            return partition.why_gone()
+        return NotLeaderOrFollower(f"{partition.topic_partition} is led by node {partition.leader} now")
+
     def is_acknowledged(self, *, by_all: bool) -> bool:
         """Whether the producer may be told: flushed where that is due, and with ``by_all`` on all replicas in sync."""
         log = self.partition.log
         return log.recovery_point >= self.flush_offset and (not by_all or log.high_watermark >= self.end_offset)
 
 
-Done = Callable[[StagedAppend, Publication | StorageError], None]
+Done = Callable[[StagedAppend, Publication | StorageError | Fault], None]
 
 
 class AppendStats:
@@ -105,6 +118,15 @@ class Appender:
     def _write_soon(self) -> None:
         self._writes_soon = False
         self.write_staged()
+
+    def take_back(self, partition: Partition) -> None:
+        """The leadership of a partition changes: what is staged in the old epoch, and not being written, is refused."""
+        refused = partition.log.take_back_unwritten()
+        if refused:
+            fault = NotLeaderOrFollower(f"{partition.topic_partition} has a new leader epoch, {partition.leader_epoch}")
+            partition.stats.refused_batches += len(refused)
+            for staged in refused:
+                staged.tag(staged, fault)
 
     def write_staged(self) -> None:
         """Write what this turn has staged; called at the end of each turn of a handler."""
@@ -174,7 +196,10 @@ class Appender:
                 staged.tag(staged, error)
             self._on_failed(partition, error)
             return
-        partition.advance_high_watermark()
+        if partition.owes_epoch_start:
+            partition.begin_epoch()
+        else:
+            partition.advance_high_watermark()
         publication = Publication(partition)
         for staged in write.staged:
             staged.tag(staged, publication)
@@ -186,4 +211,6 @@ class Appender:
         for staged in partition.log.fail_write(write, error):
             partition.stats.refused_batches += 1
             staged.tag(staged, error)
+        if partition.owes_epoch_start:
+            partition.begin_epoch()
         self._on_failed(partition, error)

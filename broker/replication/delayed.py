@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 class DelayedProduce(DelayedOperation):
     """A produce that is written but not acknowledged yet.
 
-    It waits for the high watermark (acks=all) and for the flushes that its topics' ``flush.messages`` demand. For a
-    partition that is gone nobody waits.
+    It waits for the high watermark (acks=all) and for the flushes that its topics' ``flush.messages`` demand. A
+    partition that is gone, or led by another node, is not waited for.
     """
 
     __slots__ = ("_by_all", "_pending", "_then")
@@ -31,10 +31,10 @@ class DelayedProduce(DelayedOperation):
     def try_complete(self) -> bool:
         """Complete once every partition has what was asked."""
         self._pending = [one for one in self._pending if not one.is_acknowledged(by_all=self._by_all)]
-        return all(one.partition.is_gone for one in self._pending) and self.complete()
+        return all(one.is_lost for one in self._pending) and self.complete()
 
     def on_complete(self) -> None:
-        """Answer; partitions still pending are late, or gone."""
+        """Answer; partitions still pending are late, or lost."""
         self._then(self._pending)
 
     def on_failure(self, error: Exception) -> None:
@@ -52,7 +52,7 @@ class RecordDeletion(NamedTuple):
     @property
     def is_everywhere(self) -> bool:
         """Whether there is nothing left to wait for."""
-        return self.partition.is_gone or self.partition.low_watermark >= self.to_offset
+        return not self.partition.is_leader or self.partition.low_watermark >= self.to_offset
 
 
 class DelayedDeleteRecords(DelayedOperation):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker.replication.disk_room import DiskRoom
 from broker.request.faults import (
@@ -37,6 +37,16 @@ def offline(topic_partition: TopicPartition, log_dir: LogDir | None = None) -> L
     return LogDirFailed(f"{topic_partition} is offline: it stands in {where}")
 
 
+class LeaderAndIsr(NamedTuple):
+    """What the metadata says of a partition's leadership."""
+
+    leader: int
+    """The broker that leads, `NO_LEADER` if none does."""
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync_replicas: frozenset[int]
+
+
 class PartitionWatcher(Protocol):
     """Somebody who wants to know that a partition is no longer as it was, without looking again and again."""
 
@@ -61,13 +71,15 @@ class PartitionStats:
 
 
 class Partition:
-    """A partition that this node holds a replica of.
+    """A partition that this node holds a replica of, as its leader or as a follower.
 
-    The high watermark is the least log end of the replicas in sync; with one replica it follows the log end at once.
+    The high watermark is the least log end of the replicas in sync. Where the leader is the only replica in sync, it
+    follows the log end at once; a follower is told by its leader.
     """
 
     __slots__ = (
         "_clock",
+        "_decides_alone",
         "_flush_owed",
         "_on_disk_failure",
         "in_sync_replicas",
@@ -79,6 +91,7 @@ class Partition:
         "log",
         "log_dir",
         "node_id",
+        "owes_epoch_start",
         "replicas",
         "room",
         "stats",
@@ -94,10 +107,7 @@ class Partition:
         log_dir: LogDir,
         topic_id: bytes,
         node_id: int,
-        leader: int,
-        leader_epoch: int,
-        replicas: tuple[int, ...],
-        in_sync_replicas: frozenset[int],
+        state: LeaderAndIsr,
         is_internal: bool = False,
         room: DiskRoom | None = None,
         on_disk_failure: DiskFailed,
@@ -111,10 +121,11 @@ class Partition:
         """What of its disk appends may fill; None where they may fill it to the last byte."""
         self.topic_id = topic_id
         self.node_id = node_id
-        self.leader = leader
-        self.leader_epoch = leader_epoch
-        self.replicas = replicas
-        self.in_sync_replicas = in_sync_replicas
+        self.leader, self.leader_epoch, self.replicas, self.in_sync_replicas = state
+        self._decides_alone = False
+        """Whether what this node has is what all replicas in sync have."""
+        self.owes_epoch_start = False
+        """A write was under way when this node became leader: the epoch begins behind it."""
         self.is_internal = is_internal
         self.stats = PartitionStats()
         self._flush_owed: FlushTarget | None = None
@@ -125,7 +136,7 @@ class Partition:
         self.watchers: dict[PartitionWatcher, None] | None = None
         """Who is told of every change, a set that keeps its order; where nobody is, an append pays one look."""
         if self.is_leader:
-            self._take_office()
+            self.make_leader(state)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -137,17 +148,36 @@ class Partition:
         """Whether this node leads the partition."""
         return self.leader == self.node_id
 
-    def lead(
-        self, *, leader: int, leader_epoch: int, replicas: tuple[int, ...], in_sync_replicas: frozenset[int]
-    ) -> None:
-        """Take over what the metadata log says of leadership; a new epoch begins at the log's end."""
-        began = leader_epoch != self.leader_epoch
-        self.leader = leader
-        self.leader_epoch = leader_epoch
-        self.replicas = replicas
-        self.in_sync_replicas = in_sync_replicas
-        if began and self.is_leader:
-            self._take_office()
+    def apply(self, state: LeaderAndIsr) -> None:
+        """Take over what the metadata says: lead, or follow whoever leads."""
+        if state.leader == self.node_id:
+            self.make_leader(state)
+        else:
+            self.make_follower(state)
+
+    def make_leader(self, state: LeaderAndIsr) -> None:
+        """Lead from now on; a new epoch begins at the log's end."""
+        assert state.leader == self.node_id, f"node {self.node_id} is to lead {self.topic_partition} for {state.leader}"
+        self._take(state)
+        self._decides_alone = state.in_sync_replicas <= {self.node_id}
+        self.begin_epoch()
+
+    def make_follower(self, state: LeaderAndIsr) -> None:
+        """Lead no longer, whoever leads now: nothing is appended for clients, and the high watermark stays."""
+        assert state.leader != self.node_id, f"node {self.node_id} leads {self.topic_partition}"
+        self._take(state)
+        self._decides_alone = False
+        self.owes_epoch_start = False
+
+    def _take(self, state: LeaderAndIsr) -> None:
+        self.leader, self.leader_epoch, self.replicas, self.in_sync_replicas = state
+
+    def begin_epoch(self) -> None:
+        """Let the leader's epoch begin at the log's end; behind a write that is under way, as soon as that is done."""
+        self.owes_epoch_start = self.log.is_writing
+        if not self.owes_epoch_start:
+            self.log.assign_epoch_start(self.leader_epoch)
+            self.advance_high_watermark()
 
     def disk_failed(self, error: StorageError) -> None:
         """Its log could not be read or written: where the directory is to blame, it goes offline."""
@@ -158,16 +188,13 @@ class Partition:
         """This node has no use of it any more: its topic was deleted, or its directory has failed."""
         self.is_gone = True
         self.leader = NO_LEADER
+        self._decides_alone = False
 
     def why_gone(self) -> StorageError:
         """What to tell whoever still holds it."""
         if self.log_dir.has_failed:
             return offline(self.topic_partition, self.log_dir)
         return LogRemoved(f"{self.topic_partition} was deleted")
-
-    def _take_office(self) -> None:
-        self.log.assign_epoch_start(self.leader_epoch)
-        self.advance_high_watermark()
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise unless this node leads in the epoch that the client knows (KIP-320); -1: the client does not say."""
@@ -206,11 +233,8 @@ class Partition:
             raise NotEnoughReplicas(f"{self.topic_partition} has {in_sync} of {needed} replicas in sync")
 
     def advance_high_watermark(self) -> bool:
-        """Set the high watermark to what all replicas in sync have; True if it moved.
-
-        This node is the only replica that can be in sync until followers fetch.
-        """
-        return self.log.advance_high_watermark(self.log.log_end_offset)
+        """Set the high watermark to what all replicas in sync have, where this node knows that; True if it moved."""
+        return self._decides_alone and self.log.advance_high_watermark(self.log.log_end_offset)
 
     @property
     def low_watermark(self) -> int:

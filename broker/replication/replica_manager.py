@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from broker.replication.append import Appender, Publication
 from broker.replication.delayed import DelayedDeleteRecords, DelayedProduce, RecordDeletion
 from broker.replication.log_start_checkpoints import Failures, LogStartCheckpoints
-from broker.replication.partition import Partition, offline
+from broker.replication.partition import LeaderAndIsr, Partition, offline
 from broker.replication.traffic import ReplicaStats, Traffic, count_refused
 from broker.request.faults import UnknownTopicOrPartition
 from broker.runtime.clock import Clock
@@ -102,13 +102,14 @@ class ReplicaManager:
         partition.go()
         self.gone.add(partition)
         self.leadership_changed(partition)
-        self.produce_purgatory.check(partition)
-        self.delete_records_purgatory.check(partition)
 
     def leadership_changed(self, partition: Partition) -> None:
         """Another node leads it now, or this one, or nobody."""
         self.changed(partition)
+        # Coordinators first: what they wait for they then wait for no more.
         self._tell_leadership(partition)
+        self.produce_purgatory.check(partition)
+        self.delete_records_purgatory.check(partition)
 
     def _tell_leadership(self, partition: Partition) -> None:
         told = self._leadership_watchers.get(partition.topic_partition.topic)
@@ -140,19 +141,19 @@ class ReplicaManager:
         """A client's batch for a partition was not appended."""
         count_refused(partition, batch_bytes, error, self.stats)
 
-    def lead(
-        self,
-        partition: Partition,
-        *,
-        leader: int,
-        leader_epoch: int,
-        replicas: tuple[int, ...],
-        in_sync_replicas: frozenset[int],
-    ) -> None:
-        """A partition is led in another way from now on; see `Partition.lead`."""
-        self.stats.isr_shrinks += bool(partition.in_sync_replicas - in_sync_replicas)
-        self.stats.isr_expands += bool(in_sync_replicas - partition.in_sync_replicas)
-        partition.lead(leader=leader, leader_epoch=leader_epoch, replicas=replicas, in_sync_replicas=in_sync_replicas)
+    def apply(self, partition: Partition, state: LeaderAndIsr) -> None:
+        """A partition is led in another way from now on: every request and coordinator that depends on it is told.
+
+        Raises StorageError; nobody is told then.
+        """
+        if partition.is_leader and state.leader == partition.node_id:
+            self.stats.isr_shrinks += bool(partition.in_sync_replicas - state.in_sync_replicas)
+            self.stats.isr_expands += bool(state.in_sync_replicas - partition.in_sync_replicas)
+        is_new_epoch = state.leader_epoch != partition.leader_epoch
+        partition.apply(state)
+        if is_new_epoch:
+            self.appender.take_back(partition)
+        self.leadership_changed(partition)
 
     def acknowledge(
         self,

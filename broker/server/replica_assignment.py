@@ -12,7 +12,7 @@ from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.replication.disk_room import DiskRoom
-from broker.replication.partition import Partition
+from broker.replication.partition import LeaderAndIsr, Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.scheduler import Scheduler
@@ -129,17 +129,9 @@ class ReplicaAssignment:
 
     def _lead(self, hosted: Partition, image: PartitionImage) -> None:
         try:
-            self._replicas.lead(
-                hosted,
-                leader=image.leader,
-                leader_epoch=image.leader_epoch,
-                replicas=image.replicas,
-                in_sync_replicas=frozenset(image.isr),
-            )
+            self._replicas.apply(hosted, _leader_and_isr(image))
         except StorageError as error:
             self._replicas.work_failed(hosted.log_dir, error)
-        else:
-            self._replicas.leadership_changed(hosted)
 
     def _forget_deleted(self) -> None:
         """Take what is deleted out of the checkpoints; new partitions of the same names wait for it."""
@@ -229,10 +221,7 @@ class ReplicaAssignment:
                 log_dir=directory,
                 topic_id=topic.topic_id,
                 node_id=self._node_id,
-                leader=image.leader,
-                leader_epoch=image.leader_epoch,
-                replicas=image.replicas,
-                in_sync_replicas=frozenset(image.isr),
+                state=_leader_and_isr(image),
                 is_internal=topic.is_internal,
                 room=None if topic.is_internal else self._disk_room[directory],
                 on_disk_failure=self._replicas.disk_failed,
@@ -269,3 +258,7 @@ class ReplicaAssignment:
             if hosted is not None:
                 hosted.log.config = config
                 self._replicas.changed(hosted)
+
+
+def _leader_and_isr(image: PartitionImage) -> LeaderAndIsr:
+    return LeaderAndIsr(image.leader, image.leader_epoch, image.replicas, frozenset(image.isr))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.fetch.sessions import HIGHEST_EPOCH, next_epoch
+from broker.replication.partition import LeaderAndIsr
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -334,7 +335,7 @@ def test_where_the_logs_part_is_told_each_time(broker: InProcessBroker, consumer
 def test_a_new_leader_epoch_is_noticed(broker: InProcessBroker, consumer: Consumer) -> None:
     assert consumer.fetch({("a", 0): 1}, partition_fields={"current_leader_epoch": 0}) == []
     partition = broker.server.components.replicas.partition("a", 0)
-    partition.lead(leader=1, leader_epoch=1, replicas=(1,), in_sync_replicas=frozenset((1,)))
+    partition.apply(LeaderAndIsr(1, 1, (1,), frozenset((1,))))
     broker.server.components.replicas.changed(partition)
     assert consumer.fetch() == [("a", 0, E.FENCED_LEADER_EPOCH, -1, False)]
 

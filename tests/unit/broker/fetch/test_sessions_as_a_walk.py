@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from broker.fetch.round import PartitionFetch, PartitionRead, read_partition
 from broker.replication.isolation import Isolation
+from broker.replication.partition import LeaderAndIsr
 from broker.request.faults import InconsistentTopicId, UnknownTopicId, UnknownTopicOrPartition, error_code_of
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.topics import DeleteTopicsRequest
@@ -262,13 +263,10 @@ def happen(broker: InProcessBroker, what: str, place: tuple[str, int]) -> None:
         partition.log.start_offset_to(partition.log.high_watermark)
         broker.server.components.replicas.changed(partition)
     elif what == "lead":
-        partition.lead(
-            leader=partition.leader,
-            leader_epoch=partition.leader_epoch + 1,
-            replicas=partition.replicas,
-            in_sync_replicas=partition.in_sync_replicas,
+        state = LeaderAndIsr(
+            partition.leader, partition.leader_epoch + 1, partition.replicas, partition.in_sync_replicas
         )
-        broker.server.components.replicas.changed(partition)
+        broker.server.components.replicas.apply(partition, state)
 
 
 @pytest.mark.timeout(300)

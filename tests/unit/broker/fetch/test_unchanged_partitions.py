@@ -14,6 +14,7 @@ from broker.fetch.fast_path import MOST_REMEMBERED, RepeatedFetch
 from broker.fetch.fast_read import Find, read_partitions
 from broker.fetch.unchanged_partitions import MOST_FOR_EACH_NAMED
 from broker.network.departed import Departed
+from broker.replication.partition import LeaderAndIsr
 from broker.request.response import ResponseSlot
 from protocol.errors import ErrorCode as E
 from protocol.fetch_layout import Entry, FetchLayout
@@ -167,11 +168,8 @@ class Events:
     def lead(self, name: str, index: int) -> None:
         partition = self._broker.server.components.replicas.partition(name, index)
         leader = -1 if partition.is_leader else partition.node_id
-        partition.lead(
-            leader=leader, leader_epoch=partition.leader_epoch + 1, replicas=partition.replicas,
-            in_sync_replicas=partition.in_sync_replicas,
-        )  # fmt: skip
-        self._broker.server.components.replicas.leadership_changed(partition)
+        state = LeaderAndIsr(leader, partition.leader_epoch + 1, partition.replicas, partition.in_sync_replicas)
+        self._broker.server.components.replicas.apply(partition, state)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

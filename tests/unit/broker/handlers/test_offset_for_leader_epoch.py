@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from broker.replication.partition import LeaderAndIsr
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -30,7 +31,7 @@ def orders(broker: InProcessBroker) -> None:
     broker.create_topic("orders")
     broker.produce("orders", b"a", b"b")
     partition = broker.server.components.replicas.partition("orders", 0)
-    partition.lead(leader=1, leader_epoch=3, replicas=(1,), in_sync_replicas=frozenset((1,)))
+    partition.apply(LeaderAndIsr(1, 3, (1,), frozenset((1,))))
     broker.produce("orders", b"c")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.replication.partition import LeaderAndIsr
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.records.cluster_metadata import TopicRecord
 from tests.support.batches import produced
@@ -54,7 +55,8 @@ def test_replicas_are_told_of(broker: InProcessBroker) -> None:
     assert page[f"kafka_cluster_partition_insyncreplicascount{ORDERS}"] == 1
     assert page[f"kafka_cluster_partition_atminisr{ORDERS}"] == 1, "there are no more replicas than one"
     partition = broker.server.components.replicas.partition("orders", 0)
-    state = {"leader": 1, "leader_epoch": 0, "replicas": (1, 2)}
+    replicas = broker.server.components.replicas
+    alone = LeaderAndIsr(1, 0, (1, 2), frozenset({1}))
     with shown(
         broker,
         {
@@ -67,7 +69,7 @@ def test_replicas_are_told_of(broker: InProcessBroker) -> None:
             "kafka_server_replicamanager_atminisrpartitioncount": now(0),
         },
     ):
-        broker.server.components.replicas.lead(partition, in_sync_replicas=frozenset({1}), **state)
+        replicas.apply(partition, alone)
     with shown(
         broker,
         {
@@ -78,9 +80,9 @@ def test_replicas_are_told_of(broker: InProcessBroker) -> None:
             "kafka_server_replicamanager_isrexpands_total": up(1),
         },
     ):
-        broker.server.components.replicas.lead(partition, in_sync_replicas=frozenset({1, 2}), **state)
+        replicas.apply(partition, alone._replace(in_sync_replicas=frozenset({1, 2})))
     with shown(broker, {"kafka_server_replicamanager_isrshrinks_total": up(1)}):
-        broker.server.components.replicas.lead(partition, in_sync_replicas=frozenset({1}), **state)
+        replicas.apply(partition, alone)
 
 
 def test_a_partition_that_goes_offline_is_told_of_as_the_metadata_has_it(tmp_path: Path) -> None:
@@ -130,9 +132,7 @@ def test_the_metadata_log_is_a_log_too(broker: InProcessBroker) -> None:
 def test_a_change_of_min_isr_shows(broker: InProcessBroker) -> None:
     broker.create_topic("orders")
     partition = broker.server.components.replicas.partition("orders", 0)
-    broker.server.components.replicas.lead(
-        partition, leader=1, leader_epoch=0, replicas=(1, 2, 3), in_sync_replicas=frozenset({1, 2})
-    )
+    broker.server.components.replicas.apply(partition, LeaderAndIsr(1, 0, (1, 2, 3), frozenset({1, 2})))
     with shown(broker, {f"kafka_cluster_partition_atminisr{ORDERS}": now(1)}):
         resource = IncrementalAlterConfigsRequest.Resource
         config = resource.Config(name="min.insync.replicas", config_operation=0, value="2")
