@@ -16,6 +16,7 @@ from dev.broker_process import BrokerProcess, port_below_client_ports
 from tests.parity.allowed_differences import Rule
 from tests.parity.exchange import Answered, Exchange
 from tests.parity.normalised import Normaliser
+from tests.support.held_time import HeldTimeBroker
 
 SCRIPTS = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "scripts").glob("*.py") if not path.stem.startswith("_"))
@@ -43,7 +44,7 @@ class Run(NamedTuple):
 
 def ask_ours(script: str) -> Run:
     """Run a script against a fresh broker of ours."""
-    return _run(script, lambda directory, settings: BrokerProcess(directory, settings=settings))
+    return _run(script, lambda directory, settings: HeldTimeBroker(directory, settings=settings))
 
 
 def ask_kafka(script: str, libraries: str) -> Run:

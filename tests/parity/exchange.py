@@ -26,11 +26,15 @@ from tests.parity.comparison import CLOSED, SILENCE
 from tests.parity.connection import Asked, Closed, Connection, response_class
 from tests.parity.normalised import Moment, Normaliser
 from tests.parity.plain import plain
+from tests.support.held_time import HeldTimeBroker
 
 NO_ANSWER = "no answer, and the connection stays open"
 
 PATIENCE_S = 8.0
-"""How long an answer may take on a busy machine. Silence is no answer within this time."""
+"""How long an answer may take. Silence is no answer within this time."""
+
+PATIENCE_WITH_US_S = 60.0
+"""How long at least our own broker has, which is never silent, on a machine that is busy with other things."""
 
 UNPLACED = "raw"
 
@@ -56,6 +60,7 @@ class Exchange:
         self.topic_ids: dict[str, bytes] = {}
         self._normaliser = normaliser
         self._member_ids = Names()
+        self._least_patience_s = PATIENCE_WITH_US_S if isinstance(broker, HeldTimeBroker) else 0.0
         self._connections: list[Connection] = []
         self._connection = self.connect()
         self._named: set[tuple[str, str, str]] = set()
@@ -96,7 +101,7 @@ class Exchange:
         """Wait for the answer to the oldest request of a connection, note it, and return it."""
         answer: Any = None
         try:
-            answer = (over or self._connection).receive_answer(asked, patience_s)
+            answer = (over or self._connection).receive_answer(asked, self._at_least(patience_s))
             outcome: Any = plain(answer, asked.version)
         except Closed:
             outcome = CLOSED
@@ -142,12 +147,12 @@ class Exchange:
             self._connection.send(self.frame(request, version))
             expected = self._connection.correlation_id + 1
             self._connection.send(self.frame(ApiVersionsRequest(), 0))
-            payload = self._connection.receive_frame(PATIENCE_S)
+            payload = self._connection.receive_frame(self._at_least(PATIENCE_S))
             if int.from_bytes(payload[:4], "big") == expected:
                 outcome: Any = NO_ANSWER
             else:
                 _, answer = decode_response(response_class(type(request)), version, payload)
-                self._connection.receive_frame(PATIENCE_S)
+                self._connection.receive_frame(self._at_least(PATIENCE_S))
                 outcome = plain(answer, version)
         except Closed:
             outcome = CLOSED
@@ -164,7 +169,7 @@ class Exchange:
             self._connection.send(data)
             if then_nothing:
                 self._connection.finish_sending()
-            payload = self._connection.receive_frame(PATIENCE_S)
+            payload = self._connection.receive_frame(self._at_least(PATIENCE_S))
             if answer is None:
                 outcome: Any = payload.hex()
             else:
@@ -224,6 +229,7 @@ class Exchange:
         self, request: Any, version: int, condition: Callable[[Any], bool], *, patience_s: float = PATIENCE_S
     ) -> None:
         """Ask until the answer meets a condition. Raises `AssertionError` when patience is at an end."""
+        patience_s = self._at_least(patience_s)
         deadline = time.monotonic() + patience_s
         while not condition(answer := self.ask(None, request, version)):
             if time.monotonic() > deadline:
@@ -233,6 +239,15 @@ class Exchange:
         """A further connection to the broker."""
         self._connections.append(Connection(self.broker.port))
         return self._connections[-1]
+
+    def hold_time(self) -> None:
+        """From here on our broker's time stands still but for `pass_time`; no timeout comes by itself."""
+        self.pass_time(0)
+
+    def pass_time(self, by_ms: int) -> None:
+        """Let a timeout of so long pass. Apache Kafka has only the time that the next step waits for."""
+        if isinstance(self.broker, HeldTimeBroker):
+            self.broker.pass_time(by_ms)
 
     def hang_up(self) -> None:
         """Close every connection; the next question opens its own again."""
@@ -246,6 +261,9 @@ class Exchange:
     def forget_members(self) -> None:
         """Name the ids of members anew: what a group of other members does looks the same."""
         self._member_ids = Names()
+
+    def _at_least(self, patience_s: float) -> float:
+        return max(patience_s, self._least_patience_s)
 
     def _note(self, key: int, step: str, version: str, outcome: Any, sent_ms: int) -> None:
         api = ApiKey(key).name if key in set(ApiKey) else f"API {key}"

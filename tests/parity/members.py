@@ -43,7 +43,7 @@ KNOWS_INSTANCES = 5
 
 
 def await_coordinator(exchange: Exchange) -> None:
-    """Wait until every partition of the coordinator is there and loaded."""
+    """Wait until every partition of the coordinator is there and loaded; then hold time, so that no timeout is missed."""
     coordinators = FindCoordinatorRequest(coordinator_keys=["any"])
     exchange.wait_until(coordinators, 4, lambda answer: not answer.coordinators[0].error_code, patience_s=60.0)
     groups = DescribeGroupsRequest(groups=ONE_GROUP_OF_EACH_PARTITION)
@@ -51,6 +51,7 @@ def await_coordinator(exchange: Exchange) -> None:
     exchange.wait_until(
         groups, 6, lambda answer: all(group.error_code in loaded for group in answer.groups), patience_s=60.0
     )
+    exchange.hold_time()
 
 
 class Member:
@@ -109,6 +110,13 @@ class Member:
             self.id = answer.member_id
             self.generation = answer.generation_id
         return answer
+
+    def join_without_the_others(self, step: str | None = None, **fields: Any) -> Any:
+        """Rejoin, and be answered when the time of those who do not is over."""
+        joins = self.start_joining(**fields)
+        await_state(self.exchange, self.group_id, "PreparingRebalance")
+        self.exchange.pass_time(self.rebalance_timeout_ms)
+        return self.joined(step, joins)
 
     def start_entering(self, version: int = 9, **fields: Any) -> Asked:
         """Join for the first time, with an id where one is needed; `joined` waits for the answer."""

@@ -17,7 +17,8 @@ from tests.parity.members import (
 SETTINGS = {"group.min.session.timeout.ms": "100"}
 
 SHORT = {"rebalance_timeout_ms": 700}
-"""Long enough for what has to happen in it on a busy machine, and short enough to be waited for."""
+"""Short enough to be waited for where time cannot be moved, at Apache Kafka."""
+SHORT_SESSION = {"session_timeout_ms": 300}
 
 
 def run(exchange: Exchange) -> None:
@@ -42,7 +43,7 @@ def run(exchange: Exchange) -> None:
 
 def a_follower_never_rejoins(exchange: Exchange) -> None:
     a, b = a_pair(exchange, "no-follower", **SHORT)
-    a.join("the follower does not rejoin")
+    a.join_without_the_others("the follower does not rejoin")
     b.heartbeat("the follower that did not rejoin")
     b.ask("the follower joins too late", b.joining(), 9)
     a.sync("the follower is out", assignments={a.id: b"everything"})
@@ -51,14 +52,17 @@ def a_follower_never_rejoins(exchange: Exchange) -> None:
 
 def the_leader_never_rejoins(exchange: Exchange) -> None:
     a, b = a_pair(exchange, "no-leader", **SHORT)
-    b.join("the leader does not rejoin, and the follower leads", protocols=CHANGED)
+    b.join_without_the_others("the leader does not rejoin, and the follower leads", protocols=CHANGED)
     a.heartbeat("the leader that did not rejoin")
 
 
 def nobody_rejoins(exchange: Exchange) -> None:
     a, b = a_pair(exchange, "only-the-new-one", **SHORT)
     c = Member(exchange, "only-the-new-one", "c", **SHORT)
-    c.joined("nobody rejoins but the new one", c.start_entering())
+    c_joins = c.start_entering()
+    a.await_rebalance()
+    exchange.pass_time(c.rebalance_timeout_ms)
+    c.joined("nobody rejoins but the new one", c_joins)
     a.heartbeat("the old leader")
     b.heartbeat("the old follower")
     described(exchange, "the new one is alone", "only-the-new-one")
@@ -67,6 +71,7 @@ def nobody_rejoins(exchange: Exchange) -> None:
 def a_follower_never_syncs(exchange: Exchange) -> None:
     a, b = two_members(exchange, "unsynced-follower", **SHORT)
     a.sync("the leader does", assignments={a.id: b"1", b.id: b"2"})
+    exchange.pass_time(b.rebalance_timeout_ms)
     a.await_rebalance()
     a.heartbeat("the follower has not synced in time")
     b.heartbeat("the follower that has not synced")
@@ -78,6 +83,7 @@ def a_follower_never_syncs(exchange: Exchange) -> None:
 def the_leader_never_syncs(exchange: Exchange) -> None:
     a, b = two_members(exchange, "unsynced-leader", **SHORT)
     b_syncs = b.start_syncing()
+    exchange.pass_time(a.rebalance_timeout_ms)
     b.synced("the leader has not synced in time", b_syncs)
     b.heartbeat("the leader has not synced in time")
     a.heartbeat("the leader that has not synced")
@@ -87,6 +93,7 @@ def the_leader_never_syncs(exchange: Exchange) -> None:
 
 def nobody_syncs(exchange: Exchange) -> None:
     a, b = two_members(exchange, "unsynced", **SHORT)
+    exchange.pass_time(a.rebalance_timeout_ms)
     await_state(exchange, "unsynced", "Empty")
     described(exchange, "nobody has synced", "unsynced")
     a.heartbeat("nobody has synced, not even the leader")
@@ -97,9 +104,10 @@ def nobody_syncs(exchange: Exchange) -> None:
 
 def a_follower_falls_silent(exchange: Exchange) -> None:
     a = Member(exchange, "silent-follower").lead()
-    b = second_member(a, session_timeout_ms=300)
+    b = second_member(a, **SHORT_SESSION)
     a.sync()
     b.sync()
+    exchange.pass_time(b.session_timeout_ms)
     a.await_rebalance()
     b.heartbeat("the follower, after its session")
     described(exchange, "the follower's session is over", "silent-follower")
@@ -107,7 +115,8 @@ def a_follower_falls_silent(exchange: Exchange) -> None:
 
 
 def the_only_member_falls_silent(exchange: Exchange) -> None:
-    a = Member(exchange, "silent", session_timeout_ms=300).lead()
+    a = Member(exchange, "silent", **SHORT_SESSION).lead()
+    exchange.pass_time(a.session_timeout_ms)
     await_state(exchange, "silent", "Empty")
     described(exchange, "the only member's session is over", "silent")
     a.heartbeat("the only member, after its session")
@@ -118,19 +127,22 @@ def the_only_member_falls_silent(exchange: Exchange) -> None:
 
 def an_id_is_never_used(exchange: Exchange) -> None:
     a = Member(exchange, "unused-id").lead()
-    pending = Member(exchange, "unused-id", "pending", session_timeout_ms=300)
+    pending = Member(exchange, "unused-id", "pending", **SHORT_SESSION)
     pending.join("an id is given out")
-    a.join("the member waits until the id's session is over")
+    a_joins = a.start_joining()
+    await_state(exchange, "unused-id", "PreparingRebalance")
+    exchange.pass_time(pending.session_timeout_ms)
+    a.joined("the member waits until the id's session is over", a_joins)
     pending.ask("with the id whose session is over", pending.joining(), 9)
 
 
 def a_member_that_waits_is_not_silent(exchange: Exchange) -> None:
     group_id = "patient"
     a, b = a_pair(exchange, group_id, rebalance_timeout_ms=1500)
-    c = Member(exchange, group_id, "c", session_timeout_ms=300, rebalance_timeout_ms=1500)
+    c = Member(exchange, group_id, "c", **SHORT_SESSION, rebalance_timeout_ms=1500)
     c_joins = c.start_entering()
     a.await_rebalance()
-    a.join("a member waited for another, longer than the third's session")
+    a.join_without_the_others("a member waited for another, longer than the third's session")
     c.joined("it waited longer than its session", c_joins)
     b.heartbeat("for whom they waited")
 

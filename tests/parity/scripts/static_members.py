@@ -177,7 +177,10 @@ def stays_though_it_does_not_rejoin(exchange: Exchange) -> None:
     timeouts = {"rebalance_timeout_ms": 1000}
     a = Member(exchange, group_id, "a", instance_id="one", **timeouts).lead()
     b = Member(exchange, group_id, "b", **timeouts)
-    b.joined("a member joins, and the static leader stays away", b.start_entering())
+    b_joins = b.start_entering()
+    a.await_rebalance()
+    exchange.pass_time(a.rebalance_timeout_ms)
+    b.joined("a member joins, and the static leader stays away", b_joins)
     described(exchange, "the static leader stayed away", group_id)
     b.sync(assignments={b.id: b"second half", a.id: b"first half"})
     a.heartbeat("the static leader in the generation that it missed")
