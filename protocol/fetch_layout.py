@@ -291,7 +291,8 @@ class PlainAnswer:
         """What one partition gives."""
         size = 0 if records is None else len(records)
         out = self._out
-        if self._is_flexible:  # written out: many partitions are most of what a fetch costs (bench: many-partitions)
+        # Written out: many partitions are most of what a fetch costs (bench-kafka: many-partitions).
+        if self._is_flexible:
             out += _pack_flexible(
                 index, 0, high_watermark, last_stable_offset, log_start_offset, self._aborted + 1, _NO_REPLICA
             )

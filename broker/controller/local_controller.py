@@ -216,7 +216,7 @@ class LocalController:
         validate_only: bool,
         then: Callable[[list[TopicResult]], None],
     ) -> None:
-        """Create topics, each with its own success or error.
+        """Create topics, each with its own success or error (KIP-4).
 
         Args:
             topics: what is wanted.
@@ -257,7 +257,7 @@ class LocalController:
         validate_only: bool,
         then: Callable[[list[GrowthResult]], None],
     ) -> None:
-        """Give topics more partitions, each with its own success or error; the arguments are those of
+        """Give topics more partitions, each with its own success or error (KIP-195); the arguments are those of
         `create_topics`. A topic that is named more than once comes first in the results."""
         from broker.controller.partition_creation import GrowthPlanner, GrowthResult
 
@@ -353,7 +353,7 @@ class LocalController:
         timeout_ms: int,
         then: Callable[[list[DeletionResult]], None],
     ) -> None:
-        """Delete topics by name or id, each with its own success or error.
+        """Delete topics by name or id, each with its own success or error (KIP-4, KIP-516).
 
         With ``delete.topic.enable=false`` all get TOPIC_DELETION_DISABLED; versions of the API that do not know it say
         INVALID_REQUEST instead.
@@ -385,7 +385,7 @@ class LocalController:
         validate_only: bool,
         then: Callable[[list[AlterationResult]], None],
     ) -> None:
-        """Change the configs of resources, each with its own success or error.
+        """Change the configs of resources, each with its own success or error (KIP-133, KIP-339).
 
         Args:
             wanted: what is wanted of each resource; none may be there twice.

@@ -1,7 +1,7 @@
 """A plain fetch: read from its bytes, and answered in bytes.
 
 To make objects of what is asked of each partition and of what it gives costs more than to find its records (bench:
-fetch-64kb, fetch-16x64kb, many-partitions). So a request that `protocol.fetch_layout` calls plain is first tried here:
+fetch-64kb, fetch-16x64kb). So a request that `protocol.fetch_layout` calls plain is first tried here:
 if every partition is there and led by this node and gives records or has no more, then this is the answer; if none has
 any, it waits for the first that gets some. In all other cases nothing has been done, and the general way decides as if
 nothing had been tried; that one alone knows errors, sessions, and all else that one can wait for

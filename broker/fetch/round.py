@@ -118,7 +118,7 @@ def read_partition(
     from the disk first in ``ahead``.
 
     Records are given as whole bytes of one segment, cut at ``max_bytes``, so the last batch may be partial; the first
-    one is whole however large it is if ``at_least_one_batch`` (facts of the fetch path; KIP-74).
+    one is whole however large it is if ``at_least_one_batch`` (KIP-74).
     """
     partition = fetch.partition
     if partition is None or fetch.fault is not None:

@@ -1,4 +1,5 @@
-"""A plain fetch of many partitions, most of which are quiet: only the others are read (bench: many-partitions)."""
+"""A plain fetch of many partitions, most of which are unchanged: only the others are read (bench-kafka:
+many-partitions)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import cast

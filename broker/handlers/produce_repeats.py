@@ -8,7 +8,7 @@ remembers the requests for a single partition that it has sent: their bytes from
 
 A request with the same bytes is appended at once, and answered with a copy of the same answer that has other numbers in
 it. What differs in any way, or would be refused, goes the general way as if nothing had been here: that one alone
-decides (docs/decisions/repeated-produce.md; bench: produce-one-record).
+decides (docs/decisions/repeated-produce.md) (bench: produce-one-record).
 """
 
 import struct

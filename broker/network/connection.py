@@ -36,11 +36,11 @@ MOST_COPIED_BYTES: Final = 2048
 
 WHOLE_FROM: Final = SMALLEST_BUFFER // 2
 """Frames larger than this are received to their end and no further: what is behind one would have to be copied, nearly
-all of it where two frames just do not fit into a buffer (bench: raw-128kb)."""
+all of it where two frames just do not fit into a buffer (bench-kafka: raw-128kb)."""
 
 MOST_REQUESTS_A_TURN: Final = 8
 """Requests that a connection puts into the channel before it is another's turn: who pipelines thousands must not have
-more of them before everybody else's (bench: disturbers, pipeline)."""
+more of them before everybody else's (bench: disturbers pipeline)."""
 
 MOST_ANSWERS_BYTES: Final = 1024 * 1024
 """Memory in unsent answers above which a connection is not read. One answer may be larger."""
@@ -151,7 +151,7 @@ class Connection:
         """The socket has something. One `recv`: another would say EAGAIN more often than not.
 
         Most requests are small, and most reads bring whole ones. These are received into the processor's memory and
-        copied out, which costs less than borrowing and giving back a buffer (bench: requests of one record). With the
+        copied out, which costs less than borrowing and giving back a buffer (bench: produce-one-record). With the
         first that is larger, not whole or finds no room, the rest of that memory becomes the connection's own.
         """
         owner = self._owner
@@ -444,7 +444,7 @@ class Connection:
         """Its turn: send the answers that are ready, in the order of the requests; about ``most_bytes`` of them."""
         self._is_touched = False
         # While the last answers are not out, the next ones stay requests without an answer: those are bounded
-        # (bench: disturbers, deaf).
+        # (bench: disturbers deaf).
         is_new = not self._unsent and self._take_answers(now_us)
         if not self._is_blocked:
             self._send(most_bytes, now_us)

@@ -22,7 +22,7 @@ MOST_BYTES_ALONE: Final = 5 * MOST_BYTES_A_TURN
 that consumers ask for, with what stands around it."""
 
 MOST_BYTES_WHILE_OTHERS_WAIT: Final = MOST_BYTES_A_TURN // 2
-"""What it sends in a turn while requests wait, or answers that have not had theirs (bench: disturbers, greedy)."""
+"""What it sends in a turn while requests wait, or answers that have not had theirs (bench: disturbers greedy)."""
 
 
 def monotonic_us() -> int:
@@ -73,7 +73,7 @@ class Processor:
         self._connections: set[Connection] = set()
         self._touched: list[Connection] = []
         self._unfinished: list[Connection] = []
-        """Those that had their turn and have more: behind all others (bench: disturbers, greedy)."""
+        """Those that had their turn and have more: behind all others (bench: disturbers greedy)."""
         self._end: asyncio.Future[None] = loop.create_future()
         self._empty: asyncio.Event = asyncio.Event()
         self._idle_alarm: Alarm | None = None

@@ -1,4 +1,4 @@
-"""What goes into partitions and out of them, counted as Kafka's BrokerTopicMetrics count it (facts of the metrics).
+"""What goes into partitions and out of them, counted as Kafka's BrokerTopicMetrics count it (docs/metrics.md).
 
 A log counts what is appended to it, whoever does it; here stands the rest. A request for five partitions counts five
 times. What is refused counts as failed only where Kafka does not expect it of a client: a record that breaks a rule

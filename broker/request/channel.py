@@ -86,7 +86,7 @@ class RequestChannel:
 
     def end_turn(self) -> None:
         """Have sent what was answered. In a turn of the loop's own it would wait for what has come meanwhile to be
-        received (bench: raw-128kb, raw-16kb)."""
+        received (bench-kafka: raw-128kb, raw-16kb)."""
         self.is_in_turn = False
         if self._after_turn:
             callbacks, self._after_turn = self._after_turn, []

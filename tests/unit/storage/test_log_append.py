@@ -169,7 +169,7 @@ def test_an_empty_segment_is_not_rolled(home: LogHome) -> None:
 
 
 def test_index_entries_are_those_that_kafka_writes(home: LogHome) -> None:
-    """Facts C.2: base 100, index.interval.bytes=100, six appends of 79 bytes."""
+    """Base 100, index.interval.bytes=100, six appends of 79 bytes."""
     home.config = home.config.replace(index_interval_bytes=100, segment_index_bytes=64)
     log = home.open(log_start_offset=100)
     for delta in (0, 10, 50, 30, 40, 50):

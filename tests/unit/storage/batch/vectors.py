@@ -1,4 +1,4 @@
-"""Batches written by Apache Kafka's own classes, with what they mean (kafka-facts C.1 and 3.3)."""
+"""Batches written by Apache Kafka's own classes, with what they mean."""
 
 PRODUCED = bytes.fromhex(
     "0000000000000000 0000004f ffffffff 02 b21ac592 0000 00000001 0000018bcfe56800 0000018bcfe56805"

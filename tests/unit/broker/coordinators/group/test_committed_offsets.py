@@ -31,7 +31,7 @@ def orders(offset, partition=0, **given):
     return OffsetToCommit("orders", partition, offset, **given)
 
 
-# Who may commit (facts 2.9 and 8.6) ----------------------------------------------------------------------------------
+# Who may commit -------------------------------------------------------------------------------------------------------
 
 
 def test_somebody_without_a_group_begins_one_by_committing_to_it(home):

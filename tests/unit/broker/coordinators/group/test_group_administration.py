@@ -1,4 +1,4 @@
-"""What administrators ask of groups: describing, listing and deleting them (facts 2.13), and groups of other kinds."""
+"""What administrators ask of groups: describing, listing and deleting them (KIP-229), and groups of other kinds."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Offsets that nobody needs any more: when their retention is over, what is kept, what goes with them (facts 8.7)."""
+"""Offsets that nobody needs any more: when their retention is over, what is kept, what goes with them (KIP-211)."""
 
 import pytest
 
