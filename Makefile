@@ -7,11 +7,14 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+# How many processes share the tests; TESTS=path runs in one.
+WORKERS ?= 2
+SHARED  := $(if $(TESTS),$(TESTS),-n $(WORKERS))
 # The packages with their hot path compiled, as a wheel has them.
 PACKAGES  := $(CURDIR)/$(VENV)/compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compiled test test-compiled check format bench bench-kafka bench-compare profile parity parity-record interop crash fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
+.PHONY: help setup run compiled test test-busy test-compiled check format bench bench-kafka bench-compare profile parity parity-record interop crash fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -63,11 +66,15 @@ compiled: $(VENV)/.compile  ## Compile the broker's hot path, if there is a C co
 	@$(BIN)/python -m compiled $(PACKAGES)
 
 test: $(VENV)/.test  ## Set up and run the tests (TESTS=path to run some of them)
-	@$(BIN)/python -m pytest $(TESTS)
+	@$(BIN)/python -m pytest $(SHARED)
+
+test-busy: $(VENV)/.test  ## The same beside processes that keep every processor busy (BUSY=4, TIMES=3)
+	@for time in $$(seq $(or $(TIMES),1)); do \
+	  $(BIN)/python -m dev.busy $(or $(BUSY),4) $(BIN)/python -m pytest $(SHARED) || exit 1; done
 
 test-compiled: $(VENV)/.test $(VENV)/.compile  ## The same tests on the broker as users have it (needs a C compiler)
 	@$(BIN)/python -m compiled $(PACKAGES) --required
-	@OTTLA_TEST_PACKAGES=$(PACKAGES) PYTHONPATH=$(CURDIR) $(BIN)/python -P -m pytest -o pythonpath="$(PACKAGES) ." $(TESTS)
+	@OTTLA_TEST_PACKAGES=$(PACKAGES) PYTHONPATH=$(CURDIR) $(BIN)/python -P -m pytest -o pythonpath="$(PACKAGES) ." $(SHARED)
 
 check: $(VENV)/.dev  ## Formatting, lint, types, the rules of who may import whom, the Dockerfile
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'." >&2; exit 1; }
@@ -97,13 +104,13 @@ profile: $(VENV)/.profile  ## Look into the broker under a load of bench-kafka (
 
 parity: $(VENV)/.test compiled  ## Ask Apache Kafka and us the same, compare the answers field by field (needs Java and Maven)
 	@libraries=$$($(BIN)/python -m dev.kafka_jars) || exit 0; \
-	  OTTLA_TEST_PACKAGES=$(PACKAGES) OTTLA_TEST_KAFKA_LIBS="$$libraries" $(BIN)/python -m pytest tests/parity $(ARGS)
+	  OTTLA_TEST_PACKAGES=$(PACKAGES) OTTLA_TEST_KAFKA_LIBS="$$libraries" $(BIN)/python -m pytest $(or $(TESTS),tests/parity) $(ARGS)
 
 parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make test` (SCRIPTS="produce fetch": some)
 	@$(BIN)/python -m tests.parity.record $(SCRIPTS)
 
 interop: $(VENV)/.test compiled  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
-	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -m pytest tests/interop $(ARGS)
+	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -m pytest tests/interop -n $(WORKERS) $(ARGS)
 
 crash: $(VENV)/.test compiled  ## Kill the broker again and again while clients use it, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
 	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -119,7 +126,7 @@ pipeline-setup: $(VENV)/.pipeline  ## Bring what the pipeline needs: Spark, Java
 
 test-pipeline: $(VENV)/.pipeline  ## Set up and test the pipeline on a real Spark (needs Java; TESTS=path to run some of them)
 	@$(BIN)/python -m dev.pipeline_setup || { echo "Skipped: the pipeline's tests need what is not here." >&2; exit 0; }; \
-	  $(BIN)/python -m pytest $(or $(TESTS),tests/pipeline) $(ARGS)
+	  $(BIN)/python -m pytest $(or $(TESTS),tests/pipeline -n $(WORKERS)) $(ARGS)
 
 docs: $(VENV)/.test  ## Write the generated files again (configuration, metrics, protocol support, Grafana's boards)
 	@$(BIN)/python -m config.documentation

@@ -178,7 +178,8 @@ def port_below_client_ports(*, above: int = 0) -> int:
 
     The system hands ports from 32768 upwards to clients (49152 on macOS); a lingering one would hold the number.
     """
-    for port in range(max(20_000 + os.getpid() % 6_000, above + 1), 32_000):
+    # Processes that begin one after the other look far apart.
+    for port in range(max(20_000 + os.getpid() * 613 % 6_000, above + 1), 32_000):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

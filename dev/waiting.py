@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 90.0
+"""Long enough for a machine that is busy with other things: only what never comes to pass is waited for so long."""
 
 _BETWEEN_LOOKS_S: Final = 0.01
 

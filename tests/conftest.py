@@ -1,4 +1,5 @@
-"""What cannot be done to the compiled broker (`make test-compiled`): putting something else in place of its parts."""
+"""What goes for all tests: how several workers share them, and what cannot be done to the compiled broker
+(`make test-compiled`): putting something else in place of its parts."""
 
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,31 @@ from typing import Any
 import pytest
 
 from dev.broker_process import PACKAGES, REPOSITORY
+
+TOGETHER = "tests/unit/broker/metrics/"
+"""These tests are one worker's: the last of them asks what the others have looked at."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each file is one worker's, in the order in which they stand: its tests share what a fixture has made."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return TOGETHER if nodeid.startswith(TOGETHER) else super()._split_scope(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+REACH_NOTHING_COMPILED = (
+    *("unit/bench/test_picture_panels.py", "unit/bench/test_report.py"),
+    *("unit/boards/test_alerts.py", "unit/boards/test_boards.py", "unit/config", "unit/packaging"),
+)
+"""Tests that `make test-compiled` would repeat in vain; `tests/unit/house/test_left_out.py` holds the list to it."""
+
+collect_ignore = [] if PACKAGES == REPOSITORY else [*REACH_NOTHING_COMPILED]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,12 +12,12 @@ from dev.broker_process import REPOSITORY
 KILLS = 20
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_twenty_kills_lose_nothing_and_double_nothing() -> None:
     run("--kills", str(KILLS), "--storm", "0", "--archive-kills", "0")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_storm_of_consumers_loses_nothing_and_takes_nothing_back() -> None:
     run("--kills", "0", "--storm", "6", "--consumers", "8", "--archive-kills", "0")
 

@@ -132,7 +132,7 @@ def test_above_max_connection_creation_rate_a_new_one_comes_late(start: Start, a
 
 
 def test_an_idle_connection_is_closed(start: Start, ask: Ask) -> None:
-    broker = start(connections_max_idle_ms=300)
+    broker = start(connections_max_idle_ms=1000)
     connection = ask(broker)
     assert connection.is_answered()
     assert connection.is_closed()

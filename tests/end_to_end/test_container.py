@@ -134,7 +134,7 @@ def test_only_advertised_listeners_are_enough_and_every_interface_is_listened_on
     try:
         container.start()
         assert f"listeners=PLAINTEXT://0.0.0.0:{port} " in container.ready_line
-        with socket.create_connection(("127.0.0.2", port), timeout=5):
+        with socket.create_connection(("127.0.0.2", port), timeout=60):
             pass
     finally:
         container.close()

@@ -60,7 +60,7 @@ def produce(broker: BrokerOnSmallDisk, topic: str, number: int) -> bytes | None:
     value = (b"%d " % number).ljust(VALUE_BYTES, b"x")
     with producer(broker) as one:
         try:
-            one.send(topic, value).get(timeout=30)
+            one.send(topic, value).get(timeout=60)
         except (KafkaStorageError, UnknownTopicOrPartitionError):
             return None
     return value
@@ -73,7 +73,7 @@ def fill(broker: BrokerOnSmallDisk, topic: str, *, most: int = 1000) -> list[byt
         for number in range(most):
             value = (b"%d " % number).ljust(VALUE_BYTES, b"x")
             try:
-                one.send(topic, value).get(timeout=30)
+                one.send(topic, value).get(timeout=60)
             except KafkaStorageError:
                 break
             acknowledged.append(value)

@@ -35,7 +35,7 @@ def process(tmp_path: Path) -> Iterator[BrokerProcess]:
 def run_to_its_end(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the daemon with a command line on which it must not start."""
     command = [sys.executable, "-m", "broker", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
 
 
 def assert_refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -90,7 +90,7 @@ def imported(process: BrokerProcess) -> set[str]:
 def test_it_answers_from_the_moment_it_says_ready(process: BrokerProcess) -> None:
     process.start()
 
-    with socket.create_connection(("127.0.0.1", process.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", process.port), timeout=60) as connection:
         # ApiVersions v0, correlation id 7, client id null.
         connection.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff"))
         answer = connection.recv(4096)

@@ -79,7 +79,7 @@ def test_a_watchdog_that_bites_leaves_a_trace_of_where_the_loop_stood(service: S
     service.hears("WATCHDOG=1")
 
     service.process.send_signal(6)
-    service.process.communicate(timeout=30)
+    service.process.communicate(timeout=60)
 
     assert "Fatal Python error: Aborted" in service.log_text()
 
@@ -90,7 +90,7 @@ def test_a_start_that_fails_says_no_more(tmp_path: Path) -> None:
     try:
         service.launch()
         service.hears("STATUS=starting")
-        service.process.communicate(timeout=30)
+        service.process.communicate(timeout=60)
         assert service.process.returncode == 1
     finally:
         service.close()

@@ -14,7 +14,7 @@ from tests.support.stdlib_text import lines, standard_library_text
 KEYS = (b"first", b"second", b"third")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_the_standard_library_survives_a_kill_line_by_line(own_broker: BrokerProcess, topic: str) -> None:
     text = standard_library_text()
     assert len(text) > 5_000_000, "the standard library of this Python was not found"

@@ -43,7 +43,7 @@ KNOWS_INSTANCES = 5
 
 
 def await_coordinator(exchange: Exchange) -> None:
-    """Wait until every partition of the coordinator is there and loaded; then hold time, so that no timeout is missed."""
+    """Wait until every partition of the coordinator is there and loaded; from then on time is held."""
     coordinators = FindCoordinatorRequest(coordinator_keys=["any"])
     exchange.wait_until(coordinators, 4, lambda answer: not answer.coordinators[0].error_code, patience_s=60.0)
     groups = DescribeGroupsRequest(groups=ONE_GROUP_OF_EACH_PARTITION)

@@ -30,7 +30,7 @@ T = TypeVar("T")
 TURNS_TO_SETTLE = 30
 """Loop turns after which whatever needs no time and no thread has happened."""
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 class ConnectionClosed(Exception):

@@ -73,7 +73,7 @@ class HeldAlarm:
 
 
 class HeldClock:
-    """A `broker.runtime.clock.Clock` of the loop's time until it is moved for the first time, and then of the test's."""
+    """A `broker.runtime.clock.Clock` of the loop's time until it is first moved, and then of the test's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.alarms: dict[HeldAlarm, None] = {}

@@ -15,7 +15,7 @@ class RawClient:
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._socket = socket.create_connection((host, int(port)), timeout=60)
         self._correlation_id = 0
         self._asked: deque[tuple[int, Any, int]] = deque()
 

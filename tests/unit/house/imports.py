@@ -20,11 +20,11 @@ def imports_of(packages: Iterable[str]) -> Imports:
     paths = [path for package in packages for path in sorted((REPOSITORY / package).rglob("*.py"))]
     modules = {_module(path): str(path.relative_to(REPOSITORY)) for path in paths}
     return {
-        modules[_module(path)]: frozenset(
+        modules[module]: frozenset(
             modules[name] for name in names_imported(path.read_text(encoding="utf-8")) if name in modules
         )
-        - {modules[_module(path)]}
-        for path in paths
+        - {modules[module]}
+        for module, path in zip(modules, paths, strict=True)
     }
 
 
@@ -64,17 +64,6 @@ def circles(imports: Imports) -> list[list[str]]:
         if path not in order:
             visit(path)
     return found
-
-
-def reached_from(paths: Iterable[str], imports: Imports) -> frozenset[str]:
-    """These files and all that they import, directly or not."""
-    reached: set[str] = set()
-    waiting = list(paths)
-    while waiting:
-        if (path := waiting.pop()) not in reached:
-            reached.add(path)
-            waiting.extend(imports[path])
-    return frozenset(reached)
 
 
 def _module(path: Path) -> str:
