@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -18,6 +20,12 @@ def fetch(project: Path, directory: Path, *properties: str, instead: str) -> Non
     """Fill a directory with the jars that a project asks for. Raises `NoJars`, which tells what else would help."""
     if shutil.which("mvn") is None:
         raise NoJars(f"there is no 'mvn' on the path: install Maven, or name a directory with the jars by {instead}")
+    with one_at_a_time(directory.parent):
+        if not directory.exists():  # else another process has fetched them meanwhile
+            _fetch(project, directory, *properties)
+
+
+def _fetch(project: Path, directory: Path, *properties: str) -> None:
     half = directory.with_suffix(".part")
     shutil.rmtree(half, ignore_errors=True)
     command = ["mvn", "-B", "-q", "--strict-checksums", "-f", str(project), *properties]
@@ -27,6 +35,15 @@ def fetch(project: Path, directory: Path, *properties: str, instead: str) -> Non
     if done.returncode:
         raise NoJars(f"Maven ended with exit code {done.returncode}; what it said stands above")
     half.rename(directory)
+
+
+@contextmanager
+def one_at_a_time(directory: Path) -> Iterator[None]:
+    """Wait until no other process fills this directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def checked(directory: Path, sha256: Mapping[str, str]) -> list[Path]:

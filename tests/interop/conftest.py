@@ -27,6 +27,7 @@ FEW_INTERNAL_PARTITIONS = {"offsets.topic.num.partitions": "3", "transaction.sta
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SUMMARY] = Summary()
+    config.pluginmanager.register(EveryReport(config.stash[SUMMARY]))
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka")
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
     config.addinivalue_line(
@@ -51,17 +52,26 @@ def against_apache_kafka() -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A failed test shows what the brokers it used had to say; every test goes into the summary."""
+    """A failed test shows what the brokers it used had to say."""
     report: Any = yield
     if report.when == "setup" and report.skipped and hasattr(report, "wasxfail"):
         report.outcome = "failed"  # a broker that does not start is no reason why a test does not apply
         del report.wasxfail
-    item.config.stash[SUMMARY].add_report(item, report)
     if report.failed:
         for name, value in getattr(item, "funcargs", {}).items():
             if isinstance(value, BrokerProcess):
                 report.sections.append((f"log of the broker in '{name}'", value.log_text(last_lines=40)))
     return report
+
+
+class EveryReport:
+    """Puts each test into the summary, whichever worker has run it."""
+
+    def __init__(self, summary: Summary) -> None:
+        self._summary = summary
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._summary.add_report(report)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -59,6 +59,7 @@ class SharedDirectory:
         self.ottla = BrokerProcess(directory, settings=common, port=port)
         self.kafka = ApacheKafka(directory, settings=common, port=port, libraries=str(libraries))
         self.kafka.heap = "512M"
+        self.kafka.quick_start = True
 
     def close(self) -> None:
         self.ottla.close()

@@ -17,6 +17,7 @@ from typing import IO
 
 from dev.broker_process import REPOSITORY
 from dev.kafka_jars import NoKafka, libraries
+from dev.maven import one_at_a_time
 from tests.support.archives import unpack
 
 INSTALL = Path(__file__).resolve().parent / "install"
@@ -129,8 +130,9 @@ def kcat() -> str:
     if found := shutil.which("kcat") or shutil.which("kafkacat"):
         return found
     if os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get"):
-        _install("kcat", ["apt-get", "update"])
-        _install("kcat", ["apt-get", "install", "--yes", "--no-install-recommends", "kcat"])
+        with one_at_a_time(CACHE):
+            _install("kcat", ["apt-get", "update"])
+            _install("kcat", ["apt-get", "install", "--yes", "--no-install-recommends", "kcat"])
         if found := shutil.which("kcat"):
             return found
     raise Missing("kcat is not on the path: on Debian and Ubuntu, `apt install kcat` brings it")
@@ -218,12 +220,13 @@ def _installed(name: str, sources: Sequence[Path], fetch: Callable[[Path], None]
     """The directory that `fetch` filled for exactly these sources, now or in an earlier run."""
     fingerprint = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     directory = CACHE / f"{name}-{fingerprint}"
-    if not directory.exists():
-        partial = CACHE / f"{name}-{fingerprint}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        fetch(partial)
-        partial.rename(directory)
+    with one_at_a_time(CACHE):
+        if not directory.exists():
+            partial = CACHE / f"{name}-{fingerprint}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            fetch(partial)
+            partial.rename(directory)
     return directory
 
 

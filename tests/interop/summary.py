@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -24,19 +25,23 @@ class Summary:
         if reason:
             self.reasons[suite, outcome, reason].append(test)
 
-    def add_report(self, item: pytest.Item, report: pytest.TestReport) -> None:
-        """Count one of our own tests: its set-up if that decided, its call otherwise."""
+    def add_report(self, report: pytest.TestReport) -> None:
+        """Count one of our own tests, its set-up if that decided, its call otherwise; and what it has run of others."""
         decided = report.when == "call" or (report.when == "setup" and not report.passed)
         if not decided:
             return
-        suite = item.path.stem.removeprefix("test_").replace("_", " ")
+        for name, outcome in report.user_properties:
+            if name == OUTCOME:
+                self.add(*outcome)
+        file, _, test = report.nodeid.partition("::")
+        suite = Path(file).stem.removeprefix("test_").replace("_", " ")
         if report.skipped and hasattr(report, "wasxfail"):
-            self.add(suite, item.name, "not applicable", report.wasxfail)
+            self.add(suite, test, "not applicable", report.wasxfail)
         elif report.skipped:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            self.add(suite, item.name, "skipped", reason.removeprefix("Skipped: "))
+            self.add(suite, test, "skipped", reason.removeprefix("Skipped: "))
         else:
-            self.add(suite, item.name, "passed" if report.passed else "failed")
+            self.add(suite, test, "passed" if report.passed else "failed")
 
     def as_markdown(self) -> str:
         lines = ["", "| suite | " + " | ".join(OUTCOMES) + " |", "|---" * (len(OUTCOMES) + 1) + "|"]
@@ -49,5 +54,8 @@ class Summary:
             lines.append(f"| {suite} | {named} | {outcome} | {reason} |")
         return "\n".join(lines) + "\n"
 
+
+OUTCOME = "outcome"
+"""The user property of a test that runs a suite of others: the arguments of `Summary.add`, for each of their tests."""
 
 SUMMARY = pytest.StashKey[Summary]()

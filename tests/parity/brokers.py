@@ -54,6 +54,7 @@ def ask_kafka(script: str, libraries: str) -> Run:
         port = int(os.environ.get("OTTLA_TEST_KAFKA_PORT", "0")) or port_below_client_ports()
         node = ApacheKafka(directory, settings=settings, port=port, libraries=libraries)
         node.heap = "512M"
+        node.quick_start = True
         return node
 
     return _run(script, make)
