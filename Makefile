@@ -128,11 +128,12 @@ test-pipeline: $(VENV)/.pipeline  ## Set up and test the pipeline on a real Spar
 	@$(BIN)/python -m dev.pipeline_setup || { echo "Skipped: the pipeline's tests need what is not here." >&2; exit 0; }; \
 	  $(BIN)/python -m pytest $(or $(TESTS),tests/pipeline -n $(WORKERS)) $(ARGS)
 
-docs: $(VENV)/.test  ## Write the generated files again (configuration, metrics, protocol support, Grafana's boards)
+docs: $(VENV)/.test  ## Write the generated files again (configuration, metrics, protocol support, Grafana's boards, the README's rows)
 	@$(BIN)/python -m config.documentation
 	@$(BIN)/python -m broker.metrics.documentation
 	@$(BIN)/python -m dev.protocol_support
 	@$(BIN)/python -m boards
+	@$(BIN)/python -m bench.side_by_side --readme
 
 lock: $(VENV)/.dev  ## Choose the newest versions of all dependencies and lock them in requirements/
 	@$(BIN)/python -m pip install --quiet uv

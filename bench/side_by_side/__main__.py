@@ -31,7 +31,7 @@ from bench.conversation import BrokerRefused
 from bench.load import LoadFailed
 from bench.processes import IS_COMPILED, REPOSITORY
 from bench.report import RESULTS
-from bench.side_by_side import catalogue, congestion, machine, order, page
+from bench.side_by_side import catalogue, congestion, headlines, machine, order, page
 from bench.side_by_side.catalogue import Table
 from bench.side_by_side.contenders import Contender, Kafka, Ottla
 from bench.side_by_side.journal import Journal
@@ -59,6 +59,9 @@ def options() -> argparse.Namespace:
         "--profile", metavar="WORKLOAD", help="have py-spy look into our broker under this load instead"
     )
     parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
+    parser.add_argument(
+        "--readme", action="store_true", help="write the README's rows again from docs/performance.md, measure nothing"
+    )
     parser.add_argument("--list", action="store_true", help="name all workloads, and measure nothing")
     parser.add_argument("--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")))
     return parser.parse_args()
@@ -70,6 +73,9 @@ def main() -> int:
     given = options()
     if given.list:
         print("\n".join(f"{name:<40}{workload.words}" for name, workload in catalogue.WORKLOADS.items()))
+        return 0
+    if given.readme:
+        _write_readme()
         return 0
     if given.rounds < 1 or given.scale <= 0:
         return _refuse(f"--rounds {given.rounds} and --scale {given.scale} must be above 0", 2)
@@ -312,18 +318,22 @@ def _write_page(found: list[Standing], titles: tuple[str, str], about: dict[str,
         from bench.side_by_side.drawing import draw
 
         first = [one for one in found if one.row is one.workload.rows[0] or one.target is not None]
-        for name, rows in (("performance", first), ("headlines", [one for one in found if one.target is not None])):
-            draw(rows, titles, pictures / f"{name}.png")
-            print(f"written: {pictures / name}.png")
+        draw(first, titles, pictures / "performance.png")
+        print(f"written: {pictures / 'performance.png'}")
     parts = {
         "run": page.markdown_about(about),
         "tables": page.markdown_tables(found, titles),
         "behind": page.markdown_behind(found, page.explanations()),
-        "headlines": page.markdown_headlines(found, titles),
     }
-    for path in (target, README) if is_whole else (target,):
-        if filled := page.fill(path, parts):
-            print(f"written: {path} ({', '.join(filled)})")
+    print(f"written: {target} ({', '.join(page.fill(target, parts))})")
+    if is_whole:
+        _write_readme()
+
+
+def _write_readme() -> None:
+    """The README's rows, with the figures of the last whole run, which stand in the page of the repository."""
+    page.fill(README, {"headlines": headlines.markdown(PAGE.read_text())})
+    print(f"written: {README} (headlines)")
 
 
 def _say_missed(found: list[Standing]) -> None:

@@ -15,6 +15,8 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     for workload in part.workloads()
 }
 
+SYSTEM_TITLE: Final = "Defaults, under the system's own congestion control"
+
 EQUAL_SETTINGS: Final[Mapping[str, str]] = {
     # Sockets: the system's own tuning, which is our default; Kafka's are 102,400 bytes.
     "socket.send.buffer.bytes": "-1",
@@ -48,7 +50,7 @@ class Table:
 def tables(system: str, others: Sequence[str], *, can_change: bool) -> list[Table]:
     """Those that can be measured where ``system`` is the congestion control, ``others`` are there too, and the system's
     may be changed or not."""
-    found = [Table("system", f"Defaults, under the system's own congestion control ({system})", system, is_whole=True)]
+    found = [Table("system", f"{SYSTEM_TITLE} ({system})", system, is_whole=True)]
     if can_change:
         found += [
             Table(name, f"Defaults, under {name}", name)

@@ -68,8 +68,12 @@ def verdict(standing: Standing) -> str:
 
 def group(standing: Standing) -> str:
     """Where it stands on the page."""
-    name = standing.workload.name
-    return next(words for beginning, words in GROUPS.items() if name.startswith(beginning))
+    return group_of(standing.workload.name)
+
+
+def group_of(workload: str) -> str:
+    """Under which heading a workload of this name stands on the page."""
+    return next(words for beginning, words in GROUPS.items() if workload.startswith(beginning))
 
 
 def terminal_table(standings: Sequence[Standing], titles: tuple[str, str]) -> str:
@@ -128,28 +132,6 @@ def markdown_behind(standings: Sequence[Standing], known: Mapping[str, str]) -> 
         why = explanation(one, known) or "not explained yet"
         where = f"{group(one)}: {one.workload.words}, {one.row.words}"
         lines.append(f"| {where} | {one.table.title} | {ratio(one.ratio)} | {why} |")
-    return "\n".join(lines)
-
-
-def markdown_headlines(standings: Sequence[Standing], titles: tuple[str, str]) -> str:
-    """A section of the README: the rows that have something to reach."""
-    lines = [
-        "## Beside Apache Kafka",
-        "",
-        "`make bench-kafka` puts the same loads on Apache Kafka and on this broker, in turns, on one machine, with",
-        "the defaults of both. A ratio above 1 means that ours is faster, or takes less. All loads, the machine, how",
-        "it was measured, and where we are behind: [docs/performance.md](docs/performance.md).",
-        "",
-        f"![How many times better {titles[0]} is than {titles[1]}](docs/pictures/headlines.png)",
-        "",
-    ]
-    lines += [f"| | {titles[0]} | {titles[1]} | ratio (lowest pair) |", "|---|---|---|---|"]
-    for one in standings:
-        if one.target is not None:
-            words = f"{group(one)}: {one.workload.words}, {one.row.words}"
-            if not one.table.is_whole:
-                words += f" ({one.table.congestion})"
-            lines.append(f"| {words} | {number(one.ours.median)} | {number(one.theirs.median)} | {ratio(one.ratio)} |")
     return "\n".join(lines)
 
 

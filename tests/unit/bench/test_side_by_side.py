@@ -16,7 +16,8 @@ from unittest.mock import Mock
 import pytest
 
 from bench.processes import Disturbance, StartedBroker, cpu_seconds, machine_cpu_seconds
-from bench.side_by_side import order, page
+from bench.side_by_side import headlines, order, page
+from bench.side_by_side.__main__ import PAGE, README
 from bench.side_by_side.catalogue import WORKLOADS, Table, tables
 from bench.side_by_side.journal import Journal, Sample
 from bench.side_by_side.order import Step
@@ -390,6 +391,24 @@ def test_the_table_of_equal_settings_names_them_and_has_nothing_to_reach() -> No
 
     assert one.target is None
     assert "`socket.send.buffer.bytes=-1`" in page.markdown_tables([one], ("Ottla", "Apache Kafka"))
+
+
+def test_the_readme_has_the_figures_of_the_recorded_run() -> None:
+    assert f"\n{headlines.markdown(PAGE.read_text())}\n" in README.read_text()
+
+
+def test_the_readme_shows_eight_rows_and_in_one_of_them_apache_kafka_is_ahead() -> None:
+    rows = headlines.markdown(PAGE.read_text()).splitlines()[2:]
+
+    assert len(rows) == len(headlines.HEADLINES) == 8
+    assert any("1 x 1" in row and "**0." in row for row in rows)
+
+
+def test_a_row_that_the_page_lacks_is_not_left_out_in_silence() -> None:
+    page_without_starts = PAGE.read_text().replace("| start |", "| stop |")
+
+    with pytest.raises(KeyError, match="start"):
+        headlines.markdown(page_without_starts)
 
 
 def test_a_journal_is_readable_by_other_programs(tmp_path: Path) -> None:

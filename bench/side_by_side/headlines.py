@@ -1,0 +1,80 @@
+"""The README's table: eight rows of docs/performance.md. It is made of that page's text, so it needs no run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from bench.side_by_side.catalogue import SYSTEM_TITLE, WORKLOADS
+from bench.side_by_side.page import group_of
+
+
+class Headline(NamedTuple):
+    """A row of the table under the system's own congestion control."""
+
+    workload: str
+    figure: str
+    words: str
+    """What the README calls it."""
+
+
+HEADLINES: Final = (
+    Headline("raw-one-record-8x8", "requests_s", "Produce requests of one record, 8 x 8, requests/s"),
+    Headline("raw-one-record-1x1", "requests_s", "Produce requests of one record, 1 x 1, requests/s"),
+    Headline("raw-16kb-1x1", "mb_s", "Produce requests of 16 KB, 1 x 1, MB/s"),
+    Headline("librdkafka-produce-1kb-all", "mb_s", "librdkafka produces records of 1,000 B, MB/s"),
+    Headline("librdkafka-consume-1kb", "mb_s", "librdkafka consumes records of 1,000 B, MB/s"),
+    Headline("latency", "p99_us", "Acknowledgement at 1,000 records/s, p99, µs"),
+    Headline("start", "first_answer_s", "Start of the process until its first answer, s"),
+    Headline("start", "idle_mb", "Resident memory of the idle process, MB"),
+)
+"""Chosen for what users ask about first, those with one request in flight included, in which Apache Kafka is ahead."""
+
+
+class Recorded(NamedTuple):
+    """A row of the page: medians, and the ratio with its lowest pair, as they are written there."""
+
+    ours: str
+    theirs: str
+    ratio: str
+
+
+def markdown(performance_page: str) -> str:
+    """The table for the README, with the figures of this text of docs/performance.md.
+
+    Raises KeyError for a row that the page lacks.
+    """
+    recorded = dict(_rows(performance_page))
+    lines = ["| | Ottla | Apache Kafka | ratio (lowest pair) |", "|---|---|---|---|"]
+    for one in HEADLINES:
+        found = recorded[_place(one)]
+        lines.append(f"| {one.words} | {found.ours} | {found.theirs} | {found.ratio} |")
+    return "\n".join(lines)
+
+
+def _place(headline: Headline) -> tuple[str, str, str]:
+    """Group, workload and figure, as the page writes them."""
+    workload = WORKLOADS[headline.workload]
+    row = next(row for row in workload.rows if row.figure == headline.figure)
+    return group_of(workload.name), workload.words, row.words
+
+
+def _rows(performance_page: str) -> Iterator[tuple[tuple[str, str, str], Recorded]]:
+    """The rows of the table under the system's own congestion control, each with its place."""
+    _, _, table = performance_page.partition(f"### {SYSTEM_TITLE}")
+    group = ""
+    for line in table.partition("\n### ")[0].splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) != 6:
+            continue
+        workload, figure, ours, theirs, ratio, _ = cells
+        if heading := re.fullmatch(r"\*\*(.+)\*\*", workload):
+            group = heading[1]
+        else:
+            yield (group, workload, figure), Recorded(_median(ours), _median(theirs), ratio)
+
+
+def _median(spread: str) -> str:
+    """The median of a text "median (least to most)"."""
+    return spread.partition(" (")[0]
