@@ -23,6 +23,10 @@ def _one_listener(texts: tuple[str, ...]) -> tuple[Listener, ...]:
     return tuple(Listener(name="PLAINTEXT", host="127.0.0.1", port=9092) for _ in texts)
 
 
+def _none_if_empty(text: str) -> str | None:
+    return text or None
+
+
 class BrokerSettings(Settings):
     """One field for each setting that server.yaml lists; checked. What changes while the broker runs makes a new one.
 
@@ -33,7 +37,8 @@ class BrokerSettings(Settings):
     # Who this broker is
     node_id: int = setting(ConfigType.INT, ours("node.id"), "[0,...]")
     broker_rack: str | None = setting(ConfigType.STRING, None)
-    ottla_cluster_id: str | None = setting(ConfigType.STRING, None)
+    ottla_cluster_id: str | None = setting(ConfigType.STRING, None, "", _none_if_empty)
+    """Of a directory that the first start makes: any text, as Kafka's format tool takes it; None for one by chance."""
 
     # Listeners
     listeners: tuple[Listener, ...] = setting(ConfigType.LIST, ours("listeners"), "", _one_listener)

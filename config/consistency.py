@@ -1,6 +1,5 @@
 """What no single value shows: settings that contradict each other, or that Kafka's types alone do not rule out."""
 
-import re
 from typing import Final
 
 from config.broker_settings import BrokerSettings
@@ -72,7 +71,6 @@ def check_together(settings: BrokerSettings) -> None:
         )
     _check_connection_limits(settings)
     _check_metrics_port(settings)
-    _check_cluster_id(settings.ottla_cluster_id)
     for topic in settings.ottla_topics_at_start:
         try:
             validate_topic_overrides(topic.configs, log)
@@ -88,12 +86,6 @@ def _check_metrics_port(settings: BrokerSettings) -> None:
     for listener in settings.listeners:
         if listener.port == metrics.port:
             raise InvalidConfig(METRICS_LISTENER, str(metrics), f"another port than that of {listener}")
-
-
-def _check_cluster_id(cluster_id: str | None) -> None:
-    """Kafka takes any text, and writes what its own file format can't hold in a way of its own; nobody has such ids."""
-    if cluster_id is not None and re.fullmatch("[A-Za-z0-9_-]+", cluster_id) is None:
-        raise InvalidConfig("ottla.cluster.id", cluster_id, "letters, digits, - and _, such as 4L6g3nShT-eMCtK--X86sw")
 
 
 def _check_log_directories(directories: tuple[str, ...]) -> None:

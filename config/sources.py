@@ -1,30 +1,19 @@
 """Where settings are written: a YAML file, a Java properties file, or the command line; each gives texts by name.
 
 YAML is read without guessing at types, since YAML's guesses are not Kafka's: it takes 22:22 for the number 1342 and on
-for true. A properties file is read as Java reads it:
-
-    # comment       ! comment
-    key=value       key: value       key value        white space around the separator belongs to neither
-    key=one,\\
-        two                                           a line that ends in an odd number of \\ goes on in the next
-    dir=C:\\\\data    name=\\u00e9                        \\t \\n \\r \\f \\uXXXX; any other \\x is x; it is Latin-1
+for true. A properties file is read as Java reads it.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
 
 from config.errors import SettingsError
+from config.properties import parse_properties
 
 _YAML_LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _YAML_NULL: Final = ("", "~", "null")
-
-_BLANK: Final = " \t\f"
-_PROPERTY: Final = r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)"
-_ESCAPE: Final = r"\\(u[0-9a-fA-F]{4}|.)"
-_ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_settings_file(path: str) -> dict[str, str]:
@@ -102,43 +91,10 @@ def read_properties(content: str, path: str) -> dict[str, str]:
     Raises:
         SettingsError: An escape is cut short.
     """
-    texts: dict[str, str] = {}
-    for line in _logical_lines(content):
-        parts = re.fullmatch(_PROPERTY, line, re.DOTALL)
-        if parts is None:
-            raise SettingsError(f"the settings file {path} has a line that is no setting: '{line}', expected key=value")
-        key, text = (_unescaped(part, path) for part in parts.groups())
-        texts[key] = text
-    return texts
-
-
-def _logical_lines(content: str) -> Iterator[str]:
-    """Lines that are neither empty nor comments, with those joined that a backslash continues."""
-    natural = iter(re.split(r"\r\n|\r|\n", content))
-    for line in natural:
-        line = line.lstrip(_BLANK)
-        if not line or line[0] in "#!":
-            continue
-        while _continues(line):
-            line = line[:-1] + next(natural, "").lstrip(_BLANK)
-        yield line
-
-
-def _continues(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
-def _unescaped(text: str, path: str) -> str:
-    if "\\" not in text:
-        return text
-
-    def character(escape: re.Match[str]) -> str:
-        code = escape[1]
-        if code == "u":
-            raise SettingsError(f"the settings file {path} has '{text}', expected four hexadecimal digits after \\u")
-        return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, code)
-
-    return re.sub(_ESCAPE, character, text, flags=re.DOTALL)
+    try:
+        return parse_properties(content)
+    except ValueError as error:
+        raise SettingsError(f"the settings file {path} has {error}") from None
 
 
 def _looks_like_properties(content: bytes) -> bool:

@@ -16,7 +16,7 @@ A file of no bytes has no entries.
     (no \\n at the end)                   node.id=1
                                          directory.id=<22 characters>
                                          version=1
-                                         cluster.id=<22 characters>
+                                         cluster.id=<any text, escaped as in a Java properties file>
 """
 
 import base64
@@ -25,6 +25,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from config.properties import escaped_value, parse_properties
 from storage.errors import CorruptCheckpoint, WrongDirectory
 from storage.files import FileSystem
 from storage.topic_partition import TopicPartition
@@ -160,15 +161,13 @@ class MetaProperties(NamedTuple):
 def read_meta_properties(files: FileSystem, path: str) -> MetaProperties | None:
     """Whose directory it is; None if nobody has formatted it yet. Raises WrongDirectory."""
     try:
-        text = files.read_file(path).decode(errors="replace")
+        content = files.read_file(path)
     except FileNotFoundError:
         return None
-    values: dict[str, str] = {}
-    for line in text.splitlines():
-        line = line.strip()
-        if line and line[0] not in "#!":
-            key, _, value = line.partition("=")
-            values[key.strip()] = value.strip().replace("\\", "")
+    try:
+        values = parse_properties(content.decode("latin-1"))
+    except ValueError as error:
+        raise WrongDirectory(f"{path} has {error}") from None
     if values.get("version") != "1":
         raise WrongDirectory(
             f"{path} has version {values.get('version')!r}; expected 1, as KRaft brokers write it since Kafka 3.3"
@@ -189,7 +188,7 @@ def write_meta_properties(files: FileSystem, path: str, properties: MetaProperti
     lines = ["#", f"#{date}", f"node.id={properties.node_id}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={format_id(properties.directory_id)}")
-    lines += ["version=1", f"cluster.id={properties.cluster_id}"]
+    lines += ["version=1", f"cluster.id={escaped_value(properties.cluster_id)}"]
     files.replace_atomically(path, "".join(f"{line}\n" for line in lines).encode(), fsync=True)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
 from tests.support.clients import Record, connect, values
@@ -127,6 +128,19 @@ def test_a_volume_of_another_cluster_is_refused(container: Container) -> None:
     assert refused.returncode == 1
     sentence = "belongs to cluster 4L6g3nShT-eMCtK--X86sw, and ottla.cluster.id is 5L6g3nShT-eMCtK--X86sw"
     assert refused.stderr.splitlines()[-1].endswith(sentence)
+
+
+def test_a_cluster_id_that_is_padded_is_kept_as_it_was_given(container: Container) -> None:
+    container.environment["CLUSTER_ID"] = "Q2FzZVN0dWR5Q2x1c3Rlcg=="
+    container.start()
+    assert container.cluster_id == "Q2FzZVN0dWR5Q2x1c3Rlcg=="
+    container.stop()
+
+    container.start()
+
+    assert container.cluster_id == "Q2FzZVN0dWR5Q2x1c3Rlcg=="
+    admin = AdminClient({"bootstrap.servers": container.bootstrap})
+    assert admin.list_topics(timeout=10).cluster_id == "Q2FzZVN0dWR5Q2x1c3Rlcg=="
 
 
 def test_only_advertised_listeners_are_enough_and_every_interface_is_listened_on(tmp_path: Path, port: int) -> None:

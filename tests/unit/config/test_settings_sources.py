@@ -78,6 +78,7 @@ def test_yaml_that_is_no_flat_list_of_settings_is_refused(content: str, sentence
         ("a=\\\n\nb=1", {"a": "", "b": "1"}),
         ("a\\ b\\=c=1", {"a b=c": "1"}),
         ("a=C:\\\\x\\t\\u00e9\\q", {"a": "C:\\x\t\N{LATIN SMALL LETTER E WITH ACUTE}q"}),
+        ("a=\\uD83D\\uDE00", {"a": "\N{GRINNING FACE}"}),
         ("a=1 ", {"a": "1 "}),
     ],
 )

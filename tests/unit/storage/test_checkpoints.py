@@ -1,6 +1,7 @@
 """The small text files, in Kafka's own bytes."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,41 @@ def test_meta_properties_are_kafkas(tmp_path: Path) -> None:
     assert read_meta_properties(FILES, str(path)) == properties
 
 
+CLUSTER_IDS = [
+    ("Q2FzZVN0dWR5Q2x1c3Rlcg==", b"Q2FzZVN0dWR5Q2x1c3Rlcg\\=\\="),
+    ("my cluster", b"my cluster"),
+    (" x ", b"\\ x "),
+    ("a:b=c", b"a\\:b\\=c"),
+    ("#x!", b"\\#x\\!"),
+    ("a\\b\tc\nd\fe", b"a\\\\b\\tc\\nd\\fe"),
+    ("{x},'q',${Y}/+..", b"{x},'q',${Y}/+.."),
+    ("", b""),
+]
+"""Ids, and how the format tool of Apache Kafka 4.4.0 writes them."""
+
+
+@pytest.mark.parametrize(("cluster_id", "written"), CLUSTER_IDS)
+def test_any_cluster_id_is_written_as_kafkas_format_tool_writes_it(
+    tmp_path: Path, cluster_id: str, written: bytes
+) -> None:
+    path = tmp_path / "meta.properties"
+    properties = MetaProperties(cluster_id=cluster_id, node_id=1, directory_id=None)
+
+    write_meta_properties(FILES, str(path), properties, "today")
+
+    assert path.read_bytes().splitlines()[-1] == b"cluster.id=" + written
+    assert read_meta_properties(FILES, str(path)) == properties
+
+
+@given(st.text())
+def test_every_cluster_id_comes_back_from_its_file(cluster_id: str) -> None:
+    properties = MetaProperties(cluster_id=cluster_id, node_id=1, directory_id=None)
+    with TemporaryDirectory() as directory:
+        path = f"{directory}/meta.properties"
+        write_meta_properties(FILES, path, properties, "today")
+        assert read_meta_properties(FILES, path) == properties
+
+
 def test_a_directory_from_before_directory_ids_is_read(tmp_path: Path) -> None:
     path = tmp_path / "meta.properties"
     path.write_text("# made by hand\nversion=1\ncluster.id = mine\nnode.id=0\n")
@@ -116,7 +152,8 @@ def test_a_directory_from_before_directory_ids_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [("version=0\nbroker.id=1\ncluster.id=x\n", "version '0'"), ("version=1\nnode.id=1\n", "cluster.id"),
-     ("version=1\nnode.id=one\ncluster.id=x\n", "one"), ("", "version None")],
+     ("version=1\nnode.id=one\ncluster.id=x\n", "one"), ("", "version None"),
+     ("version=1\nnode.id=1\ncluster.id=\\u12\n", "four hexadecimal digits")],
 )  # fmt: skip
 def test_other_meta_properties_are_refused_with_a_reason(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "meta.properties"
