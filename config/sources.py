@@ -1,9 +1,11 @@
 """Where settings are written: a YAML file, a Java properties file, or the command line; each gives texts by name.
 
 YAML is read without guessing at types, since YAML's guesses are not Kafka's: it takes 22:22 for the number 1342 and on
-for true. A properties file is read as Java reads it.
+for true. A properties file is read as Java reads it, which is Latin-1. Editors on Windows begin a file with a mark: of
+UTF-8 it is passed over, and of UTF-16 it says how to read the file.
 """
 
+import codecs
 import re
 from typing import Any, Final
 
@@ -27,8 +29,25 @@ def read_settings_file(path: str) -> dict[str, str]:
             content = file.read()
     except OSError as error:
         raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from error
-    is_yaml = path.endswith((".yaml", ".yml")) or not (path.endswith(".properties") or _looks_like_properties(content))
-    return read_yaml(content, path) if is_yaml else read_properties(content.decode("latin-1"), path)
+    name = path.lower()
+    if name.endswith((".yaml", ".yml")):
+        return read_yaml(content, path)
+    text = _decoded(content, path)
+    if name.endswith(".properties") or _looks_like_properties(text):
+        return read_properties(text, path)
+    return read_yaml(content, path)
+
+
+def _decoded(content: bytes, path: str) -> str:
+    """A properties file as text: Latin-1, unless a mark says that it is UTF-16."""
+    is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = content.decode("utf-16") if is_utf_16 else content.removeprefix(codecs.BOM_UTF8).decode("latin-1")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"the settings file {path} begins as UTF-16 and is none: {error.reason}") from None
+    if "\0" in text:
+        raise SettingsError(f"the settings file {path} holds bytes of zero, expected a text file in Latin-1")
+    return text
 
 
 def split_override(argument: str) -> tuple[str, str]:
@@ -97,9 +116,9 @@ def read_properties(content: str, path: str) -> dict[str, str]:
         raise SettingsError(f"the settings file {path} has {error}") from None
 
 
-def _looks_like_properties(content: bytes) -> bool:
+def _looks_like_properties(content: str) -> bool:
     """Whether the first setting of a file without a telling name is written as ``key=value``."""
-    for line in content.decode("latin-1").splitlines():
+    for line in content.splitlines():
         line = line.strip()
         if line and line[0] not in "#!":
             return re.match(r"[^\s:=]+\s*=", line) is not None

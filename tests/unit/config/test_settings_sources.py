@@ -1,6 +1,7 @@
 """Settings files: YAML read as text, and Java properties read as Java reads them."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -125,6 +126,68 @@ def test_the_kind_of_file_is_told_by_its_extension_or_its_content(tmp_path: Path
     path.write_text(content)
 
     assert read_settings_file(str(path)) == {"node.id": "7"}
+
+
+@pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("server.properties", "node.id=7\r\n"),
+        ("server.properties", "# our broker\r\nnode.id=7"),
+        ("server.properties", "\r\n\r\nnode.id = 7\r\n"),
+        ("SERVER.PROPERTIES", "node.id: 7"),
+        ("s.yaml", "node.id: 7\r\n"),
+        ("S.YML", "# our broker\r\nnode.id: 7\r\n"),
+        ("settings", "node.id=7"),
+        ("settings", "# our broker\r\nnode.id: 7"),
+    ],
+)
+def test_a_file_may_begin_with_the_mark_of_an_editor_on_windows(
+    tmp_path: Path, mark: str, name: str, content: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode(mark))
+
+    assert read_settings_file(str(path)) == {"node.id": "7"}
+
+
+@pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("name", ["server.properties", "s.yaml", "settings"])
+def test_a_file_of_a_mark_alone_has_no_settings(tmp_path: Path, mark: str, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes("".encode(mark))
+
+    assert read_settings_file(str(path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("node.id=7\n".encode("utf-16-le"), "holds bytes of zero, expected a text file in Latin-1"),
+        (b"node.id=7\n" + b"\0" * 20, "holds bytes of zero, expected a text file in Latin-1"),
+        (b"\xff\xfen\0o\0d", "begins as UTF-16 and is none: truncated data"),
+    ],
+)
+def test_a_properties_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes, sentence: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes(content)
+
+    with pytest.raises(SettingsError) as refused:
+        read_settings_file(str(path))
+
+    assert str(refused.value) == f"the settings file {path} {sentence}"
+
+
+@given(st.binary())
+def test_whatever_bytes_a_settings_file_holds_it_is_read_or_refused_in_a_sentence(content: bytes) -> None:
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "server.properties")
+        path.write_bytes(content)
+        try:
+            texts = read_settings_file(str(path))
+        except SettingsError:
+            return
+    assert all(isinstance(text, str) for text in texts.values())
 
 
 def test_a_properties_file_is_latin_1(tmp_path: Path) -> None:
