@@ -40,6 +40,8 @@ META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 _VERSION = "0"
+_MOST_DIGITS: Final = 18
+"""No offset has more: at a billion records a second they last for thirty years."""
 
 
 def read_offset_checkpoint(files: FileSystem, path: str) -> dict[TopicPartition, int]:
@@ -99,10 +101,11 @@ def _read_lines(files: FileSystem, path: str) -> list[str]:
 
 
 def _number(path: str, line: str, word: str) -> int:
-    try:
-        return int(word)
-    except ValueError:
-        raise _bad_line(path, line, "a number") from None
+    # int() would also take 1_0, and a number of any size.
+    digits = word.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
+        raise _bad_line(path, line, "a number")
+    return int(word)
 
 
 def _bad_line(path: str, line: str, expected: str) -> CorruptCheckpoint:

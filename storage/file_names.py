@@ -10,7 +10,19 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
+_DIGITS: Final = 20
+_MOST_OFFSET: Final = (1 << 63) - 1
+
 
 def file_name(offset: int, suffix: str) -> str:
     """The name of a segment's or a snapshot's file: twenty digits and a suffix."""
     return f"{offset:020d}{suffix}"
+
+
+def offset_in(name: str, suffix: str) -> int | None:
+    """The offset in the name of a file with this suffix; None if it is no name that `file_name` gives."""
+    digits = name.removesuffix(suffix)
+    if len(digits) != _DIGITS or len(name) != _DIGITS + len(suffix) or not (digits.isascii() and digits.isdigit()):
+        return None
+    offset = int(digits)
+    return offset if offset <= _MOST_OFFSET else None

@@ -21,7 +21,7 @@ from storage.batch.record_batch import computed_crc
 from storage.batch_reader import read_batches
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from storage.errors import CorruptCheckpoint, CorruptIndex
-from storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
+from storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_in
 from storage.files import DirectoryEntry, FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log import Log
@@ -202,7 +202,7 @@ def bytes_from(files: FileSystem, directory: str, offset: int) -> int:
     sizes = {
         base: entry.size
         for entry in files.list_directory(directory)
-        if (base := _offset_in(entry.name, LOG_SUFFIX)) is not None
+        if (base := offset_in(entry.name, LOG_SUFFIX)) is not None
     }
     first = max((base for base in sizes if base <= offset), default=0)
     return sum(size for base, size in sizes.items() if base >= first)
@@ -461,14 +461,13 @@ class _Loading:
         self.snapshots.damaged.clear()
 
 
-def _offset_in(name: str, suffix: str) -> int | None:
-    """The offset in a file's name, if it has the form of one with this suffix."""
-    digits = name.removesuffix(suffix)
-    return int(digits) if len(digits) == len(name) - len(suffix) == 20 and digits.isdigit() else None
-
-
 def _offsets_of(listing: list[DirectoryEntry], suffix: str) -> list[int]:
-    return [offset for entry in listing if (offset := _offset_in(entry.name, suffix)) is not None]
+    return [offset for entry in listing if (offset := offset_in(entry.name, suffix)) is not None]
+
+
+def _offset_of_swap(name: str) -> int | None:
+    offsets = (offset_in(name, suffix + _SWAP_SUFFIX) for suffix in SEGMENT_SUFFIXES)
+    return next((offset for offset in offsets if offset is not None), None)
 
 
 def _finish_what_was_begun(files: FileSystem, directory: str, found: Callable[[str], None]) -> list[DirectoryEntry]:
@@ -485,8 +484,7 @@ def _finish_what_was_begun(files: FileSystem, directory: str, found: Callable[[s
     for entry in listing:
         if entry.name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, _TEMPORARY_SUFFIX)):
             removed.append(entry.name)
-        elif entry.name.endswith(_SWAP_SUFFIX) and entry.name[:20].isdigit():
-            base_offset = int(entry.name[:20])
+        elif (base_offset := _offset_of_swap(entry.name)) is not None:
             if unfinished_from is not None and base_offset >= unfinished_from:
                 removed.append(entry.name)
             else:

@@ -35,7 +35,7 @@ from storage.log import Log
 from storage.log_dir import CheckpointWrite, LogDir
 from storage.open_files import DEFAULT_LIMIT, OpenFiles
 from storage.removal import PendingRemoval
-from storage.topic_partition import TopicPartition
+from storage.topic_partition import MISNAMED, TopicPartition
 
 if TYPE_CHECKING:
     from storage.recovery_order import RecoveredLog, RecoveryOrder
@@ -206,7 +206,8 @@ class LogManager:
             recovery: `ottla.recovery`: whose segments are to be checked.
 
         Raises:
-            WrongDirectory: A directory that is no partition's, or a partition in two data directories.
+            WrongDirectory: A directory that is no partition's, a partition in two data directories, or in one whose
+                name spells its number in another way.
         """
         places: dict[TopicPartition, LogDir] = {}
         for directory in self._directories:
@@ -240,41 +241,59 @@ class LogManager:
             if fate == DELETE:
                 delay_ms = config_of(topic_partition.topic).file_delete_delay_ms
                 self._pending_removals.append((PendingRemoval(self._files, (path,), delay_ms), directory))
-            elif not fate:
+            elif fate in ("", MISNAMED):
                 topic_id, problem = self._topic_id_in(path)
-                if is_ours(topic_partition, topic_id):
-                    hosted.add(topic_partition)
-                    if problem:
-                        self.findings.append(f"{problem}: the topic id is the one that the metadata has")
-                    recovery_point = recovery_points.get(topic_partition, 0)
-                    check_from = offset_to_check_from(recovery, recovery_point, was_clean=directory.was_clean)
-                    yield FoundLog(
-                        directory=directory,
-                        path=path,
-                        topic_partition=topic_partition,
-                        topic_id=topic_id,
-                        config=config_of(topic_partition.topic),
-                        recovery_point=recovery_point,
-                        log_start_offset=log_starts.get(topic_partition, 0),
-                        high_watermark=high_watermarks.get(topic_partition, 0),
-                        was_clean=directory.was_clean,
-                        recovery=recovery,
-                        check_from=check_from,
-                        bytes_to_check=0 if check_from is None else bytes_from(self._files, path, check_from),
-                    )
-                else:
-                    stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
-                    self._files.rename(path, f"{directory.path}/{stray_name}")
-                    named = f"{path} has the topic id {format_id(topic_id)}" if topic_id is not None else problem
-                    self.findings.append(
-                        f"{named}, and the metadata knows no such partition: set aside as {stray_name}"
-                    )
+                is_known = is_ours(topic_partition, topic_id)
+                if fate or not is_known:
+                    self._set_aside(directory, name, topic_partition, topic_id, problem, is_known, new_id)
+                    continue
+                hosted.add(topic_partition)
+                if problem:
+                    self.findings.append(f"{problem}: the topic id is the one that the metadata has")
+                recovery_point = recovery_points.get(topic_partition, 0)
+                check_from = offset_to_check_from(recovery, recovery_point, was_clean=directory.was_clean)
+                yield FoundLog(
+                    directory=directory,
+                    path=path,
+                    topic_partition=topic_partition,
+                    topic_id=topic_id,
+                    config=config_of(topic_partition.topic),
+                    recovery_point=recovery_point,
+                    log_start_offset=log_starts.get(topic_partition, 0),
+                    high_watermark=high_watermarks.get(topic_partition, 0),
+                    was_clean=directory.was_clean,
+                    recovery=recovery,
+                    check_from=check_from,
+                    bytes_to_check=0 if check_from is None else bytes_from(self._files, path, check_from),
+                )
         # What was deleted shortly before the last process ended may still be named.
         deleted = directory.named - hosted
         try:
             directory.forget(deleted)
         except (DiskFull, TooManyOpenFiles):
             self._must_forget(directory, deleted)
+
+    def _set_aside(
+        self,
+        directory: LogDir,
+        name: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None,
+        problem: str,
+        is_known: bool,
+        new_id: Callable[[], str],
+    ) -> None:
+        """Rename a directory that is no partition's as stray. Raises WrongDirectory if only its name is wrong."""
+        path = f"{directory.path}/{name}"
+        named = problem if topic_id is None else f"{path} has the topic id {format_id(topic_id)}"
+        reason = "the metadata knows no such partition"
+        if is_known:
+            reason = f"the directory of {topic_partition} is called {topic_partition.dir_name}"
+            if topic_id is not None:
+                raise WrongDirectory(f"{named}, and {reason}")
+        stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
+        self._files.rename(path, f"{directory.path}/{stray_name}")
+        self.findings.append(f"{named}, and {reason}: set aside as {stray_name}")
 
     def open(
         self, found: FoundLog, now_ms: int, recovered: "RecoveredLog | None" = None

@@ -6,8 +6,10 @@ from typing import Final, NamedTuple
 from storage.errors import WrongDirectory
 
 MOST_NAME_BYTES: Final = 255
+MISNAMED: Final = "misnamed"
 
-_SUFFIXED = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-(?P<fate>delete|future|stray)\Z")
+_SUFFIXED = re.compile(r"(?P<name>.+)\.\S+-(?P<fate>delete|future|stray)\Z")
+_MOST_PARTITION: Final = (1 << 31) - 1
 
 
 class TopicPartition(NamedTuple):
@@ -39,19 +41,24 @@ class PartitionDirectory(NamedTuple):
 
     topic_partition: TopicPartition
     fate: str
-    """delete, future or stray; empty for a partition in use."""
+    """delete, future or stray; misnamed where the number is spelled in another way (``orders-00``); empty for a
+    partition in use."""
 
 
 def parse_dir_name(name: str) -> PartitionDirectory:
-    """Read a partition directory's name. Raises WrongDirectory for any other name."""
+    """Read a partition directory's name, as Kafka's ``parseTopicPartitionName`` does. Raises WrongDirectory for any
+    other name."""
     fate = ""
     partition_name = name
     if (match := _SUFFIXED.match(name)) is not None:
         partition_name, fate = match["name"], match["fate"]
-    topic, dash, partition = partition_name.rpartition("-")
-    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+    topic, _, text = partition_name.rpartition("-")
+    # Java reads a plus sign, and the digits of every script; so does int().
+    number = int(text) if text.removeprefix("+").isdecimal() else _MOST_PARTITION + 1
+    if not topic or number > _MOST_PARTITION:
         raise WrongDirectory(
             f"found directory {name!r} among the logs; expected <topic>-<partition>, "
             "or the same with .<id>-delete, -future or -stray"
         )
-    return PartitionDirectory(TopicPartition(topic, int(partition)), fate)
+    partition = TopicPartition(topic, number)
+    return PartitionDirectory(partition, fate or ("" if name == partition.dir_name else MISNAMED))

@@ -15,7 +15,7 @@ from typing import Final
 from pipeline.errors import PipelineError
 from storage.batch.record_batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from storage.errors import StorageError
-from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
+from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name, offset_in
 from storage.files import File, FileSystem, storage_error
 from storage.index.offset_index import ENTRY as INDEX_ENTRY
 from storage.index.offset_index import MOST_RELATIVE_OFFSET
@@ -198,9 +198,8 @@ def list_segments(directory: str) -> list[SegmentFile]:
     found: dict[int, str] = {}
     for name in names:
         for suffix in ("", SWAP_SUFFIX):
-            digits = name.removesuffix(LOG_SUFFIX + suffix)
-            if len(digits) == 20 and digits.isdigit() and name == file_name(int(digits), LOG_SUFFIX) + suffix:
-                base_offset = int(digits)
+            base_offset = offset_in(name, LOG_SUFFIX + suffix)
+            if base_offset is not None:
                 found[base_offset] = min(found.get(base_offset, suffix), suffix)
     bases = sorted(found)
     ends = [*bases[1:], None]

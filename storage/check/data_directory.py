@@ -21,7 +21,7 @@ from storage.checkpoints import (
 from storage.errors import CorruptCheckpoint, WrongDirectory
 from storage.files import FileSystem
 from storage.log_dir import METADATA_DIR_NAME, NOT_LOGS
-from storage.topic_partition import TopicPartition, parse_dir_name
+from storage.topic_partition import MISNAMED, TopicPartition, parse_dir_name
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +83,9 @@ def survey(files: FileSystem, path: str, findings: Findings) -> DataDirectory:
                 "<topic>-<partition>, or the same with .<id>-delete, -future or -stray",
             )  # fmt: skip
             continue
-        if not fate:
+        if fate == MISNAMED:
+            findings.damage(f"{path}/{entry.name}", "a directory of this name", topic_partition.dir_name)
+        elif not fate:
             directory.logs[topic_partition] = f"{path}/{entry.name}"
     for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
         directory.checkpoints[name] = _checkpoint(files, directory, name, findings)

@@ -5,7 +5,7 @@ from typing import Final
 
 from storage.batch_reader import read_batches
 from storage.check.index_entries import offset_entries
-from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name
+from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name, offset_in
 from storage.files import FileSystem
 
 UNFINISHED_SUFFIXES: Final = (".cleaned", ".swap")
@@ -57,11 +57,7 @@ class LogFiles:
         return f"{self.directory}/{file_name(offset, suffix)}"
 
     def _offsets(self, suffix: str) -> list[int]:
-        return sorted(
-            int(name[:20])
-            for name in self.sizes
-            if len(name) == 20 + len(suffix) and name.endswith(suffix) and name[:20].isascii() and name[:20].isdigit()
-        )
+        return sorted(offset for name in self.sizes if (offset := offset_in(name, suffix)) is not None)
 
 
 def log_end_offset(files: FileSystem, log: LogFiles) -> int:

@@ -52,7 +52,8 @@ def test_a_missing_or_empty_checkpoint_has_no_entries(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [b"1\n0\n", b"0\n2\norders 0 12\n", b"0\n1\norders 0 12\nmore 0 1\n", b"0\n1\norders 0\n", b"0\n1\norders x 1\n",
-     b"0\nx\n", b"0", b"\0" * 20, b"\xff\xfe\n"],
+     b"0\nx\n", b"0", b"\0" * 20, b"\xff\xfe\n", b"0\n1\norders 0 1_0\n", b"0\n1\norders 0 " + b"9" * 5000 + b"\n",
+     "0\n1\norders 0 \N{ARABIC-INDIC DIGIT ONE}\n".encode(), b"0\n1_\norders 0 1\n", b"0\n1\norders 0 --1\n"],
 )  # fmt: skip
 def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "replication-offset-checkpoint"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,6 +168,22 @@ def test_an_index_without_its_segment_is_removed(home: LogHome, stop: str) -> No
     assert not stray.exists()
     (line,) = known.lines
     assert "00000000000000000999.index" in line
+
+
+@pytest.mark.parametrize(
+    "digits",
+    ["0", "+0000000000000000000", "0" * 21, "9" * 20, "0000000000000000000\N{ARABIC-INDIC DIGIT FOUR}",
+     "\N{SUPERSCRIPT TWO}" * 20],
+)  # fmt: skip
+@pytest.mark.parametrize("suffix", [".log", ".index", ".snapshot", ".log.swap", ".index.swap"])
+def test_a_file_whose_name_spells_an_offset_in_another_way_is_none_of_the_log(
+    home: LogHome, digits: str, suffix: str
+) -> None:
+    known = KnownLog.stopped(home, clean=True)
+    (Path(home.directory) / f"{digits}{suffix}").write_bytes(b"\1" * 100)
+    start(known, "a clean stop")
+    known.check()
+    assert known.lines == []
 
 
 def swap_of_the_first_two(known: KnownLog) -> Path:
@@ -369,9 +386,46 @@ def test_a_directory_of_a_topic_that_nobody_knows_is_set_aside(data: DataDirecto
     ]
 
 
+@pytest.mark.parametrize("name", ["orders-00", "orders-+0", "orders-000", "orders-\N{ARABIC-INDIC DIGIT ZERO}"])
+def test_a_directory_that_spells_the_partitions_number_in_another_way_is_set_aside(
+    data: DataDirectory, name: str
+) -> None:
+    stray = data.path / name
+    stray.mkdir()
+    (stray / f"{0:020d}.log").write_bytes(b"")
+
+    manager = data.start()
+
+    assert the_log(manager).log_end_offset == 10
+    assert not stray.exists()
+    assert (data.path / f"orders-0.{0:032x}-stray").is_dir()
+    assert manager.findings == [
+        f"{stray}/partition.metadata is missing, and the directory of orders-0 is called orders-0: "
+        f"set aside as orders-0.{0:032x}-stray"
+    ]
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_log_whose_directory_spells_the_number_in_another_way_refuses_the_start(
+    data: DataDirectory, stays: bool
+) -> None:
+    other = data.path / "orders-00"
+    shutil.copytree(data.log_path, other)
+    if not stays:
+        shutil.rmtree(data.log_path)
+
+    with pytest.raises(WrongDirectory) as refused:
+        data.start()
+
+    named = "has the topic id b29vb29vb29vb29vb29vbw, and the directory of orders-0 is called orders-0"
+    assert str(refused.value) == f"{other} {named}"
+    assert other.is_dir(), "it may be all that is left of the log"
+
+
+@pytest.mark.parametrize("unique_id", ["ab" * 16, "x"])
 @pytest.mark.parametrize("fate", ["stray", "delete", "future"])
-def test_a_directory_that_was_renamed_before_is_no_news(data: DataDirectory, fate: str) -> None:
-    renamed = data.path / f"orders-0.{'ab' * 16}-{fate}"
+def test_a_directory_that_was_renamed_before_is_no_news(data: DataDirectory, fate: str, unique_id: str) -> None:
+    renamed = data.path / f"orders-0.{unique_id}-{fate}"
     renamed.mkdir()
     manager = data.start()
     assert the_log(manager).log_end_offset == 10
@@ -380,7 +434,9 @@ def test_a_directory_that_was_renamed_before_is_no_news(data: DataDirectory, fat
     assert len(manager.take_pending_removals()) == (fate == "delete")
 
 
-@pytest.mark.parametrize("name", ["holiday pictures", "notes", "some-notes", ".hidden"])
+@pytest.mark.parametrize(
+    "name", ["holiday pictures", "notes", "some-notes", ".hidden", "orders- 1", "orders-1_0", "orders-2147483648"]
+)
 def test_a_directory_that_is_no_partitions_is_refused_by_name(data: DataDirectory, name: str) -> None:
     (data.path / name).mkdir()
     with pytest.raises(WrongDirectory, match=name):

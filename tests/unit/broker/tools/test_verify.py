@@ -467,6 +467,12 @@ def test_directories_that_are_no_logs_are_damage_and_those_on_their_way_out_are_
     assert the_damage(run_verify, whole, "backup") == ["a directory of this name"]
 
 
+def test_a_directory_that_spells_a_partitions_number_in_another_way_is_damage(whole: Path, run_verify: Tool) -> None:
+    (whole / "orders-00").mkdir()
+
+    assert the_damage(run_verify, whole, "orders-00") == ["a directory of this name"]
+
+
 @pytest.mark.parametrize(
     ("content", "found"),
     [
