@@ -56,7 +56,7 @@ class GroupCoordinator:
         self.trace = GroupTrace()
         self.stats = GroupStats()
 
-        def machine() -> ShardType[GroupShard]:
+        def shard_type() -> ShardType[GroupShard]:
             # Imported with the first group: what the daemon imports before it is ready has a budget of 150 ms.
             from broker.coordinators.group.settings import GroupSettings
             from broker.coordinators.group.shard import GroupShard
@@ -99,7 +99,7 @@ class GroupCoordinator:
             slices=slices,
             reader=reader,
             later=scheduler.once,
-            machine=machine,
+            shard_type=shard_type,
         )
         self._is_expiring = False
         self._deleted_topics: deque[tuple[str, bytes]] = deque()

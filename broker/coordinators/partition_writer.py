@@ -1,4 +1,4 @@
-"""One partition's journal: what its state machine wants written goes into the log, and comes back once it stands.
+"""One partition's writer: what its state machine wants written goes into the log, and comes back once it stands.
 
 append          a CoordinatorResult is staged as one batch; it goes out with what else the turn stages for the partition
 written         it is in the file; where `flush.messages` asks for a flush, that is waited for too

@@ -1,9 +1,9 @@
 """The coordinators of one internal topic: which of its partitions this node leads, and who answers for a key.
 
-    hosted ── waits ── loading ── in office ── unloaded: deleted, offline, or stopped
+    hosted ── waits ── loading ── active ── unloaded: deleted, offline, or stopped
                           └──────────┘ somebody else has written: loaded again
 
-A coordinator is a partition's state machine (a shard) and the journal of what it wants written. Groups have theirs in
+A coordinator is a partition's state machine (a shard) and the writer of what it wants written. Groups have theirs in
 ``__consumer_offsets``; transactions will have theirs in ``__transaction_state``.
 """
 
@@ -76,17 +76,17 @@ class RuntimeSettings(NamedTuple):
 class Coordinator(Generic[ShardT]):
     """What answers for the keys of one partition."""
 
-    __slots__ = ("journal", "partition", "shard")
+    __slots__ = ("partition", "shard", "writer")
 
-    def __init__(self, partition: Partition, shard: ShardT, journal: PartitionWriter[Any]) -> None:
+    def __init__(self, partition: Partition, shard: ShardT, writer: PartitionWriter[Any]) -> None:
         self.partition = partition
         self.shard = shard
-        self.journal = journal
+        self.writer = writer
 
     def write(self, change: CoordinatorResult[Any] | None) -> None:
         """Have the outcome of a step written, if there is anything to write."""
         if change is not None:
-            self.journal.append(change)
+            self.writer.append(change)
 
 
 class _Waiting(Generic[ShardT]):
@@ -118,9 +118,9 @@ class CoordinatorRuntime(Generic[ShardT]):
         slices: TimeSlices,
         reader: WorkerThread,
         later: Callable[[int, Callable[[], None]], object],
-        machine: Callable[[], ShardType[ShardT]],
+        shard_type: Callable[[], ShardType[ShardT]],
     ) -> None:
-        """``reader`` reads files, ``later`` calls after so many milliseconds; ``machine`` is asked for once there is
+        """``reader`` reads files, ``later`` calls after so many milliseconds; ``shard_type`` is asked for once there is
         something to load."""
         self._topic = topic
         self._settings = settings
@@ -130,8 +130,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._slices = slices
         self._reader = reader
         self._later = later
-        self._machine = cache(machine)
-        self._in_office: dict[int, Coordinator[ShardT]] = {}
+        self._shard_type = cache(shard_type)
+        self._active: dict[int, Coordinator[ShardT]] = {}
         """By partition."""
         self._waiting: dict[int, _Waiting[ShardT]] = {}
         self._is_started = False
@@ -157,9 +157,9 @@ class CoordinatorRuntime(Generic[ShardT]):
         this node does not lead the partition, or there is no such partition: as Kafka answers it.
         """
         index = partition_of(key, self.partitions)
-        found = self._in_office.get(index)
+        found = self._active.get(index)
         if found is None:
-            raise self._why_nobody(index)
+            raise self._why_unavailable(index)
         return found
 
     def all(self) -> list[Coordinator[ShardT]]:
@@ -169,21 +169,21 @@ class CoordinatorRuntime(Generic[ShardT]):
             raise _stopping()
         for waiting in self._waiting.values():
             raise _loading(waiting.partition)
-        return list(self._in_office.values())
+        return list(self._active.values())
 
     # What metrics read
 
     @property
-    def in_office(self) -> list[Coordinator[ShardT]]:
+    def active(self) -> list[Coordinator[ShardT]]:
         """Those of the partitions that are in memory."""
-        return list(self._in_office.values())
+        return list(self._active.values())
 
     @property
     def loading(self) -> int:
         """How many partitions are not in memory yet."""
         return len(self._waiting)
 
-    def _why_nobody(self, index: int) -> Fault:
+    def _why_unavailable(self, index: int) -> Fault:
         if self._is_stopped:
             return _stopping()
         if (waiting := self._waiting.get(index)) is not None:
@@ -203,7 +203,7 @@ class CoordinatorRuntime(Generic[ShardT]):
 
         ``finished`` is called when nothing is left to be done; the last changes may still be on their way.
         """
-        coordinators, waiting = list(self._in_office.values()), list(self._waiting.values())
+        coordinators, waiting = list(self._active.values()), list(self._waiting.values())
         if not coordinators and not waiting:
             finished()
             return
@@ -221,12 +221,12 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._is_stopped = True
         for waiting in list(self._waiting.values()):
             self._drop(waiting)
-        for coordinator in list(self._in_office.values()):
+        for coordinator in list(self._active.values()):
             self._unload(coordinator)
 
     def _leadership_changed(self, partition: Partition) -> None:
         index = partition.topic_partition.partition
-        coordinator = self._in_office.get(index)
+        coordinator = self._active.get(index)
         if coordinator is not None:
             if partition is coordinator.partition and partition.is_leader:
                 return
@@ -251,21 +251,21 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._begin(waiting)
 
     def _begin(self, waiting: _Waiting[ShardT]) -> None:
-        # A broker that leads no partition of the topic needs neither this nor the journal: imported with the first.
+        # A broker that leads no partition of the topic needs neither this nor the writer: imported with the first.
         from broker.coordinators.loading import PartitionLoading
 
         index = waiting.partition.topic_partition.partition
 
         def submit(change: CoordinatorResult[Any]) -> None:
-            self._in_office[index].write(change)
+            self._active[index].write(change)
 
-        machine = self._machine()
-        shard = machine.make_shard(submit)
+        shard_type = self._shard_type()
+        shard = shard_type.make_shard(submit)
         waiting.began_ms = self._clock.monotonic_ms()
         waiting.loading = loading = PartitionLoading(
             waiting.partition,
             shard,
-            decode=machine.decode,
+            decode=shard_type.decode,
             reader=self._reader,
             chunk_bytes=self._chunk_bytes,
             later=self._later,
@@ -287,18 +287,18 @@ class CoordinatorRuntime(Generic[ShardT]):
         index = partition.topic_partition.partition
         del self._waiting[index]
         waiting.loading = None  # which holds `waiting`, to call this
-        journal: PartitionWriter[Any] = PartitionWriter(
+        writer: PartitionWriter[Any] = PartitionWriter(
             partition,
             replicas=self._replicas,
             clock=self._clock,
-            encode=self._machine().encode,
+            encode=self._shard_type().encode,
             codec=self._settings.codec,
             timeout_ms=self._settings.write_timeout_ms,
             end_offset=end_offset,
             replay=shard.replay,
             out_of_step=lambda: self._reload(coordinator),
         )
-        coordinator = self._in_office[index] = Coordinator(partition, shard, journal)
+        coordinator = self._active[index] = Coordinator(partition, shard, writer)
         self.load_times.record((self._clock.monotonic_ms() - waiting.began_ms) * _US_PER_MS)
         self._count_loaded()
         shard.loaded()
@@ -333,14 +333,14 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._load(coordinator.partition)
 
     def _unload(self, coordinator: Coordinator[ShardT]) -> None:
-        del self._in_office[coordinator.partition.topic_partition.partition]
-        coordinator.journal.close(ErrorCode.NOT_COORDINATOR)
+        del self._active[coordinator.partition.topic_partition.partition]
+        coordinator.writer.close(ErrorCode.NOT_COORDINATOR)
         coordinator.shard.unload(ErrorCode.NOT_COORDINATOR)
 
     def _sweep_steps(self, coordinator: Coordinator[ShardT], sweep: _Sweep[ShardT]) -> Steps:
         index = coordinator.partition.topic_partition.partition
         pieces = sweep.pieces_of(coordinator.shard)
-        while self._in_office.get(index) is coordinator:
+        while self._active.get(index) is coordinator:
             try:
                 change = next(pieces)
             except StopIteration:

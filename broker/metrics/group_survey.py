@@ -113,7 +113,7 @@ class GroupSurveyor:
         """See everything anew; the loop may turn at each step. `seen` is the old one until the last."""
         survey = GroupSurvey()
         coordinator = self._sources.group_coordinator
-        for one in () if coordinator is None else coordinator.groups.in_office:
+        for one in () if coordinator is None else coordinator.groups.active:
             for group_id in one.shard.group_ids():
                 # Meanwhile it may have gone.
                 if (group := one.shard.glance(group_id)) is not None:

@@ -81,7 +81,7 @@ _READINGS: Final = (
     *_never("consumer_group_rebalance", "Rebalances of groups of the consumer protocol (KIP-848)"),
     Reading(
         _of_coordinator(gauge, "event_queue_size", "Changes of groups that are being written"),
-        lambda it: sum(len(one.journal) for one in it.coordinator.groups.in_office),
+        lambda it: sum(len(one.writer) for one in it.coordinator.groups.active),
     ),
     Reading(
         _of_coordinator(
@@ -149,7 +149,7 @@ class Groups:
         yield from read(_READINGS, _Coordinator(coordinator, seen, self._counts.rates()))
         groups = coordinator.groups
         yield Samples(
-            _PARTITIONS, [(("loading",), groups.loading), (("active",), len(groups.in_office)), (("failed",), 0)]
+            _PARTITIONS, [(("loading",), groups.loading), (("active",), len(groups.active)), (("failed",), 0)]
         )
         yield Samples(_GROUPS, [((kind,), seen.kinds[kind]) for kind in _KINDS])
         yield Samples(_CONSUMER_GROUPS, [((state,), seen.states[_CONSUMER, state]) for state in _STATES_OF_CONSUMER])

@@ -107,7 +107,7 @@ class Toy:
                 slices=TimeSlices(loop.call_soon, now_ns),
                 reader=self.reader,
                 later=lambda after_ms, job: broker.clock.call_at(broker.clock.monotonic_ms() + after_ms, job),
-                machine=lambda: ShardType(self._make_shard, decode, encode),
+                shard_type=lambda: ShardType(self._make_shard, decode, encode),
             )
 
         self.runtime: CoordinatorRuntime[Register] = broker.run(make())

@@ -121,7 +121,7 @@ def test_groups_of_other_protocols_are_counted_by_their_kind(broker: InProcessBr
             f'{COORDINATOR}_consumer_group_count{{state="Empty"}}': now(1),
         },
     ):
-        (coordinator, *_) = broker.server.components.group_coordinator.groups.in_office
+        (coordinator, *_) = broker.server.components.group_coordinator.groups.active
         coordinator.shard.replay(
             GroupRecord(ConsumerGroupMetadataKey(group_id="modern"), ConsumerGroupMetadataValue(epoch=1), 0)
         )
@@ -176,7 +176,7 @@ def test_who_is_ahead_of_the_log_is_not_behind(broker: InProcessBroker) -> None:
 
 def test_of_a_partition_that_is_not_there_only_the_offset_is_told(broker: InProcessBroker) -> None:
     commit(broker, 5, partition=1)
-    coordinators = broker.server.components.group_coordinator.groups.in_office
+    coordinators = broker.server.components.group_coordinator.groups.active
     (image,) = [one.shard.image for one in coordinators if one.shard.image.offsets.count("readers")]
     image.offsets.replay_put("readers", "gone", 0, bytes(7) + b"\x09" + bytes(36))
     page = scrape(broker)
@@ -236,7 +236,7 @@ def test_rates_are_those_of_the_last_minutes(broker: InProcessBroker) -> None:
 def test_a_count_goes_on_when_a_partition_of_groups_is_loaded_again(broker: InProcessBroker) -> None:
     commit(broker, 1)
     groups = broker.server.components.group_coordinator.groups
-    for coordinator in groups.in_office:
+    for coordinator in groups.active:
         groups._reload(coordinator)
     broker.wait_until(lambda: groups.loading == 0)
     page = scrape(broker)
@@ -252,7 +252,7 @@ def test_partitions_of_groups_are_counted_and_how_long_they_took_to_load(broker:
     assert scrape(broker)[f'{COORDINATOR}_num_partitions{{state="active"}}'] == 5
     assert scrape(broker)[f'{COORDINATOR}_num_partitions{{state="failed"}}'] == 0
     groups = broker.server.components.group_coordinator.groups
-    coordinator = groups.in_office[0]
+    coordinator = groups.active[0]
     with shown(
         broker,
         {
@@ -290,11 +290,11 @@ def test_every_partition_that_is_loaded_is_timed(broker: InProcessBroker) -> Non
 
 def test_changes_that_are_being_written_are_told(broker: InProcessBroker) -> None:
     broker.create_topic("flushed", flush_messages=1)
-    (coordinator, *_) = broker.server.components.group_coordinator.groups.in_office
+    (coordinator, *_) = broker.server.components.group_coordinator.groups.active
     assert scrape(broker)[f"{COORDINATOR}_event_queue_size"] == 0
     with shown(broker, {f"{COORDINATOR}_event_queue_size": now(1)}):
-        coordinator.journal._entries.append(object())
-    coordinator.journal._entries.clear()
+        coordinator.writer._entries.append(object())
+    coordinator.writer._entries.clear()
 
 
 def test_what_no_client_can_change_is_what_it_is(broker: InProcessBroker) -> None:
@@ -386,7 +386,7 @@ def test_what_has_no_room_is_left_out_and_counted(broker: InProcessBroker, monke
 
 def test_the_loop_turns_while_many_offsets_are_looked_at(broker: InProcessBroker) -> None:
     commit(broker, 1)
-    coordinators = broker.server.components.group_coordinator.groups.in_office
+    coordinators = broker.server.components.group_coordinator.groups.active
     (shard,) = [one.shard for one in coordinators if one.shard.image.offsets.count("readers")]
     for partition in range(1, 5_000):
         shard.image.offsets.replay_put("readers", "orders", partition, bytes(44))

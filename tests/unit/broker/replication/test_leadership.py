@@ -169,11 +169,11 @@ def test_coordinators_of_a_partition_come_and_go_with_its_leadership(broker: InP
     partition = coordinator.partition
 
     hand_over(broker, partition, OTHER, 1)
-    assert coordinator not in groups.in_office
+    assert coordinator not in groups.active
     assert member.heartbeat() == E.NOT_COORDINATOR
 
     hand_over(broker, partition, 1, 2, isr=frozenset({1}))
-    broker.wait_until(lambda: partition in [one.partition for one in groups.in_office])
+    broker.wait_until(lambda: partition in [one.partition for one in groups.active])
     assert groups.of("group") is not coordinator, "it has been loaded again from the log"
 
 

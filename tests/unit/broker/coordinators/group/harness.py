@@ -1,4 +1,4 @@
-"""A coordinator in a test's hand: a hand-moved clock, a journal that writes when it is told to, and members that talk.
+"""A coordinator in a test's hand: a hand-moved clock, a writer that writes when it is told to, and members that talk.
 
     groups = Coordinator()
     anna = groups.member("anna")
@@ -167,12 +167,12 @@ class Coordinator:
         self.wheel = TimingWheel(self.clock)
         self.ids = CountedIds()
         self.events = Events()
-        self.journal = PartitionWriter()
+        self.writer = PartitionWriter()
         self.settings = GroupSettings(**settings)
         self.archived_by = set()  # topics, each with the group that its retention waits for
         self.shard = self._new_shard()
         for key, value in log:
-            self.journal.log.append((key, value))
+            self.writer.log.append((key, value))
             self.shard.replay(decode_group_record(key, value))
         self.shard.loaded()
 
@@ -184,20 +184,20 @@ class Coordinator:
             ids=self.ids,
             events=self.events,
             stats=GroupStats(),
-            submit=self.journal.append,
+            submit=self.writer.append,
             is_archived_by=lambda topic, group_id: (topic, group_id) in self.archived_by,
         )
-        self.journal.replay = shard.replay
+        self.writer.replay = shard.replay
         return shard
 
     def restart(self, *, keeps_what_is_under_way=False, **settings):
         """Another coordinator loads what stands in the log. What is under way is not acknowledged any more, whether it
         has come as far as the log or not."""
         self.shard.unload(ErrorCode.NOT_COORDINATOR)
-        self.journal.close(keeps_what_is_under_way=keeps_what_is_under_way)
+        self.writer.close(keeps_what_is_under_way=keeps_what_is_under_way)
         self.settings = GroupSettings(**settings) if settings else self.settings
         self.shard = self._new_shard()
-        for key, value in self.journal.log:
+        for key, value in self.writer.log:
             self.shard.replay(decode_group_record(key, value))
         self.shard.loaded()
 
@@ -236,7 +236,7 @@ class Coordinator:
             offsets=[OffsetToCommit(topic, 0, offset)],
             **more,
         )
-        self.journal.append(self.shard.commit(request, reply))
+        self.writer.append(self.shard.commit(request, reply))
         return reply
 
     def committed(self, *, group_id=G, topic="orders"):
@@ -247,22 +247,22 @@ class Coordinator:
         """Let members leave, each given as member id or as (member id, instance id)."""
         reply = Reply()
         leaving = [LeavingMember(member) if isinstance(member, str) else LeavingMember(*member) for member in members]
-        self.journal.append(self.shard.leave(group_id, leaving, reply))
+        self.writer.append(self.shard.leave(group_id, leaving, reply))
         return reply
 
     def last_record(self):
         """The newest record that stands, read."""
-        return decode_group_record(*self.journal.log[-1])
+        return decode_group_record(*self.writer.log[-1])
 
     def group_records(self, group_id=G):
         """What the group's own records say, in order; None for a tombstone."""
-        records = [decode_group_record(*stored) for stored in self.journal.log]
+        records = [decode_group_record(*stored) for stored in self.writer.log]
         return [record.value for record in records if record.key == GroupMetadataKey(group=group_id)]
 
     def replayed(self):
         """An image of its own of what stands in the log."""
         image = GroupImage()
-        for stored in self.journal.log:
+        for stored in self.writer.log:
             image.replay(decode_group_record(*stored))
         return image
 
@@ -321,7 +321,7 @@ class Client:
             "may_skip_assignment": self.may_skip_assignment,
         } | changed
         reply = Reply()
-        self.groups.journal.append(self.groups.shard.join(Join(**about), reply))
+        self.groups.writer.append(self.groups.shard.join(Join(**about), reply))
         return reply
 
     def asks_to_sync(self, assignments=None, **changed):
@@ -335,7 +335,7 @@ class Client:
             "assignments": {getattr(member, "member_id", member): part for member, part in (assignments or {}).items()},
         } | changed
         reply = Reply()
-        self.groups.journal.append(self.groups.shard.sync(Sync(**about), reply))
+        self.groups.writer.append(self.groups.shard.sync(Sync(**about), reply))
         return reply
 
     def beats(self, **changed):

@@ -46,27 +46,27 @@ class OffsetsHome(Coordinator):
             value = None if record.value is None else encode_group_value(record.value, record.version)
             stored = encode_group_key(record.key), value
             if producer_id == -1:
-                self.journal.log.append(stored)
+                self.writer.log.append(stored)
             self.shard.replay(decode_group_record(*stored), producer_id=producer_id)
 
     def written(self, since=0):
         """The records that stand, but for the first so many."""
-        return [decode_group_record(*stored) for stored in self.journal.log[since:]]
+        return [decode_group_record(*stored) for stored in self.writer.log[since:]]
 
     def batches_under_way(self):
         """The records of each change that is not acknowledged yet."""
-        return [[decode_group_record(*stored) for stored in written.stored] for written in self.journal.under_way]
+        return [[decode_group_record(*stored) for stored in written.stored] for written in self.writer.under_way]
 
     def fails(self, error):
         """Nothing of what is under way can be written."""
-        while self.journal.under_way:
-            self.journal.settle_one(error)
+        while self.writer.under_way:
+            self.writer.settle_one(error)
 
     def commits(self, *offsets, group_id=G, **given):
         """The errors of a commit."""
         answers = []
         request = Commit(group_id=group_id, offsets=offsets, **given)
-        self.journal.append(self.shard.commit(request, answers.extend))
+        self.writer.append(self.shard.commit(request, answers.extend))
         return answers
 
     def fetch(self, *partitions, group_id=G, require_stable=False):
@@ -82,7 +82,7 @@ class OffsetsHome(Coordinator):
         """The error, and those of the partitions."""
         answers = []
         asked = [TopicPartitionName(*partition) for partition in partitions]
-        self.journal.append(
+        self.writer.append(
             self.shard.delete_offsets(group_id, asked, lambda error, each: answers.append((error, list(each))))
         )
         return answers
@@ -90,7 +90,7 @@ class OffsetsHome(Coordinator):
     def deletes(self, group_id=G):
         """The error of a group's deletion."""
         answers = []
-        self.journal.append(self.shard.delete(group_id, answers.append))
+        self.writer.append(self.shard.delete(group_id, answers.append))
         return answers
 
     def expires(self):
@@ -104,7 +104,7 @@ class OffsetsHome(Coordinator):
     def writes_all(self, pieces):
         """Write what comes in pieces."""
         for change in pieces:
-            self.journal.append(change)
+            self.writer.append(change)
 
 
 def as_member(client):

@@ -137,11 +137,11 @@ def test_while_the_record_of_an_empty_group_is_written_nobody_commits():
     groups = Coordinator()
     anna = groups.member()
     anna.joins()
-    groups.journal.hold()
+    groups.writer.hold()
     anna.leaves()
 
     assert groups.group(G).check_commit(Commit(group_id=G, offsets=())) is ErrorCode.UNKNOWN_MEMBER_ID
-    groups.journal.release()
+    groups.writer.release()
     assert groups.commit(7) is ErrorCode.NONE
 
 

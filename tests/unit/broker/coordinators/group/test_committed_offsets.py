@@ -52,7 +52,7 @@ def test_a_member_of_a_group_that_does_not_exist_is_told_so_as_its_version_knows
     assert home.commits(orders(5), generation=3, unknown_group_error=ErrorCode.ILLEGAL_GENERATION) == [
         ErrorCode.ILLEGAL_GENERATION
     ]
-    assert home.journal.log == []
+    assert home.writer.log == []
 
 
 def test_a_member_id_alone_keeps_nobody_from_beginning_a_group(home):
@@ -148,7 +148,7 @@ def test_a_group_that_belongs_to_another_protocol_takes_offsets_from_outside_onl
 
 
 def test_the_offsets_of_a_request_are_one_batch_with_one_time(home):
-    home.journal.hold()
+    home.writer.hold()
 
     home.commits(orders(5), orders(6, 1), OffsetToCommit("refunds", 0, 7))
 
@@ -217,7 +217,7 @@ def test_metadata_may_have_as_many_characters_as_are_set_and_what_is_too_long_ke
 
 def test_where_all_metadata_is_too_long_nothing_is_written():
     home = OffsetsHome(offset_metadata_max_bytes=1)
-    home.journal.hold()
+    home.writer.hold()
 
     assert home.commits(orders(1, metadata="xx")) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert home.batches_under_way() == []
@@ -226,10 +226,10 @@ def test_where_all_metadata_is_too_long_nothing_is_written():
 
 def test_a_commit_of_nothing_is_answered_with_nothing(home):
     answers = []
-    home.journal.append(home.shard.commit(Commit(group_id=G, offsets=()), answers.append))
+    home.writer.append(home.shard.commit(Commit(group_id=G, offsets=()), answers.append))
 
     assert answers == [[]]
-    assert home.journal.log == []
+    assert home.writer.log == []
 
 
 @pytest.mark.parametrize("offset", [-1, -5, 2**63 - 1])
@@ -241,12 +241,12 @@ def test_any_offset_is_stored(home, offset):
 
 def test_nothing_counts_before_it_stands(home):
     home.commits(orders(1))
-    home.journal.hold()
+    home.writer.hold()
 
     answers = home.commits(orders(2))
     assert (answers, home.offsets()) == ([], {("orders", 0): 1})
 
-    home.journal.settle()
+    home.writer.settle()
     assert home.offsets() == {("orders", 0): 2}
 
 
@@ -267,10 +267,10 @@ def test_nothing_counts_before_it_stands(home):
 def test_what_cannot_be_written_is_not_committed_and_the_client_is_told_in_its_own_terms(error, told):
     home = OffsetsHome(offset_metadata_max_bytes=1)
     home.commits(orders(1))
-    home.journal.hold()
+    home.writer.hold()
     request = Commit(group_id=G, offsets=(orders(2), orders(3, 1, metadata="too long")))
     answers = []
-    home.journal.append(home.shard.commit(request, answers.append))
+    home.writer.append(home.shard.commit(request, answers.append))
 
     home.fails(error)
 
@@ -280,12 +280,12 @@ def test_what_cannot_be_written_is_not_committed_and_the_client_is_told_in_its_o
 
 
 def test_a_commit_that_took_too_long_counts_all_the_same_once_it_stands(home):
-    home.journal.hold()
+    home.writer.hold()
     answers = home.commits(orders(1))
-    home.journal.time_out()
+    home.writer.time_out()
     assert (answers, home.offsets()) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], {})
 
-    home.journal.settle()
+    home.writer.settle()
 
     assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert home.offsets() == {("orders", 0): 1}
@@ -368,7 +368,7 @@ def test_offsets_are_deleted_and_those_that_never_were_are_too(home):
 
 def test_where_there_is_nothing_to_delete_nothing_is_written(home):
     home.commits(orders(5))
-    home.journal.hold()
+    home.writer.hold()
 
     assert home.deletes_offsets(("refunds", 0)) == [(NONE, [NONE])]
     assert home.batches_under_way() == []
@@ -451,7 +451,7 @@ def test_an_offset_that_only_a_transaction_has_written_is_deleted_with_it(home):
 
 def test_a_deletion_that_cannot_be_written_deletes_nothing(home):
     home.commits(orders(5))
-    home.journal.hold()
+    home.writer.hold()
     answers = home.deletes_offsets(("orders", 0))
 
     home.fails(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -462,11 +462,11 @@ def test_a_deletion_that_cannot_be_written_deletes_nothing(home):
 
 def test_what_is_being_committed_is_deleted_too(home):
     home.commits(orders(1, 1))
-    home.journal.hold()
+    home.writer.hold()
     home.commits(orders(5))
 
     answers = home.deletes_offsets(("orders", 0))
-    home.journal.settle()
+    home.writer.settle()
 
     assert answers == [(NONE, [NONE])]
     assert home.offsets() == {("orders", 1): 1}

@@ -29,26 +29,26 @@ def test_the_first_join_makes_the_group_with_an_empty_record_and_hands_out_an_id
 def test_its_answer_waits_for_the_record():
     groups = Coordinator()
     anna = groups.member()
-    groups.journal.hold()
+    groups.writer.hold()
 
     reply = anna.asks_to_join()
     assert reply.is_parked
     assert groups.state() is None
 
-    groups.journal.release()
+    groups.writer.release()
     assert reply.answer.error is ErrorCode.MEMBER_ID_REQUIRED
 
 
 def test_two_who_come_at_once_make_one_group_with_one_record():
     groups = Coordinator()
     anna, bert = groups.member("anna"), groups.member("bert")
-    groups.journal.hold()
+    groups.writer.hold()
 
     replies = [anna.asks_to_join(), bert.asks_to_join()]
-    groups.journal.release()
+    groups.writer.release()
 
     assert [reply.answer.error for reply in replies] == [ErrorCode.MEMBER_ID_REQUIRED] * 2
-    assert len(groups.journal.log) == 1
+    assert len(groups.writer.log) == 1
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_two_who_come_at_once_make_one_group_with_one_record():
 def test_a_group_whose_record_cannot_be_written_is_not_made(error, told):
     groups = Coordinator()
     anna, bert = groups.member("anna"), groups.member("bert", needs_known_id=False)
-    groups.journal.hold()
-    groups.journal.fail(error)
+    groups.writer.hold()
+    groups.writer.fail(error)
 
     replies = [anna.asks_to_join(), bert.asks_to_join()]
-    groups.journal.release()
+    groups.writer.release()
 
     assert [reply.answer.error for reply in replies] == [told] * 2
     assert groups.state() is None
     assert len(groups.wheel) == 0
-    groups.journal.recover()
+    groups.writer.recover()
     assert anna.joins().generation == 1
 
 
@@ -163,7 +163,7 @@ def test_of_a_group_that_nobody_has_come_back_to_only_its_first_record_is_left()
 
     # As in Kafka: the next look for what has expired removes it.
     assert groups.state() == "Empty"
-    assert len(groups.journal.log) == 1
+    assert len(groups.writer.log) == 1
     assert len(groups.wheel) == 0
 
 
@@ -173,7 +173,7 @@ def test_an_id_is_forgotten_with_its_group():
     anna.member_id = anna.asks_to_join().answer.member_id
 
     for change in groups.shard.expire_offsets():
-        groups.journal.append(change)
+        groups.writer.append(change)
 
     assert groups.state() is None
     assert len(groups.wheel) == 0

@@ -154,7 +154,7 @@ def test_an_empty_group_is_deleted_with_its_offsets_and_they_go_first(home):
     consumer = home.settled("orders")
     home.commits(orders(1), orders(2, 1), **as_member(consumer))
     consumer.leaves()
-    before = len(home.journal.log)
+    before = len(home.writer.log)
 
     assert home.deletes() == [NONE]
 
@@ -180,7 +180,7 @@ def test_a_simple_consumers_group_is_deleted_whatever_its_name(home, group_id):
 @pytest.mark.parametrize("group_id", [G, ""])
 def test_a_group_that_does_not_exist_is_not_deleted(home, group_id):
     assert home.deletes(group_id) == [ErrorCode.GROUP_ID_NOT_FOUND]
-    assert home.journal.log == []
+    assert home.writer.log == []
 
 
 def test_a_group_that_somebody_is_in_is_not_deleted(home):
@@ -198,12 +198,12 @@ def test_a_group_that_somebody_is_in_is_not_deleted(home):
 
 def test_a_group_whose_last_member_is_just_leaving_is_not_deleted(home):
     consumer = home.settled("orders")
-    home.journal.hold()
+    home.writer.hold()
     consumer.leaves()
 
     assert home.deletes() == [ErrorCode.NON_EMPTY_GROUP]
-    home.journal.settle()
-    home.journal.release()
+    home.writer.settle()
+    home.writer.release()
     assert home.deletes() == [NONE]
 
 
@@ -221,11 +221,11 @@ def test_ids_that_were_handed_out_do_not_keep_a_group_and_are_unknown_when_it_is
 def test_with_a_group_goes_what_is_being_committed_to_it_and_what_transactions_have_written(home):
     home.commits(orders(1))
     home.stands(offset_record(G, orders(5, 1), 0), producer_id=12)
-    home.journal.hold()
+    home.writer.hold()
     home.commits(orders(2, 2))
 
     answers = home.deletes()
-    home.journal.settle()
+    home.writer.settle()
     home.shard.replay_marker(12, commits=True)
 
     assert answers == [NONE]
@@ -234,10 +234,10 @@ def test_with_a_group_goes_what_is_being_committed_to_it_and_what_transactions_h
 
 def test_whoever_commits_while_the_group_is_being_deleted_begins_it_anew(home):
     home.commits(orders(1))
-    home.journal.hold()
+    home.writer.hold()
     home.deletes()
     home.commits(orders(2, 1))
-    home.journal.settle()
+    home.writer.settle()
 
     assert home.offsets() == {("orders", 1): 2}
     assert home.state() == "Empty"
@@ -246,20 +246,20 @@ def test_whoever_commits_while_the_group_is_being_deleted_begins_it_anew(home):
 def test_whoever_joins_while_the_group_is_being_deleted_is_in_it(home):
     home.settled("orders").leaves()
     home.commits(orders(1))
-    home.journal.hold()
+    home.writer.hold()
     deleted = home.deletes()
     consumer = home.consumer("orders")
     consumer.joins()
     synced = consumer.asks_to_sync({consumer: b"gets"})
 
-    home.journal.settle()
+    home.writer.settle()
 
     assert deleted == [NONE]
     assert synced.answer.assignment == b"gets"
     assert home.state() == "Stable"
     assert home.offsets() == {}
     before = contents(home.shard.image)
-    home.journal.release()
+    home.writer.release()
     home.restart()
     assert contents(home.shard.image) == before
     assert consumer.beats() is NONE
@@ -267,7 +267,7 @@ def test_whoever_joins_while_the_group_is_being_deleted_is_in_it(home):
 
 def test_a_deletion_that_cannot_be_written_deletes_nothing(home):
     home.commits(orders(1))
-    home.journal.hold()
+    home.writer.hold()
     answers = home.deletes()
 
     home.fails(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -283,7 +283,7 @@ def test_a_deletion_that_cannot_be_written_deletes_nothing(home):
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_a_group_of_another_kind_is_listed_as_that_and_nobody_joins_it_or_removes_it(home, kind):
     home.stands(OTHER_KINDS[kind])
-    written = len(home.journal.log)
+    written = len(home.writer.log)
 
     assert listed(home) == [ListedGroup(G, kind, "Empty", kind, 0)]
     assert home.shard.kind_of(G) == kind
@@ -291,7 +291,7 @@ def test_a_group_of_another_kind_is_listed_as_that_and_nobody_joins_it_or_remove
     joined = home.consumer("orders").asks_to_join(member_id="m").answer
     assert (joined.error, joined.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "m")
     assert home.deletes() == [ErrorCode.NON_EMPTY_GROUP]
-    assert len(home.journal.log) == written
+    assert len(home.writer.log) == written
 
     home.stands(GroupRecord(OTHER_KINDS[kind].key, None, None))
 

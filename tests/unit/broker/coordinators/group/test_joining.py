@@ -43,7 +43,7 @@ def test_a_member_of_a_group_that_does_not_exist_is_unknown_and_makes_none():
 
     assert (joined.error, joined.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "anna-1")
     assert groups.state() is None
-    assert groups.journal.log == []
+    assert groups.writer.log == []
 
 
 # Which protocols go together -----------------------------------------------------------------------------------------

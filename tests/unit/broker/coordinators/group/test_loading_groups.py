@@ -189,7 +189,7 @@ def test_whoever_waits_is_told_that_it_has_to_look_for_its_coordinator():
     other.joins()
     follower.takes(waiting.answer)
     syncing = follower.asks_to_sync()
-    groups.journal.hold()
+    groups.writer.hold()
     creating = groups.member("z", group_id="i").asks_to_join()
     handed_out = groups.member("v", group_id="h")
     handed_out.asks_to_join()
@@ -210,7 +210,7 @@ def test_what_is_under_way_then_changes_nothing_any_more():
     other.joins()
     last = groups.member("last", group_id="i")
     last.joins()
-    groups.journal.hold()
+    groups.writer.hold()
     waiting = [
         groups.member("second", instance_id="shop 1").parks(),
         other.asks_to_sync({other: b"0"}),
@@ -219,23 +219,23 @@ def test_what_is_under_way_then_changes_nothing_any_more():
     ]
 
     groups.shard.unload(ErrorCode.NOT_COORDINATOR)
-    groups.journal.close(keeps_what_is_under_way=False)
+    groups.writer.close(keeps_what_is_under_way=False)
 
     assert [reply.answer.error for reply in waiting] == [ErrorCode.NOT_COORDINATOR] * 4
-    assert not groups.journal.under_way
+    assert not groups.writer.under_way
     assert len(groups.wheel) == 0
     assert groups.events.named("write_failed") == []
 
 
-def test_it_makes_no_difference_whether_the_journal_is_closed_first():
+def test_it_makes_no_difference_whether_the_writer_is_closed_first():
     groups = Coordinator()
     anna, _ = stable_group(groups, groups.member("anna", instance_id="shop 1"), groups.member("bert"))
     other = groups.member("other", group_id="h")
     other.joins()
-    groups.journal.hold()
+    groups.writer.hold()
     waiting = [groups.member("second", instance_id="shop 1").parks(), other.asks_to_sync({other: b"0"}), anna.leaves()]
 
-    groups.journal.close(keeps_what_is_under_way=False)
+    groups.writer.close(keeps_what_is_under_way=False)
     groups.shard.unload(ErrorCode.NOT_COORDINATOR)
 
     assert [reply.answer.error for reply in waiting[:2]] == [ErrorCode.NOT_COORDINATOR] * 2

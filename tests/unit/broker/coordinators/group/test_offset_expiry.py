@@ -87,7 +87,7 @@ def test_the_offsets_of_an_emptied_group_expire_together_and_it_goes_with_them()
     assert len(home.offsets()) == 3
 
     home.pass_ms(1)
-    before = len(home.journal.log)
+    before = len(home.writer.log)
     home.expires()
 
     assert home.state() is None
@@ -174,10 +174,10 @@ def test_offsets_of_a_stable_group_without_subscriptions_do_not_expire():
         home.commits(orders(1), group_id=group_id, **as_member(consumer))
     home.pass_ms(RETENTION_MS)
 
-    before = len(home.journal.log)
+    before = len(home.writer.log)
     home.expires()
 
-    assert len(home.journal.log) == before
+    assert len(home.writer.log) == before
 
 
 def test_nothing_expires_while_a_group_rebalances():
@@ -298,22 +298,22 @@ def test_groups_that_belong_to_another_protocol_are_not_touched(home):
         offset_record(G, orders(5), home.clock.now_ms()),
     )
     home.pass_ms(10 * RETENTION_MS)
-    before = len(home.journal.log)
+    before = len(home.writer.log)
 
     home.expires()
 
-    assert len(home.journal.log) == before
+    assert len(home.writer.log) == before
     assert home.offsets() == {("orders", 0): 5}
 
 
 def test_a_commit_that_is_being_written_saves_what_it_is_for(home):
     home.commits(orders(1))
     home.pass_ms(RETENTION_MS)
-    home.journal.hold()
+    home.writer.hold()
     home.commits(orders(2))
 
     home.expires()
-    home.journal.settle()
+    home.writer.settle()
 
     assert home.offsets() == {("orders", 0): 2}
 
@@ -321,7 +321,7 @@ def test_a_commit_that_is_being_written_saves_what_it_is_for(home):
 def test_what_cannot_be_written_is_kept_and_tried_again(home):
     home.commits(orders(1))
     home.pass_ms(RETENTION_MS)
-    home.journal.hold()
+    home.writer.hold()
     home.expires()
 
     home.fails(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -330,7 +330,7 @@ def test_what_cannot_be_written_is_kept_and_tried_again(home):
     assert home.shard.stats.expired_offsets == 0
 
     home.expires()
-    home.journal.settle()
+    home.writer.settle()
     assert home.state() is None
 
 
@@ -360,18 +360,18 @@ def test_a_group_with_many_offsets_goes_in_pieces_and_its_record_last(home):
     home.commits(*offsets, **as_member(consumer))
     consumer.leaves()
     home.pass_ms(RETENTION_MS)
-    home.journal.hold()
+    home.writer.hold()
 
     home.expires()
     sizes = [len(records) for records in home.batches_under_way()]
     assert max(sizes) <= expiry.OFFSETS_A_PIECE
     assert sum(sizes) == len(offsets)
     # Should one of them fail, the others would have taken the group's record from what is left.
-    home.journal.settle()
+    home.writer.settle()
     assert home.state() == "Empty"
 
     home.expires()
-    home.journal.settle()
+    home.writer.settle()
     assert home.state() is None
 
 
@@ -392,7 +392,7 @@ def test_whoever_commits_between_two_pieces_keeps_the_offset(home):
     home.commits(*(orders(number, number) for number in range(expiry.OFFSETS_A_PIECE + 1)))
     home.pass_ms(RETENTION_MS)
     pieces = home.shard.expire_offsets()
-    home.journal.append(next(pieces))
+    home.writer.append(next(pieces))
     (left,) = home.offsets()
 
     home.commits(orders(77, left[1]))
@@ -440,22 +440,22 @@ def test_what_was_committed_for_a_new_topic_of_the_same_name_stays(home):
 
 def test_what_is_being_committed_for_the_new_topic_stays(home):
     home.commits(orders(1, topic_id=ORDERS_ID), orders(1, 1, topic_id=ORDERS_ID))
-    home.journal.hold()
+    home.writer.hold()
     home.commits(orders(2, topic_id=ORDERS_ID))
     home.commits(orders(3, topic_id=NEW_ORDERS_ID))
 
     home.forgets(orders=ORDERS_ID)
-    home.journal.settle()
+    home.writer.settle()
 
     assert home.offsets() == {("orders", 0): 3}
 
 
 def test_what_is_being_committed_for_the_deleted_topic_goes_with_it(home):
-    home.journal.hold()
+    home.writer.hold()
     home.commits(orders(2, topic_id=ORDERS_ID), OffsetToCommit("refunds", 0, 3))
 
     home.forgets(orders=ORDERS_ID)
-    home.journal.settle()
+    home.writer.settle()
 
     assert home.offsets() == {("refunds", 0): 3}
 
@@ -474,14 +474,14 @@ def test_what_transactions_have_written_for_the_topic_goes_with_it(home):
 
 def test_tombstones_that_cannot_be_written_are_written_with_the_next_look_for_expired_offsets(home):
     home.commits(orders(1), OffsetToCommit("refunds", 0, 3))
-    home.journal.hold()
+    home.writer.hold()
     home.forgets(orders=ORDERS_ID)
     home.fails(ErrorCode.KAFKA_STORAGE_ERROR)
     assert len(home.offsets()) == 2
     assert home.events.named("write_failed") == [(G, "1 offsets of deleted topics", "KAFKA_STORAGE_ERROR")]
 
     home.expires()
-    home.journal.settle()
+    home.writer.settle()
 
     assert home.offsets() == {("refunds", 0): 3}
 

@@ -15,7 +15,7 @@ def storing_group(groups):
     waiting = bert.parks(protocols=CHANGED)
     anna.joins()
     bert.takes(waiting.answer)
-    groups.journal.hold()
+    groups.writer.hold()
     synced = [bert.asks_to_sync(), anna.asks_to_sync({anna: b"0", bert: b"1"})]
     assert [reply.is_parked for reply in synced] == [True, True]
     return anna, bert, synced
@@ -26,7 +26,7 @@ def emptying_group(groups):
     anna = groups.member()
     anna.joins()
     anna.brings({anna: b"0 1"})
-    groups.journal.hold()
+    groups.writer.hold()
     return anna, anna.leaves()
 
 
@@ -41,8 +41,8 @@ def test_who_joins_while_an_assignment_is_written_begins_a_rebalance_and_the_ass
 
     joining = carl.parks()
     assert [reply.answer for reply in synced] == [Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)] * 2
-    groups.journal.settle_one(None if stands else ErrorCode.KAFKA_STORAGE_ERROR)
-    groups.journal.release()
+    groups.writer.settle_one(None if stands else ErrorCode.KAFKA_STORAGE_ERROR)
+    groups.writer.release()
 
     assert groups.state() == "PreparingRebalance"
     assert groups.group().metadata.generation == (3 if stands else 2)
@@ -60,7 +60,7 @@ def test_who_leaves_while_an_assignment_is_written_is_not_in_the_next_one():
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.REBALANCE_IN_PROGRESS,
     ]
-    groups.journal.release()
+    groups.writer.release()
 
     # The record names bert, and he is none: what is true is what comes next.
     assert bert.member_id in groups.group().metadata.members
@@ -80,11 +80,11 @@ def test_two_generations_may_be_under_way_at_once():
     synced = [bert.asks_to_sync(), anna.asks_to_sync({anna: b"1", bert: b"0"})]
     assert groups.generation() == 4
 
-    groups.journal.settle_one()
+    groups.writer.settle_one()
     assert [reply.is_parked for reply in synced] == [True, True]
     assert groups.state() == "CompletingRebalance"
     assert anna.commits(1) is ErrorCode.REBALANCE_IN_PROGRESS
-    groups.journal.settle_one()
+    groups.writer.settle_one()
 
     assert [reply.answer.assignment for reply in synced] == [b"0", b"1"]
     assert groups.state() == "Stable"
@@ -98,8 +98,8 @@ def test_the_first_of_two_generations_under_way_may_fail_alone():
     bert.takes(waiting.answer)
     synced = [bert.asks_to_sync(), anna.asks_to_sync({anna: b"1", bert: b"0"})]
 
-    groups.journal.settle_one(ErrorCode.MESSAGE_TOO_LARGE)
-    groups.journal.settle_one()
+    groups.writer.settle_one(ErrorCode.MESSAGE_TOO_LARGE)
+    groups.writer.settle_one()
 
     assert [reply.answer.assignment for reply in synced] == [b"0", b"1"]
 
@@ -110,7 +110,7 @@ def test_a_member_whose_session_would_end_while_its_assignment_is_written_has_a_
 
     groups.pass_ms(30_000)
     assert [reply.is_parked for reply in synced] == [True, True]
-    groups.journal.release()
+    groups.writer.release()
 
     groups.pass_ms(9_999)
     assert anna.beats() is bert.beats() is ErrorCode.NONE
@@ -122,10 +122,10 @@ def test_an_assignment_that_comes_too_late_is_none():
     groups = Coordinator()
     anna, bert, synced = storing_group(groups)
 
-    groups.journal.time_out()
+    groups.writer.time_out()
     assert [reply.answer for reply in synced] == [Synced(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)] * 2
     assert groups.state() == "PreparingRebalance"
-    groups.journal.release()
+    groups.writer.release()
 
     assert groups.state() == "PreparingRebalance"
     assert groups.group().metadata.generation == 3
@@ -142,7 +142,7 @@ def test_who_joins_while_the_record_of_an_empty_group_is_written_is_the_first_of
     bert = groups.member("bert", protocol_type="connect")
 
     assert bert.joins().generation == 3
-    groups.journal.release()
+    groups.writer.release()
 
     assert left.answer.members == [ErrorCode.NONE]
     assert groups.state() == "CompletingRebalance"
@@ -158,7 +158,7 @@ def test_to_such_a_group_the_initial_delay_applies():
     waiting = anna.parks()
     groups.pass_ms(3_000)
     anna.takes(waiting.answer)
-    groups.journal.hold()
+    groups.writer.hold()
     anna.leaves()
 
     waiting = groups.member("bert").parks()
@@ -171,8 +171,8 @@ def test_to_such_a_group_the_initial_delay_applies():
 def test_that_a_group_is_empty_is_written_until_it_stands():
     groups = Coordinator()
     anna, left = emptying_group(groups)
-    groups.journal.fail(ErrorCode.KAFKA_STORAGE_ERROR)
-    groups.journal.release()
+    groups.writer.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    groups.writer.release()
 
     assert left.answer.error is ErrorCode.NOT_COORDINATOR
     assert (groups.state(), groups.generation(), groups.member_ids()) == ("PreparingRebalance", 2, [])
@@ -182,7 +182,7 @@ def test_that_a_group_is_empty_is_written_until_it_stands():
     groups.pass_ms(1)
     assert len(groups.events.named("write_failed")) == 2
     assert anna.beats() is ErrorCode.UNKNOWN_MEMBER_ID
-    groups.journal.recover()
+    groups.writer.recover()
     groups.pass_ms(1_000)
 
     assert (groups.state(), groups.generation()) == ("Empty", 2)
@@ -193,16 +193,16 @@ def test_that_a_group_is_empty_is_written_until_it_stands():
 def test_who_joins_a_group_whose_emptiness_could_not_be_written_ends_the_trying():
     groups = Coordinator()
     emptying_group(groups)
-    groups.journal.fail()
-    groups.journal.release()
-    groups.journal.recover()
+    groups.writer.fail()
+    groups.writer.release()
+    groups.writer.recover()
 
     bert = groups.member("bert")
     assert bert.joins().generation == 3
-    written = len(groups.journal.log)
+    written = len(groups.writer.log)
     groups.pass_ms(5_000)
 
-    assert len(groups.journal.log) == written
+    assert len(groups.writer.log) == written
     bert.brings({})
     assert groups.state() == "Stable"
 
@@ -211,10 +211,10 @@ def test_that_a_group_is_empty_may_come_late():
     groups = Coordinator()
     _, left = emptying_group(groups)
 
-    groups.journal.time_out()
+    groups.writer.time_out()
     assert left.answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     groups.pass_ms(1_000)
-    groups.journal.release()
+    groups.writer.release()
 
     assert (groups.state(), groups.generation()) == ("Empty", 2)
     assert len(groups.wheel) == 0
@@ -226,13 +226,13 @@ def test_that_a_group_is_empty_may_come_late():
 def test_a_first_record_that_comes_late_leaves_an_empty_group():
     groups = Coordinator()
     anna = groups.member()
-    groups.journal.hold()
+    groups.writer.hold()
     reply = anna.asks_to_join()
 
-    groups.journal.time_out()
+    groups.writer.time_out()
     assert reply.answer == Joined(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     again = anna.asks_to_join()
-    groups.journal.release()
+    groups.writer.release()
 
     assert again.answer.error is ErrorCode.MEMBER_ID_REQUIRED
     assert len(groups.group_records()) == 2
@@ -240,7 +240,7 @@ def test_a_first_record_that_comes_late_leaves_an_empty_group():
 
 def test_while_the_first_record_is_written_nobody_else_sees_the_group():
     groups = Coordinator()
-    groups.journal.hold()
+    groups.writer.hold()
     groups.member().asks_to_join()
 
     assert groups.shard.describe(G) is None
@@ -256,19 +256,19 @@ def test_who_joins_while_a_group_is_deleted_goes_on_in_it():
     anna = groups.member()
     anna.joins()
     anna.leaves()
-    groups.journal.hold()
+    groups.writer.hold()
     deleted = []
-    groups.journal.append(groups.shard.delete(G, deleted.append))
+    groups.writer.append(groups.shard.delete(G, deleted.append))
     bert, carl = groups.member("bert", needs_known_id=False), groups.member("carl")
     carl.member_id = carl.asks_to_join().answer.member_id
     bert.joins()
     synced = bert.asks_to_sync({bert: b"0 1"})
 
-    groups.journal.settle_one()
+    groups.writer.settle_one()
     assert deleted == [ErrorCode.NONE]
     assert groups.group().metadata is None
     assert (groups.state(), groups.generation()) == ("CompletingRebalance", 3)
-    groups.journal.release()
+    groups.writer.release()
 
     assert synced.answer.assignment == b"0 1"
     assert (groups.state(), groups.group_records()[-1].generation) == ("Stable", 3)
@@ -286,7 +286,7 @@ def static_group(groups):
 def test_who_comes_back_while_the_others_begin_a_rebalance_is_in_its_generation():
     groups = Coordinator()
     anna, bert = static_group(groups)
-    groups.journal.hold()
+    groups.writer.hold()
     second = groups.member("second", instance_id="shop 1")
     waiting = second.parks()
 
@@ -295,8 +295,8 @@ def test_who_comes_back_while_the_others_begin_a_rebalance_is_in_its_generation(
     # Both have joined: nobody else is waited for, whatever becomes of the record.
     assert waiting.answer.generation == begun.answer.generation == 3
     second.takes(waiting.answer)
-    groups.journal.settle_one(ErrorCode.KAFKA_STORAGE_ERROR)
-    groups.journal.release()
+    groups.writer.settle_one(ErrorCode.KAFKA_STORAGE_ERROR)
+    groups.writer.release()
     assert second.brings({second: b"0"}) == b"0"
     assert groups.state() == "Stable"
     assert anna.beats() is ErrorCode.FENCED_INSTANCE_ID
@@ -306,14 +306,14 @@ def test_a_record_that_fails_does_not_take_back_who_waits_for_the_next_generatio
     groups = Coordinator()
     anna, bert, carl = groups.member("anna", instance_id="shop 1"), groups.member("bert"), groups.member("carl")
     stable_group(groups, anna, bert, carl)
-    groups.journal.hold()
+    groups.writer.hold()
     second = groups.member("second", instance_id="shop 1")
     waiting = second.parks()
     bert.leaves()
 
-    groups.journal.settle_one(ErrorCode.KAFKA_STORAGE_ERROR)
+    groups.writer.settle_one(ErrorCode.KAFKA_STORAGE_ERROR)
     assert waiting.is_parked
-    groups.journal.release()
+    groups.writer.release()
     joined = carl.joins()
 
     assert second.takes(waiting.answer).generation == 3
@@ -326,12 +326,12 @@ def test_a_record_that_fails_does_not_take_back_who_waits_for_the_next_generatio
 def test_who_is_removed_while_its_new_id_is_written_is_told_so():
     groups = Coordinator()
     _, bert = static_group(groups)
-    groups.journal.hold()
+    groups.writer.hold()
     waiting = groups.member("second", instance_id="shop 1").parks()
 
     assert groups.leaves(("", "shop 1")).answer.members == [ErrorCode.NONE]
     assert waiting.answer == Joined(error=ErrorCode.UNKNOWN_MEMBER_ID)
-    groups.journal.release()
+    groups.writer.release()
 
     assert groups.member_ids() == [bert.member_id]
     assert bert.joins().generation == 3
@@ -342,13 +342,13 @@ def test_who_waits_for_its_new_id_for_longer_than_its_session_has_a_session_then
     anna = groups.member("anna", instance_id="shop 1")
     anna.joins()
     anna.brings({})
-    groups.journal.hold()
+    groups.writer.hold()
     second = groups.member("second", instance_id="shop 1")
     waiting = second.parks()
     groups.pass_ms(30_000)
     assert waiting.is_parked
 
-    groups.journal.release()
+    groups.writer.release()
     second.takes(waiting.answer)
     groups.pass_ms(9_999)
     assert groups.state() == "Stable"
@@ -359,14 +359,14 @@ def test_who_waits_for_its_new_id_for_longer_than_its_session_has_a_session_then
 def test_a_new_id_that_comes_late_is_agreed_on_anew():
     groups = Coordinator()
     anna, bert = static_group(groups)
-    groups.journal.hold()
+    groups.writer.hold()
     waiting = groups.member("second", instance_id="shop 1").parks()
 
-    groups.journal.time_out()
+    groups.writer.time_out()
     assert waiting.answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert anna.beats() is ErrorCode.NONE
     assert groups.state() == "Stable"
-    groups.journal.release()
+    groups.writer.release()
 
     # The log names the second one now.
     assert anna.beats() is ErrorCode.REBALANCE_IN_PROGRESS

@@ -233,12 +233,12 @@ def test_when_the_last_member_leaves_the_answer_waits_for_the_record_of_the_empt
     anna = groups.member()
     anna.joins()
     anna.brings({})
-    groups.journal.hold()
+    groups.writer.hold()
 
     reply = anna.leaves()
     assert reply.is_parked
     assert groups.state() == "PreparingRebalance"
-    groups.journal.release()
+    groups.writer.release()
 
     assert reply.answer.members == [ErrorCode.NONE]
     assert (groups.state(), groups.generation()) == ("Empty", 2)

@@ -146,12 +146,12 @@ def test_the_session_of_the_new_one_begins_when_it_comes():
 def test_members_that_come_back_all_at_once_do_so_without_a_rebalance():
     groups = Coordinator()
     anna, bert = shops(groups)
-    groups.journal.hold()
+    groups.writer.hold()
 
     seconds = [again(groups, anna), again(groups, bert)]
     waiting = [second.parks() for second in seconds]
     assert [reply.is_parked for reply in waiting] == [True, True]
-    groups.journal.release()
+    groups.writer.release()
 
     for second, reply in zip(seconds, waiting, strict=True):
         second.takes(reply.answer)
@@ -164,13 +164,13 @@ def test_members_that_come_back_all_at_once_do_so_without_a_rebalance():
 def test_a_member_that_comes_back_twice_before_the_first_is_written_is_fenced_once():
     groups = Coordinator()
     _, bert = shops(groups)
-    groups.journal.hold()
+    groups.writer.hold()
 
     second, third = again(groups, bert), again(groups, bert)
     waiting = [second.parks(), third.parks()]
     assert waiting[0].answer.error is ErrorCode.FENCED_INSTANCE_ID
     assert waiting[1].is_parked
-    groups.journal.release()
+    groups.writer.release()
 
     third.takes(waiting[1].answer)
     assert third.syncs() == b"bert"
@@ -184,7 +184,7 @@ def test_where_the_new_id_cannot_be_written_the_old_one_is_good_again():
     groups = Coordinator()
     anna, bert = shops(groups)
     before = groups.shard.describe(G)
-    groups.journal.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    groups.writer.fail(ErrorCode.KAFKA_STORAGE_ERROR)
 
     joined = again(groups, bert, protocols=EITHER).asks_to_join().answer
 
@@ -194,14 +194,14 @@ def test_where_the_new_id_cannot_be_written_the_old_one_is_good_again():
     assert bert.asks_to_join().answer.generation == 2
     groups.pass_ms(9_000)
     assert groups.state() == "Stable"
-    groups.journal.recover()
+    groups.writer.recover()
     assert again(groups, bert).joins().generation == 2
 
 
 def test_where_a_leader_is_taken_back_it_leads_again():
     groups = Coordinator()
     anna, _ = shops(groups)
-    groups.journal.fail()
+    groups.writer.fail()
 
     again(groups, anna).asks_to_join()
 
@@ -212,12 +212,12 @@ def test_where_a_leader_is_taken_back_it_leads_again():
 def test_where_the_first_of_two_new_ids_cannot_be_written_but_the_second_can_both_members_are_known():
     groups = Coordinator()
     anna, bert = shops(groups)
-    groups.journal.hold()
+    groups.writer.hold()
     second = again(groups, bert)
     waiting = [again(groups, anna).parks(), second.parks()]
 
-    groups.journal.settle_one(ErrorCode.MESSAGE_TOO_LARGE)
-    groups.journal.settle_one()
+    groups.writer.settle_one(ErrorCode.MESSAGE_TOO_LARGE)
+    groups.writer.settle_one()
 
     # The record that stands names the second anna, who was told that she is none: the ids are agreed on anew.
     assert waiting[0].answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -225,7 +225,7 @@ def test_where_the_first_of_two_new_ids_cannot_be_written_but_the_second_can_bot
     assert groups.member_ids()[0] == anna.member_id
     second.takes(waiting[1].answer)
     assert second.beats() is ErrorCode.REBALANCE_IN_PROGRESS
-    groups.journal.release()
+    groups.writer.release()
     second.parks()
     assert anna.joins().generation == 3
     anna.brings({})
@@ -236,12 +236,12 @@ def test_where_the_first_of_two_new_ids_cannot_be_written_but_the_second_can_bot
 def test_where_the_second_of_two_new_ids_cannot_be_written_the_first_stays():
     groups = Coordinator()
     anna, bert = shops(groups)
-    groups.journal.hold()
+    groups.writer.hold()
     second = again(groups, anna)
     waiting = [second.parks(), again(groups, bert).parks()]
 
-    groups.journal.settle_one()
-    groups.journal.settle_one(ErrorCode.MESSAGE_TOO_LARGE)
+    groups.writer.settle_one()
+    groups.writer.settle_one(ErrorCode.MESSAGE_TOO_LARGE)
 
     second.takes(waiting[0].answer)
     assert waiting[1].answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -253,11 +253,11 @@ def test_where_the_second_of_two_new_ids_cannot_be_written_the_first_stays():
 def test_where_neither_of_two_new_ids_of_one_instance_can_be_written_the_group_agrees_anew():
     groups = Coordinator()
     _, bert = shops(groups)
-    groups.journal.hold()
+    groups.writer.hold()
     waiting = [again(groups, bert).parks(), again(groups, bert).parks()]
 
-    groups.journal.settle_one(ErrorCode.MESSAGE_TOO_LARGE)
-    groups.journal.settle_one(ErrorCode.MESSAGE_TOO_LARGE)
+    groups.writer.settle_one(ErrorCode.MESSAGE_TOO_LARGE)
+    groups.writer.settle_one(ErrorCode.MESSAGE_TOO_LARGE)
 
     assert [reply.answer.error for reply in waiting] == [
         ErrorCode.FENCED_INSTANCE_ID,

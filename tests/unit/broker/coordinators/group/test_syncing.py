@@ -156,13 +156,13 @@ def test_whom_the_leader_leaves_out_has_nothing_to_do_and_who_is_not_a_member_is
 def test_the_state_is_stable_once_the_record_stands_and_not_before():
     groups = Coordinator()
     anna, bert = completing_group(groups)
-    groups.journal.hold()
+    groups.writer.hold()
 
     waiting = [bert.asks_to_sync(), anna.asks_to_sync({bert: b"1"})]
     assert [reply.is_parked for reply in waiting] == [True, True]
     assert groups.state() == "CompletingRebalance"
     assert bert.beats() is ErrorCode.NONE
-    groups.journal.release()
+    groups.writer.release()
 
     assert [reply.answer.assignment for reply in waiting] == [b"1", b""]
     assert groups.state() == "Stable"
@@ -185,13 +185,13 @@ def test_where_the_record_cannot_be_written_everybody_is_told_so_and_rebalances(
     groups = Coordinator()
     anna, bert = completing_group(groups)
     waiting = bert.asks_to_sync()
-    groups.journal.fail(error)
+    groups.writer.fail(error)
 
     led = anna.asks_to_sync({bert: b"1"})
 
     assert [led.answer, waiting.answer] == [Synced(error=told)] * 2
     assert groups.state() == "PreparingRebalance"
-    groups.journal.recover()
+    groups.writer.recover()
     waiting = bert.parks()
     assert anna.joins().generation == 4
     bert.takes(waiting.answer)
@@ -218,16 +218,16 @@ def test_a_sync_that_is_asked_again_while_it_waits_is_answered_where_it_was_aske
 def test_a_leader_that_brings_a_second_assignment_while_the_first_is_written_has_the_first():
     groups = Coordinator()
     anna, bert = completing_group(groups)
-    written = len(groups.journal.log)
-    groups.journal.hold()
+    written = len(groups.writer.log)
+    groups.writer.hold()
 
     first, second = anna.asks_to_sync({anna: b"0", bert: b"1"}), anna.asks_to_sync({anna: b"1", bert: b"0"})
-    groups.journal.release()
+    groups.writer.release()
 
     assert first.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert second.answer.assignment == b"0"
     assert bert.syncs() == b"1"
-    assert len(groups.journal.log) == written + 1
+    assert len(groups.writer.log) == written + 1
 
 
 def test_a_leader_that_syncs_again_in_a_stable_group_has_what_stands():

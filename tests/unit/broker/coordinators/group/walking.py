@@ -111,22 +111,22 @@ class Walk:
                 each.goes_on(how)
         self.check()
 
-    def journal_does(self, process, how):
-        journal = self.groups.journal
+    def writer_does(self, process, how):
+        writer = self.groups.writer
         doing = how % 10
         if doing < 3:
-            journal.hold()
+            writer.hold()
         elif doing < 6:
-            journal.recover()
-            journal.release()
-        elif doing == 6 and journal.under_way:
-            journal.settle_one()
-        elif doing == 7 and journal.under_way:
-            journal.settle_one(FAILURES[how // 10 % 3])
+            writer.recover()
+            writer.release()
+        elif doing == 6 and writer.under_way:
+            writer.settle_one()
+        elif doing == 7 and writer.under_way:
+            writer.settle_one(FAILURES[how // 10 % 3])
         elif doing == 8:
-            journal.fail(FAILURES[how // 10 % 3])
+            writer.fail(FAILURES[how // 10 % 3])
         elif doing == 9:
-            journal.time_out()
+            writer.time_out()
 
     def restarts(self, process, how):
         self.groups.restart(keeps_what_is_under_way=bool(how % 2))
@@ -137,12 +137,12 @@ class Walk:
         self.commits(PARTITIONS[how % 4], {})
 
     def is_deleted(self, process, how):
-        shard, journal = self.groups.shard, self.groups.journal
+        shard, writer = self.groups.shard, self.groups.writer
         if how % 4 == 0:
-            journal.append(shard.delete(G, self.waits(Reply())))
+            writer.append(shard.delete(G, self.waits(Reply())))
         elif how % 4 == 1:
             for change in shard.expire_offsets():
-                journal.append(change)
+                writer.append(change)
 
     def nothing(self, process, how):
         pass
@@ -197,12 +197,12 @@ class Walk:
 
     def check(self):
         groups = self.groups
-        for key, value in groups.journal.log[self.seen :]:
+        for key, value in groups.writer.log[self.seen :]:
             if key == GROUP_KEY and value is None:
                 # The next one of this name begins anew.
                 self.incarnation += 1
                 self.highest = self.durable = 0
-        self.seen = len(groups.journal.log)
+        self.seen = len(groups.writer.log)
         group = groups.group()
         if group is not None:
             assert group.generation >= self.highest
@@ -229,7 +229,7 @@ class Walk:
     def check_waiting(self, group):
         """Whoever waits, waits for something that will come."""
         round_, members = group.round, group.members.values()
-        has_under_way = bool(self.groups.journal.under_way)
+        has_under_way = bool(self.groups.writer.under_way)
         assert group.joined == sum(member.join_reply is not None for member in members)
         for member in members:
             assert member.session.is_pending or (member.is_waiting and not member.is_new)
@@ -280,8 +280,8 @@ class Walk:
 
     def ends(self):
         groups = self.groups
-        groups.journal.recover()
-        groups.journal.release()
+        groups.writer.recover()
+        groups.writer.release()
         self.check()
         self.agrees()
         assert contents(groups.replayed()) == contents(groups.shard.image)
@@ -307,7 +307,7 @@ HAPPENINGS = (
     *(("everybody goes on", Walk.everybody_goes_on),) * 3,
     *(("time passes", Walk.time_passes),) * 6,
     *(("commits", Walk.commits_of),) * 3,
-    *(("the journal", Walk.journal_does),) * 3,
+    *(("the writer", Walk.writer_does),) * 3,
     ("asks again", Walk.asks_again),
     ("stalls, or no longer", Walk.stalls),
     *(("dies", Walk.dies),) * 2,
@@ -323,7 +323,7 @@ ROUGH = (
     *(("goes on", Walk.goes_on),) * 6,
     *(("time passes", Walk.time_passes),) * 4,
     *(("dies", Walk.dies),) * 3,
-    *(("the journal", Walk.journal_does),) * 5,
+    *(("the writer", Walk.writer_does),) * 5,
     *(("commits", Walk.commits_of),) * 3,
     ("is removed", Walk.is_removed),
     *(("asks again", Walk.asks_again),) * 5,
