@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[4]
 def printed_page() -> str:
     """What `make docs` would write."""
     command = [sys.executable, "-m", "dev.protocol_support", "--print"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=250, check=True)
     return done.stdout
 
 
