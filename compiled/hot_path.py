@@ -7,6 +7,7 @@ HOT_PATH: Final = (
     "broker/dispatch/handler_pool.py",
     "broker/fetch/fast_path.py",
     "broker/fetch/fast_read.py",
+    "broker/fetch/read_rules.py",
     "broker/handlers/produce_repeats.py",
     "broker/network/buffer_pool.py",
     "broker/network/connection.py",

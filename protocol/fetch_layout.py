@@ -1,4 +1,4 @@
-"""Fetch without an object for each partition: where things stand in a plain request, and in its answer.
+"""Fetch without an object for each partition: where fields stand in the request of a consumer, and in its answer.
 
     request   [replica id] max wait, min bytes, max bytes, isolation [session id, epoch]
               topics:  name or id | entries: index [leader epoch] offset [last epoch] [log start] max bytes [tags]
@@ -7,9 +7,9 @@
               topics:  name or id | entries: index, error, high watermark, last stable offset [log start],
                        aborted transactions [preferred replica] records [tags]
 
-What stands in brackets depends on the version. Plain is a request of a consumer that has no fetch session, forgets
-nothing and sets no tagged field; and an answer without errors, aborted transactions and tagged fields. All else is the
-codec's, which reads and writes these too: `protocol.messages.fetch` is what holds, and tests compare the two.
+What stands in brackets depends on the version. This layout is for a request without a fetch session, forgotten topics
+and tagged fields, and for an answer without errors, aborted transactions and tagged fields. The codec reads and writes
+all others, and these too: `protocol.messages.fetch` is the declaration of both, and tests compare the two.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ TOPIC_ID_SINCE: Final = 13
 REPLICA_ID_UNTIL: Final = 14
 
 MOST_ENTRIES: Final = 10_000
-"""Topics, and partitions of one topic. More are the codec's, which knows how to refuse what is too much."""
+"""Topics of a request, and partitions of one topic. The codec reads larger requests, and refuses what is too much."""
 
 _CONSUMER: Final = (-1,)
 _NO_SESSION: Final = (0, -1)
@@ -46,59 +46,62 @@ _CORRELATION_ID_AT: Final = 4
 _read_length = Struct(">h").unpack_from
 _read_count = Struct(">i").unpack_from
 _pack_count = Struct(">i").pack
+_pack_head = Struct(">i").pack
+_pack_head_with_session = Struct(">ihi").pack
 _pack_flexible = Struct(">ihqqqBi").pack
 
 Entry = tuple[int, int, int, int, int, int]
-"""Of one partition: index, leader epoch, offset to fetch, last fetched epoch, most bytes, number of tagged fields."""
+"""What is asked of one partition: index, leader epoch, offset to fetch, last fetched epoch, most bytes, number of
+tagged fields. An epoch that the version does not have is -1."""
 
 FETCH_OFFSET: Final = 2
-"""Its place in an `Entry`."""
+"""The place of the offset in an `Entry`."""
 
 
 class TopicEntries(NamedTuple):
     """What is asked of one topic."""
 
     encoded: bytes
-    """Its name with the length before it, or its id: as it stands in the request, and in the answer."""
+    """The topic's name with the length before it, or its id: as it stands in the request, and in the answer."""
     name: str | None
     topic_id: bytes | None
     """Since version 13, instead of the name."""
     begin: int
-    """Where the first entry stands in the frame."""
+    """Position of the first entry in the frame."""
     partitions: int
-    """How many there are."""
+    """Number of entries."""
 
 
 AskedEntries = Sequence[tuple[TopicEntries, Sequence[Entry]]]
-"""Topics, and what is asked of the partitions of each."""
+"""The topics of a request, each with its entries."""
 
 
-class PlainFetch(NamedTuple):
-    """A request, as far as it counts."""
+class FastFetchRequest(NamedTuple):
+    """A request that the fast path can read."""
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     isolation_level: int
     topics: Sequence[TopicEntries]
-    """One may stand here twice, with others between: librdkafka begins with another partition every time."""
+    """A topic may stand here twice, with others between: librdkafka begins with another partition every time."""
     partitions: int
-    """Of all topics together."""
+    """Number of entries of all topics."""
 
 
 class FetchLayout:
-    """Where things stand in one version."""
+    """Where the fields of requests and answers stand in one version."""
 
     __slots__ = (
-        "_begins_plainly",
         "_entry_size",
         "_has_replica_id",
         "_has_topic_ids",
         "_head",
         "_offset_in_entry",
         "_read_entries",
+        "_served",
         "_version",
-        "answer_head",
+        "has_session",
         "is_flexible",
         "pack_fixed",
     )
@@ -108,28 +111,28 @@ class FetchLayout:
         self.is_flexible = version >= FLEXIBLE_SINCE
         self._has_topic_ids = version >= TOPIC_ID_SINCE
         self._has_replica_id = version <= REPLICA_ID_UNTIL
-        has_session = version >= SESSION_SINCE
-        self._head = Struct(">" + "i" * self._has_replica_id + "iiib" + "ii" * has_session)
-        self._begins_plainly = (_CONSUMER if self._has_replica_id else ()), (_NO_SESSION if has_session else ())
+        self.has_session = version >= SESSION_SINCE
+        self._head = Struct(">" + "i" * self._has_replica_id + "iiib" + "ii" * self.has_session)
+        # Replica id, and session id and epoch, of the requests that are read here.
+        self._served = (_CONSUMER if self._has_replica_id else ()), (_NO_SESSION if self.has_session else ())
         entry, self._read_entries = _entries_reader(version)
         self._entry_size = entry.size
         # Behind the partition's index, and the leader epoch where there is one.
         self._offset_in_entry = 8 if version >= LEADER_EPOCH_SINCE else 4
-        self.answer_head = bytes(10 if has_session else 4)
         self.pack_fixed = _fixed_packer(version)
 
-    def read(self, frame: memoryview, position: int) -> PlainFetch | None:
-        """The request whose body begins at ``position``; None if it is not plain, or cannot be read at all."""
+    def read(self, frame: memoryview, position: int) -> FastFetchRequest | None:
+        """The request whose body begins at ``position``; None if this layout is not for it, or it is malformed."""
         try:
             return self._read(frame, position)
         except (ValueError, IndexError, StructError):
             return None
 
-    def _read(self, frame: memoryview, position: int) -> PlainFetch | None:
+    def _read(self, frame: memoryview, position: int) -> FastFetchRequest | None:
         head = self._head.unpack_from(frame, position)
         position += self._head.size
         first = 1 if self._has_replica_id else 0
-        if (head[:first], head[first + 4 :]) != self._begins_plainly:
+        if (head[:first], head[first + 4 :]) != self._served:
             return None
         count, position = self._count(frame, position)
         if not 0 < count <= MOST_ENTRIES:
@@ -150,7 +153,7 @@ class FetchLayout:
                 position += length
             encoded = bytes(frame[begin:position])
             if topics and topics[-1].encoded == encoded:
-                return None  # the codec makes one of them
+                return None  # the slow path makes one topic of both
             entries, begin = self._count(frame, position)
             position = begin + entries * self._entry_size
             if not 0 < entries <= MOST_ENTRIES or position > len(frame):
@@ -161,13 +164,13 @@ class FetchLayout:
                 position += 1
             topics.append(TopicEntries(encoded, name, topic_id, begin, entries))
             partitions += entries
-        if not self._ends_plainly(frame, position):
+        if not self._ends_here(frame, position):
             return None
         max_wait_ms, min_bytes, max_bytes, isolation_level = head[first : first + 4]
-        return PlainFetch(max_wait_ms, min_bytes, max_bytes, isolation_level, topics, partitions)
+        return FastFetchRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, topics, partitions)
 
-    def entries(self, frame: memoryview, request: PlainFetch) -> AskedEntries | None:
-        """What is asked in the frame that ``request`` was read from; None if a partition is named twice."""
+    def entries(self, frame: memoryview, request: FastFetchRequest) -> AskedEntries | None:
+        """The entries in the frame that ``request`` was read from; None if a partition is named twice."""
         entries = []
         named: dict[bytes, set[int]] = {}
         for topic in request.topics:
@@ -182,20 +185,20 @@ class FetchLayout:
         return entries
 
     def pieces(self, frame: memoryview, topic: TopicEntries) -> Sequence[bytes]:
-        """The bytes of each entry of a topic."""
+        """The bytes of each entry of a topic, not yet decoded."""
         return _splitter(self._entry_size, topic.partitions)(frame, topic.begin)
 
     def entry(self, piece: bytes) -> Entry:
-        """One of `pieces`, read."""
+        """Decode one of `pieces`."""
         return self._read_entries(memoryview(piece))[0]
 
-    def offsets_at(self, request: PlainFetch) -> list[int]:
-        """Where the offsets to fetch stand in the frame that ``request`` was read from, in the order of partitions."""
+    def offsets_at(self, request: FastFetchRequest) -> list[int]:
+        """Positions of the offsets to fetch in the frame that ``request`` was read from, in the order of entries."""
         first, size = self._offset_in_entry, self._entry_size
         return [topic.begin + first + number * size for topic in request.topics for number in range(topic.partitions)]
 
-    def _ends_plainly(self, frame: memoryview, position: int) -> bool:
-        """Whether nothing of weight stands behind the topics."""
+    def _ends_here(self, frame: memoryview, position: int) -> bool:
+        """Whether nothing behind the topics, at ``position``, asks for more: forgotten topics or tagged fields."""
         if self._version >= SESSION_SINCE:
             forgotten, position = self._count(frame, position)
             if forgotten:
@@ -208,14 +211,14 @@ class FetchLayout:
         return not frame[position] if self.is_flexible else position <= len(frame)
 
     def _count(self, frame: memoryview, position: int) -> tuple[int, int]:
-        """Of an array, and the position behind it."""
+        """The number of elements of an array, and the position behind it."""
         if self.is_flexible:
             count, position = read_uvarint(frame, position)
             return count - 1, position
         return _read_count(frame, position)[0], position + 4
 
     def _length(self, frame: memoryview, position: int) -> tuple[int, int]:
-        """Of a string, and the position behind it."""
+        """The number of bytes of a string, and the position behind it."""
         if self.is_flexible:
             return self._count(frame, position)
         return _read_length(frame, position)[0], position + 2
@@ -228,13 +231,13 @@ def fetch_layout(version: int) -> FetchLayout:
 
 
 class FetchPattern:
-    """What is the same in all requests of a consumer for the same partitions: every byte but the correlation id and
+    """The bytes that are the same in all requests of a consumer for the same partitions: all but the correlation id and
     the offsets."""
 
     __slots__ = ("_same", "_size", "_unpack")
 
     def __init__(self, frame: memoryview, offsets_at: Sequence[int]) -> None:
-        """``frame``: one of them, from the API key on; ``offsets_at`` as `FetchLayout.offsets_at` says."""
+        """``frame``: one of these requests, from the API key on; ``offsets_at`` as from `FetchLayout.offsets_at`."""
         fields = [f">{_CORRELATION_ID_AT}si"]
         end = _CORRELATION_ID_AT + 4
         for at in offsets_at:
@@ -246,37 +249,39 @@ class FetchPattern:
         self._same = self._unpack(frame)[::2]
 
     def numbers_in(self, frame: memoryview) -> tuple[int, ...] | None:
-        """The correlation id, and the offset of each partition; None for a request that is not like this."""
+        """The correlation id, and the offset of each entry; None for a request that differs in any other byte."""
         if len(frame) != self._size:
             return None
         fields = self._unpack(frame)
         return fields[1::2] if fields[::2] == self._same else None
 
 
-class PlainAnswer:
-    """An answer under way: topics, and below each what its partitions give, in the order of the request."""
+class FetchAnswer:
+    """An answer that is being written: topics, and below each what its partitions give, in the order of the request."""
 
     __slots__ = ("_aborted", "_chunks", "_is_flexible", "_out", "_pack_fixed")
 
-    def __init__(self, version: int, topics: int, *, is_committed: bool) -> None:
+    def __init__(self, version: int, topics: int, *, is_committed: bool, throttle_time_ms: int) -> None:
+        """``topics``: their number; ``is_committed``: the consumer reads with READ_COMMITTED; ``throttle_time_ms``: how
+        long the client is throttled (KIP-219)."""
         layout = fetch_layout(version)
         self._is_flexible = layout.is_flexible
         self._pack_fixed = layout.pack_fixed
         self._aborted = 0 if is_committed else -1
-        """How many aborted transactions are told: whoever reads uncommitted does not ask."""
+        """The number of aborted transactions; -1 (null) for a consumer that is not given them."""
         self._chunks: list[Chunk] = []
         out = begin_response(FetchResponse, version)
-        out += layout.answer_head
+        out += _pack_head_with_session(throttle_time_ms, 0, 0) if layout.has_session else _pack_head(throttle_time_ms)
         self._out = out
         self._append_count(topics)
 
     def begin_topic(self, topic: TopicEntries) -> None:
-        """Its partitions come next, all that were asked for."""
+        """The partitions of ``topic`` come next, all that were asked for."""
         self._out += topic.encoded
         self._append_count(topic.partitions)
 
     def end_topic(self) -> None:
-        """That was all of the topic."""
+        """All partitions of the topic have been added."""
         if self._is_flexible:
             self._out += _NO_TAGS
 
@@ -288,7 +293,7 @@ class PlainAnswer:
         log_start_offset: int,
         records: SizedRegion | None,
     ) -> None:
-        """What one partition gives."""
+        """Add a partition: its offsets, and its records where it has some."""
         size = 0 if records is None else len(records)
         out = self._out
         # Written out: many partitions are most of what a fetch costs (bench-kafka: many-partitions).
@@ -307,11 +312,11 @@ class PlainAnswer:
             out += _NO_TAGS
 
     def add_encoded(self, partitions: Sequence[bytes]) -> None:
-        """What partitions give that have been encoded already."""
+        """Add partitions that have been encoded already."""
         self._out += b"".join(partitions)
 
     def encode_nothing(self, index: int, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> bytes:
-        """What `add` writes for a partition without records, for `add_encoded`."""
+        """Encode a partition without records as `add` does, for `add_encoded`."""
         if self._is_flexible:
             fixed = _pack_flexible(
                 index, 0, high_watermark, last_stable_offset, log_start_offset, self._aborted + 1, _NO_REPLICA
@@ -320,7 +325,7 @@ class PlainAnswer:
         return self._pack_fixed(index, high_watermark, last_stable_offset, log_start_offset, self._aborted, 0)
 
     def finish(self, correlation_id: int) -> Sequence[Chunk]:
-        """The whole answer as chunks."""
+        """The whole answer as chunks, the first beginning with the size of all."""
         if self._is_flexible:
             self._out += _NO_TAGS
         if self._out:
@@ -331,14 +336,14 @@ class PlainAnswer:
         self._out += encode_uvarint(count + 1) if self._is_flexible else _pack_count(count)
 
 
-@lru_cache(16)  # one for ten thousand takes 320 KB
+@lru_cache(16)  # a splitter for ten thousand pieces takes 320 KB
 def _splitter(size: int, count: int) -> Callable[[memoryview, int], tuple[bytes, ...]]:
-    """What cuts so many pieces out of a frame."""
+    """The function that cuts ``count`` pieces of ``size`` bytes out of a frame, from a position on."""
     return Struct(f"{size}s" * count).unpack_from
 
 
 def _entries_reader(version: int) -> tuple[Struct, Callable[[memoryview], Sequence[Entry]]]:
-    """The layout of one entry, and what reads a stretch of them."""
+    """The layout of one entry, and the function that decodes a stretch of entries."""
     if version >= FLEXIBLE_SINCE:
         entry = Struct(">iiqi8xiB")
         return entry, lambda stretch: list(entry.iter_unpack(stretch))
@@ -354,8 +359,8 @@ def _entries_reader(version: int) -> tuple[Struct, Callable[[memoryview], Sequen
 
 
 def _fixed_packer(version: int) -> Callable[[int, int, int, int, int, int], bytes]:
-    """What writes a partition of an answer up to its records, before version 12: index, high watermark, last stable
-    offset, log start, number of aborted transactions (-1: null), bytes of records."""
+    """The function that encodes a partition of an answer up to its records, before version 12, from: index, high
+    watermark, last stable offset, log start, number of aborted transactions (-1: null), bytes of records."""
     if version >= PREFERRED_REPLICA_SINCE:
         pack = Struct(">ihqqqiii").pack
         return lambda index, high, stable, start, aborted, size: pack(

@@ -1,7 +1,7 @@
 """Finding what a fetch gets: a stretch of one segment's file, and the aborted transactions in it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from storage.batch.record_batch import BatchHeader
 from storage.files import FileRegion
@@ -11,11 +11,15 @@ from storage.segment import Segment
 from storage.segments import Segments
 
 
-class LogRead(NamedTuple):
+class LogRead:
     """What a read gives: a stretch of one segment's file that begins with a batch."""
 
-    region: FileRegion | None
-    size: int
+    __slots__ = ("region", "size")
+
+    def __init__(self, region: FileRegion | None, size: int) -> None:
+        self.region = region
+        self.size = size
+        """Bytes; 0 without a region."""
 
 
 NOTHING_READ: Final = LogRead(None, 0)

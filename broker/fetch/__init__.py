@@ -1,1 +1,1 @@
-"""Reading for fetches: sessions, one pass over what is asked, the fast path, requests that wait."""
+"""Fetch: sessions, a pass over what is asked, the fast path, requests that wait, and the rules that they share."""

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from broker.fetch.delayed_fetch import DelayedFetch
-from broker.fetch.round import Fetch, FetchRequirements, FetchRound, Told
+from broker.fetch.read_rules import FetchRequirements, count_fetches
+from broker.fetch.round import Fetch, FetchResult, FetchRound
 from broker.runtime.purgatory import Purgatory
 from broker.runtime.worker_thread import WorkerThread
 from storage.read_ahead import ReadAhead
@@ -17,33 +18,29 @@ class FetchExecutor:
         self._purgatory = purgatory
         self._read_ahead = read_ahead
 
-    def fetch(self, fetch: Fetch, requirements: FetchRequirements, then: Callable[[Told], None]) -> None:
-        """Call ``then`` with what can be read: now if it is enough or can't get more, else when it is or time is up.
+    def fetch(self, fetch: Fetch, requirements: FetchRequirements, then: Callable[[FetchResult], None]) -> None:
+        """Call ``then`` with what can be read: now if that is enough or cannot become more, else when there is enough
+        or the time is up.
 
-        The disk is not waited for here, but in a thread (`storage.read_ahead`).
+        This thread never waits for the disk: another one does (`storage.read_ahead`).
         """
         partitions = fetch.partitions()
         for one in partitions:
             if one.partition is not None:
-                one.partition.stats.fetches += 1
+                count_fetches(one.partition, 1)
         found = FetchRound(partitions, requirements, in_memory_only=True)
         if found.ahead:
             waiting = DelayedFetch(fetch, requirements, then)
-            max_wait_ms = 0 if found.has_news else requirements.max_wait_ms
+            max_wait_ms = 0 if found.must_answer else requirements.max_wait_ms
             self._when_in_memory(found.ahead, lambda: self._purgatory.watch(waiting, fetch.wakers(), max_wait_ms))
             return
-        if (
-            found.size >= requirements.min_bytes
-            or found.has_news
-            or requirements.max_wait_ms <= 0
-            or not (wakers := fetch.wakers())
-        ):
+        if requirements.is_enough(found.size) or found.must_answer or not (wakers := fetch.wakers()):
             then(fetch.conclude(partitions, found.reads))
             return
         self._purgatory.watch(DelayedFetch(fetch, requirements, then), wakers, requirements.max_wait_ms)
 
     def _when_in_memory(self, ahead: Sequence[ReadAhead], then: Callable[[], object]) -> None:
-        """Call ``then`` when all of it has been read. Also if that fails: who reads it next finds out what is wrong."""
+        """Call ``then`` when ``ahead`` has been read into memory. Also if that fails: the next read finds the error."""
 
         def done(_: None) -> None:
             for one in ahead:

@@ -1,6 +1,6 @@
-"""The fetch sessions that are kept, how many that may be, and which of them gives way to a new one (KIP-227).
+"""The cache of fetch sessions: how many are kept, and which of them is evicted for a new one (KIP-227).
 
-A new session takes a free slot. Where none is free it takes that of a session which, in this order,
+A new session takes a free slot. Where none is free it takes the slot of a session which, in this order,
     has not been used for more than 120 s;
     or has lived for more than 120 s and is worth less: a consumer's less than a follower's, one of few partitions less
     than one of many. For a follower, a consumer's session need not have lived so long.
@@ -16,13 +16,13 @@ from broker.runtime.clock import Clock, Ids
 log = logging.getLogger(__name__)
 
 MIN_EVICTION_MS: Final = 120_000
-"""Kafka's ``min.incremental.fetch.session.eviction.ms``, which can't be set there either."""
+"""Kafka's ``min.incremental.fetch.session.eviction.ms``, which is no setting there either."""
 
 NO_SESSION: Final = 0
 
 
 class Worth(NamedTuple):
-    """By what sessions are compared, the least first."""
+    """What sessions are compared by; the least is evicted first."""
 
     is_privileged: bool
     partitions: int
@@ -40,7 +40,7 @@ class CachedSession(Protocol):
         """How many partitions it has."""
 
     def close(self) -> None:
-        """It is gone: nobody will come back to it."""
+        """The session has left the cache: no request will use it any more."""
 
 
 Session = TypeVar("Session", bound=CachedSession)
@@ -93,8 +93,9 @@ class FetchSessionCache(Generic[Session]):
         slot = self._slots.get(session_id)
         return None if slot is None else slot.session
 
-    def make_room(self, *, is_privileged: bool, partitions: int) -> int:
-        """A new id for a session of so many partitions, or `NO_SESSION` if no other session gives way to it."""
+    def allocate_id(self, *, is_privileged: bool, partitions: int) -> int:
+        """A new id for a session of so many partitions, evicting another session if the cache is full; `NO_SESSION`
+        where none is worth less."""
         if len(self._slots) >= self._most and not self._evict_for(Worth(is_privileged, partitions, NO_SESSION)):
             return NO_SESSION
         while True:
@@ -103,7 +104,7 @@ class FetchSessionCache(Generic[Session]):
                 return session_id
 
     def add(self, session: Session) -> None:
-        """Keep a new session, for which room has been made."""
+        """Keep a new session, whose id is from `allocate_id`."""
         worth = Worth(session.is_privileged, len(session), session.session_id)
         slot = self._slots[session.session_id] = Slot(session, worth, self._clock.monotonic_ms())
         self._rank(slot)

@@ -1,15 +1,15 @@
-"""Incremental fetch sessions (KIP-227): a client says what it fetches once, and is told only what has changed since.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, and then gets only what has changed.
 
-    request      (id, epoch)   what becomes of it
-    full         (0, 0)        everything is read; a session is made of it if the cache has room
-                 (id, 0)       the same, and the session before is closed
-                 (id, -1)      everything is read, the session is closed, none is made
-    incremental  (id, n)       n is the session's epoch: partitions are added, changed, forgotten; what has news is told
+    request      (id, epoch)   what the broker does
+    full         (0, 0)        reads everything; makes a session of it if the cache can take one more
+                 (id, 0)       the same, and closes the session of that id
+                 (id, -1)      reads everything, closes the session, makes none
+    incremental  (id, n)       n is the session's epoch: adds, changes, forgets partitions; answers what has changed
 
-A session knows which of its partitions may have news: those that the client has just asked for anew, those that had
-records or an error last time, and those whose `Partition` has said since that it changed. Only these are read, so a
-fetch costs what its changes cost, however many partitions lie still in the session; the answers are those of a walk
-over all of them. A fetch that waits is watched under its session, not under its partitions.
+A session keeps the set of its partitions that may have changed: those that the client has just asked for again, those
+that had records or an error last time, and those whose `Partition` has said since that it changed. Only these are read,
+so a fetch costs what its changes cost, however many unchanged partitions the session has. The answers are the same as
+if all partitions had been read. In the purgatory, a fetch waits under its session, not under its partitions.
 """
 
 import logging
@@ -20,15 +20,15 @@ from typing import Final, NamedTuple
 from broker.fetch.round import (
     NO_OFFSET,
     Fetch,
+    FetchResult,
     Locate,
     PartitionFetch,
     PartitionKey,
     PartitionRead,
-    Told,
     located_first,
 )
 from broker.fetch.session_cache import NO_SESSION, FetchSessionCache, FetchSessionStats
-from broker.replication.isolation import Isolation, visible_end
+from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import Partition
 from broker.request.faults import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from broker.runtime.clock import Clock, Ids
@@ -37,31 +37,31 @@ from broker.runtime.purgatory import Purgatory
 log = logging.getLogger(__name__)
 
 INITIAL_EPOCH: Final = 0
-"""Of a full fetch that would like a session."""
+"""The epoch of a full fetch that asks for a session."""
 FINAL_EPOCH: Final = -1
-"""Of a full fetch that wants none."""
+"""The epoch of a full fetch that wants no session."""
 HIGHEST_EPOCH: Final = 0x7FFF_FFFF
 
 _in_order = attrgetter("position")
 
 
 def next_epoch(epoch: int) -> int:
-    """What the request behind one with ``epoch`` has to say; after the highest comes 1, since 0 means a new session."""
+    """The epoch that must follow ``epoch``; after the highest comes 1, since 0 means a new session."""
     return epoch + 1 if epoch < HIGHEST_EPOCH else 1
 
 
 class FetchTerms(NamedTuple):
-    """What a request says that counts for all partitions alike. Where it differs from the request before, all of them
-    may have news."""
+    """What a request says of all its partitions alike. Where it differs from the request before, all of them may give
+    another answer."""
 
     principal: str
     uses_topic_ids: bool
     is_follower: bool
-    isolation: Isolation
+    isolation: FetchIsolation
 
 
 class CachedPartition(PartitionFetch):
-    """One partition of a session: what is asked of it, and what its client has been told."""
+    """One partition of a session: what the client asks of it, and what was answered last."""
 
     __slots__ = ("_is_located", "_session", "_watched", "high_watermark", "log_start_offset", "position")
 
@@ -78,47 +78,47 @@ class CachedPartition(PartitionFetch):
         self.partition = asked.partition
         self.fault = asked.fault
         self.position = position
-        """Partitions are read in this order; one that had records goes to the end, so that all get their turn."""
+        """The place in the order of reading. A partition that had records goes to the end: all get their turn."""
         self.high_watermark = NO_OFFSET
         self.log_start_offset = NO_OFFSET
         self._session = session
         self._is_located = True
-        """Whether it has been located since it changed."""
+        """Whether the partition has been located since it changed."""
         self._watched: Partition | None = None
 
     def ask(self, asked: PartitionFetch) -> None:
-        """The client wants something else of the same partition."""
+        """The client asks for the same partition in another way."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
 
-    def tell(self, read: PartitionRead) -> bool:
-        """Whether the answer must say what was read; what it says is remembered."""
-        is_news = (
+    def update(self, read: PartitionRead) -> bool:
+        """Remember what was read; True if the answer must contain it, since the client does not know it yet."""
+        must_answer = (
             read.region is not None
             or read.error is not None
             or read.diverging_epoch is not None
             or read.high_watermark != self.high_watermark
             or read.log_start_offset != self.log_start_offset
         )
-        # Both are -1 in an error, so they are told again when it is over.
+        # Both are -1 in an error, so that they are answered again when the error is over.
         self.high_watermark = read.high_watermark
         self.log_start_offset = read.log_start_offset
-        return is_news
+        return must_answer
 
-    def is_quiet(self, read: PartitionRead, isolation: Isolation) -> bool:
-        """Whether the next read would give nothing to tell either, unless the partition changes."""
+    def stays_unchanged(self, read: PartitionRead, isolation: FetchIsolation) -> bool:
+        """Whether the answer stays the one that ``read`` gave, until the partition says that it has changed."""
         return (
             self._is_located
             and read.error is None
             and read.diverging_epoch is None
             and self.partition is not None
-            and self.fetch_offset >= visible_end(self.partition, isolation)
+            and self.partition.has_nothing_for(self.fetch_offset, isolation)
         )
 
     def watch(self) -> None:
-        """Hear of changes of the partition that has been located."""
+        """From now on the partition that has been located says when it changes."""
         self._is_located = True
         if self.partition is not self._watched:
             self.unwatch()
@@ -127,19 +127,19 @@ class CachedPartition(PartitionFetch):
                 self._watched = self.partition
 
     def unwatch(self) -> None:
-        """Hear no more."""
+        """From now on the partition does not say when it changes."""
         if self._watched is not None:
             self._watched.unwatch(self)
             self._watched = None
 
     def partition_changed(self) -> None:
-        """A `PartitionWatcher`'s: there may be news."""
+        """Called by the partition, since this is its `PartitionWatcher`."""
         self._is_located = False
         self._session.partition_changed(self)
 
 
 class FetchSession:
-    """What one client fetches, and what it knows. It belongs to no connection."""
+    """What one client fetches, and what it was answered last. A session belongs to no connection."""
 
     __slots__ = (
         "_last_position",
@@ -157,14 +157,14 @@ class FetchSession:
     def __init__(self, session_id: int, terms: FetchTerms, purgatory: Purgatory) -> None:
         self.session_id = session_id
         self.epoch = next_epoch(INITIAL_EPOCH)
-        """What the next request must say."""
+        """The epoch that the next request must have."""
         self.terms = terms
         self.is_privileged = terms.is_follower
         self.is_closed = False
         self.is_fetching = False
         """Whether a fetch is under way, which may wait."""
         self.changed: set[CachedPartition] = set()
-        """The partitions that may have news; about all others it is known that they have none."""
+        """The partitions that may have changed. The answer of all others is known to be the same as last time."""
         self._partitions: dict[PartitionKey, CachedPartition] = {}
         self._last_position = 0
         self._purgatory = purgatory
@@ -173,7 +173,7 @@ class FetchSession:
         return len(self._partitions)
 
     def update(self, asked: Mapping[PartitionKey, PartitionFetch], forgotten: Iterable[PartitionKey]) -> None:
-        """Take over what a request says: partitions that are new or asked for anew, then those to forget."""
+        """Take over what a request says: partitions that are added or asked for again, then those to forget."""
         for key, fetch in asked.items():
             known = self._partitions.get(key)
             if known is None:
@@ -194,7 +194,7 @@ class FetchSession:
         return added
 
     def locate(self, locate: Locate, terms: FetchTerms) -> None:
-        """Find the partitions that may have news: they may have been deleted, or made, since the last time."""
+        """Locate the partitions that may have changed: they may have been deleted, or created, since the last time."""
         if terms != self.terms:
             self.terms = terms
             self.changed.update(self._partitions.values())
@@ -206,35 +206,35 @@ class FetchSession:
     def conclude(
         self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
     ) -> list[tuple[PartitionFetch, PartitionRead]]:
-        """What must be told of the reads of ``partitions``; remembers that it was told, and who may have news next."""
+        """Which of the reads of ``partitions`` the answer must contain; remembers them, and what may change next."""
         self.is_fetching = False
-        told: list[tuple[PartitionFetch, PartitionRead]] = []
+        answered: list[tuple[PartitionFetch, PartitionRead]] = []
         for cached, read in zip(partitions, reads, strict=True):
             assert isinstance(cached, CachedPartition)
-            if cached.tell(read):
-                told.append((cached, read))
+            if cached.update(read):
+                answered.append((cached, read))
                 if read.region is not None:
                     self._last_position += 1
                     cached.position = self._last_position
-            if cached.is_quiet(read, self.terms.isolation):
+            if cached.stays_unchanged(read, self.terms.isolation):
                 self.changed.discard(cached)
-        return told
+        return answered
 
     def can_gain(self) -> bool:
-        """Whether a partition is there that may get records; the unknown ones are all among the changed."""
+        """Whether the session has a partition that may get records. Those that do not exist are all in ``changed``."""
         return len(self._partitions) > sum([cached.partition is None for cached in self.changed])
 
     def partition_changed(self, cached: CachedPartition) -> None:
-        """One of its partitions may have news."""
+        """One of the session's partitions may give another answer."""
         self.changed.add(cached)
         if self.is_fetching:
             self._purgatory.check(self)
         else:
-            # The next fetch will see it; until then nobody pays for a client that may never come back.
+            # The next fetch reads it. Until then an append pays nothing for a client that may never come back.
             cached.unwatch()
 
     def close(self) -> None:
-        """The client will not come back to it."""
+        """No request will use the session any more."""
         self.is_closed = True
         for cached in self._partitions.values():
             cached.unwatch()
@@ -244,7 +244,7 @@ class FetchSession:
 
 
 class FullFetch(Fetch):
-    """A fetch of everything that its request names; with ``sessions`` one is made of it, if there is room."""
+    """A fetch of everything that its request names; with ``sessions`` a session is made of it, if there is a slot."""
 
     __slots__ = ("_partitions", "_sessions", "_terms")
 
@@ -267,12 +267,12 @@ class FullFetch(Fetch):
     def wakers(self) -> Collection[Hashable]:
         return [fetch.partition for fetch in self._partitions if fetch.partition is not None]
 
-    def conclude(self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]) -> Told:
-        """Everything is told."""
+    def conclude(self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]) -> FetchResult:
+        """Everything is answered."""
         session_id = NO_SESSION
         if self._sessions is not None:
             session_id = self._sessions.create(partitions, reads, self._terms)
-        return Told(session_id, list(zip(partitions, reads, strict=True)))
+        return FetchResult(session_id, list(zip(partitions, reads, strict=True)))
 
 
 class IncrementalFetch(Fetch):
@@ -292,16 +292,16 @@ class IncrementalFetch(Fetch):
 
     @property
     def is_superseded(self) -> bool:
-        """Its session is gone, or has taken another request: whoever sent that does not wait for this one."""
+        """Whether the session is closed or has taken another request, whose sender does not wait for this answer."""
         return self._session.is_closed or self._session.epoch != self._epoch
 
-    def conclude(self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]) -> Told:
-        """Only what has changed is told."""
+    def conclude(self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]) -> FetchResult:
+        """Only what has changed is answered."""
         session = self._session
         if session.epoch != self._epoch:
             fault = InvalidFetchSessionEpoch(f"fetch session {session.session_id} took another request meanwhile")
-            return Told(session.session_id, (), fault)
-        return Told(session.session_id, session.conclude(partitions, reads))
+            return FetchResult(session.session_id, (), fault)
+        return FetchResult(session.session_id, session.conclude(partitions, reads))
 
 
 class FetchSessions:
@@ -313,7 +313,7 @@ class FetchSessions:
 
     @property
     def stats(self) -> FetchSessionStats:
-        """What there is to count."""
+        """What the cache has counted."""
         return self._cache.stats
 
     def begin(
@@ -326,10 +326,10 @@ class FetchSessions:
         terms: FetchTerms,
         locate: Locate,
     ) -> Fetch:
-        """What a request with this id and epoch fetches.
+        """The fetch that a request with this session id and epoch asks for.
 
-        Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError; the session, if there is one,
-        is as it was then.
+        Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError, and leaves the session as it
+        was.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
@@ -348,16 +348,16 @@ class FetchSessions:
         return IncrementalFetch(session)
 
     def create(self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead], terms: FetchTerms) -> int:
-        """Make a session of what a full fetch is told; its id, or `NO_SESSION` if there is no room for it."""
-        session_id = self._cache.make_room(is_privileged=terms.is_follower, partitions=len(partitions))
+        """Make a session of what a full fetch has read; its id, or `NO_SESSION` where the cache does not take it."""
+        session_id = self._cache.allocate_id(is_privileged=terms.is_follower, partitions=len(partitions))
         if session_id == NO_SESSION:
             return NO_SESSION
         session = FetchSession(session_id, terms, self._purgatory)
         for fetch, read in zip(partitions, reads, strict=True):
             cached = session.add(fetch)
             cached.watch()
-            cached.tell(read)
-            if not cached.is_quiet(read, terms.isolation):
+            cached.update(read)
+            if not cached.stays_unchanged(read, terms.isolation):
                 session.changed.add(cached)
         self._cache.add(session)
         log.debug("fetch session %d begins with %d partitions", session_id, len(session))

@@ -3,16 +3,11 @@
 from functools import partial
 
 from broker.fetch.executor import FetchExecutor
-from broker.fetch.round import (
-    FetchRequirements,
-    PartitionFetch,
-    PartitionKey,
-    PartitionRead,
-    Told,
-)
+from broker.fetch.read_rules import FetchRequirements, count_bytes_out
+from broker.fetch.round import FetchResult, PartitionFetch, PartitionKey, PartitionRead
 from broker.fetch.sessions import FetchSessions, FetchTerms
 from broker.metadata.cache import MetadataCache
-from broker.replication.isolation import Isolation
+from broker.replication.isolation import FetchIsolation, consumer_isolation
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
@@ -36,13 +31,13 @@ Answer = FetchResponse.Response.Partition
 STORAGE_ERROR_SINCE_VERSION = 6
 TOPIC_IDS_SINCE_VERSION = 13
 LEADER_SINCE_VERSION = 16
-"""Version 12 could carry the leader already, but Kafka tells it from here on."""
+"""Version 12 could carry the leader already, but Kafka sends it from here on."""
 
 FETCH_CONSUMER = "FetchConsumer"
 FETCH_FOLLOWER = "FetchFollower"
 """What requests of consumers and of followers are counted as, as in Kafka."""
 
-_TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_CARRY_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _BEFORE_READING = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -72,16 +67,19 @@ class FetchHandler:
 
     def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
         """Answer with what is there, or wait until ``min_bytes`` are, or ``max_wait_ms`` have passed."""
-        if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
+        isolation = consumer_isolation(request.isolation_level)
+        if isolation is None:
             return self.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-        version = context.api_version
+        is_follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
+        if is_follower:
+            isolation = FetchIsolation.LOG_END
         terms = FetchTerms(
             principal=context.peer.principal,
-            uses_topic_ids=version >= TOPIC_IDS_SINCE_VERSION,
-            is_follower=request.replica_id >= 0 or request.replica_state.replica_id >= 0,
-            isolation=Isolation(request.isolation_level),
+            uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE_VERSION,
+            is_follower=is_follower,
+            isolation=isolation,
         )
-        if terms.is_follower and context.slot.kind is not None:
+        if is_follower and context.slot.kind is not None:
             context.slot.kind = context.slot.kind.named(FETCH_FOLLOWER)
         try:
             fetch = self._sessions.begin(
@@ -95,10 +93,11 @@ class FetchHandler:
         except Fault as fault:
             return FetchResponse(error_code=fault.code, responses=[])
         requirements = FetchRequirements(
-            isolation=terms.isolation,
-            min_bytes=min(request.min_bytes, request.max_bytes, self._fetch_max_bytes),
-            max_bytes=min(request.max_bytes, self._fetch_max_bytes),
+            isolation=isolation,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
             max_wait_ms=request.max_wait_ms,
+            fetch_max_bytes=self._fetch_max_bytes,
         )
         self._executor.fetch(fetch, requirements, then=partial(self._answer, context))
         return None
@@ -161,13 +160,13 @@ class FetchHandler:
             raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
         return topic.name
 
-    def _answer(self, context: RequestContext, told: Told) -> None:
-        """Put what is told below its topics: neighbours of one topic stand together."""
-        answer = FetchResponse(session_id=told.session_id, responses=[])
-        if told.fault is not None:
-            answer.error_code = error_code_of(told.fault)
+    def _answer(self, context: RequestContext, result: FetchResult) -> None:
+        """Put the partitions below their topics: neighbours of one topic stand together."""
+        answer = FetchResponse(session_id=result.session_id, responses=[])
+        if result.fault is not None:
+            answer.error_code = error_code_of(result.fault)
         of_topic: TopicAnswer | None = None
-        for fetch, read in told.partitions:
+        for fetch, read in result.partitions:
             topic = fetch.topic or ""
             if (
                 of_topic is None
@@ -192,7 +191,7 @@ class FetchHandler:
             records=b"" if read.region is None else read.region,
         )
         if read.region is not None and fetch.partition is not None:
-            fetch.partition.stats.fetched_bytes += read.region.size
+            count_bytes_out(fetch.partition, read.region.size)
         if read.aborted_transactions is not None:
             of_partition.aborted_transactions = [
                 Answer.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
@@ -219,7 +218,7 @@ class FetchHandler:
         # As Kafka says it: empty where nothing could be read at all, null where reading had begun.
         if code in _BEFORE_READING:
             of_partition.aborted_transactions = []
-        if code in _TELLS_LEADER and fetch.partition is not None and context.api_version >= LEADER_SINCE_VERSION:
+        if code in _CARRY_LEADER and fetch.partition is not None and context.api_version >= LEADER_SINCE_VERSION:
             of_partition.current_leader = Answer.CurrentLeader(
                 leader_id=fetch.partition.leader, leader_epoch=fetch.partition.leader_epoch
             )
@@ -234,7 +233,7 @@ class FetchHandler:
 
 
 def _asked(request: FetchRequest, terms: FetchTerms) -> dict[PartitionKey, PartitionFetch]:
-    """What the request names, each partition once: what is said last counts, as Kafka has it."""
+    """What the request names, each partition once: of several entries the last counts, as in Kafka."""
     asked: dict[PartitionKey, PartitionFetch] = {}
     for topic in request.topics:
         name = None if terms.uses_topic_ids else topic.topic

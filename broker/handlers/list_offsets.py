@@ -1,6 +1,6 @@
 """ListOffsets: which offset stands for a time (API key 2; KIP-79, KIP-320, KIP-734)."""
 
-from broker.replication.isolation import Isolation
+from broker.replication.isolation import FetchIsolation, consumer_isolation
 from broker.replication.offsets import NO_OFFSET, NO_TIMESTAMP, Named, find_offset
 from broker.replication.partition import NO_EPOCH
 from broker.replication.replica_manager import ReplicaManager
@@ -32,9 +32,9 @@ class ListOffsetsHandler:
 
     def list_offsets(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
         """Answer each partition by itself."""
-        if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
+        isolation = consumer_isolation(request.isolation_level)
+        if isolation is None:
             return self.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-        isolation = Isolation(request.isolation_level)
         answer = ListOffsetsResponse(topics=[])
         for name, partitions in _by_topic(request).items():
             of_topic = TopicAnswer(name=name, partitions=[])
@@ -60,7 +60,7 @@ class ListOffsetsHandler:
             ]
         )
 
-    def _find(self, topic: str, asked: AskedPartition, isolation: Isolation, version: int) -> Answer:
+    def _find(self, topic: str, asked: AskedPartition, isolation: FetchIsolation, version: int) -> Answer:
         if asked.timestamp < 0 and version < _SINCE_VERSION.get(asked.timestamp, version + 1):
             raise UnsupportedVersion(f"a timestamp of {asked.timestamp} in version {version}")
         partition = self._replicas.partition(topic, asked.partition_index)

@@ -1,4 +1,4 @@
-"""A producer's next request, which is most often like an earlier one but for its batch.
+"""The fast path of Produce: a producer's next request most often differs from an earlier one in nothing but its batch.
 
 To read such a request and to write its answer field by field costs twice what the append itself does. So a connection
 remembers the requests for a single partition that it has sent: their bytes from the client id up to the records.
@@ -7,8 +7,8 @@ remembers the requests for a single partition that it has sent: their bytes from
     the same         |                | the same: what a request is recognised by                    | length, batch
 
 A request with the same bytes is appended at once, and answered with a copy of the same answer that has other numbers in
-it. What differs in any way, or would be refused, goes the general way as if nothing had been here: that one alone
-decides (docs/decisions/repeated-produce.md) (bench: produce-one-record).
+it. A request that differs in any way, or would be refused, takes the slow path (`broker.handlers.produce`) as if
+nothing had been tried: only the slow path decides (docs/decisions/repeated-produce.md) (bench: produce-one-record).
 """
 
 import struct
@@ -31,26 +31,30 @@ from storage.batch.record_batch import ATTRIBUTES_POSITION, CODEC_BITS, HEADER_S
 from storage.errors import StorageError
 
 MOST_REMEMBERED: Final = 256
-"""Partitions that one connection's requests are remembered for."""
+"""Partitions of which one connection remembers a request."""
 
 FIRST_COMPARED: Final = 8
 """Where the client id begins, behind API key, version and correlation id."""
 
-PLAIN_ONLY_BEFORE: Final = 7
-"""Versions that do not know every codec: which they do is not asked here."""
+ALL_CODECS_SINCE: Final = 7
+"""Compressed batches of an earlier version, which does not know every codec, take the slow path."""
 
 NO_TAGS: Final = b"\0\0\0"
-"""What stands behind the records in a flexible version: the tagged fields of partition, topic and request."""
+"""What follows the records in a flexible version: the tagged fields of partition, topic and request."""
 
 _PLACEHOLDER: Final = 0x5EED_0FF5_E700_0001
-"""A base offset that stands nowhere else in an answer."""
+"""A base offset that occurs only once in an answer: its position is found by it."""
+_THROTTLE_PLACEHOLDER: Final = 0x5EED_0007
+"""The same for the throttle time."""
 
 FLEXIBLE_SINCE: Final = 9
 LOG_START_SINCE: Final = 5
 
 _read_length = struct.Struct(">i").unpack_from
 _write_correlation_id = struct.Struct(">i").pack_into
+_write_throttle_time = struct.Struct(">i").pack_into
 _pack_placeholder = struct.Struct(">q").pack
+_pack_throttle_placeholder = struct.Struct(">i").pack
 _write_offsets = struct.Struct(">qqq").pack_into
 _write_offsets_without_start = struct.Struct(">qq").pack_into
 
@@ -80,7 +84,7 @@ class Repeats:
         self._known[prefix] = repeated
 
     def close(self) -> None:
-        """Nobody else knows of it."""
+        """The connection is gone: nothing outside of it refers to what it has sent."""
 
     def take(self, slot: ResponseSlot) -> bool:
         """Append what a request brings that is like an earlier one. False: it is not, and nothing has been done."""
@@ -125,13 +129,14 @@ class RepeatedProduce:
         "_apis",
         "_append",
         "_client_id",
-        "_general_kind",
         "_index",
         "_kind",
         "_offsets_at",
         "_partition",
         "_replicas",
+        "_slow_path_kind",
         "_template",
+        "_throttle_time_at",
         "_timeout_ms",
         "_topic",
         "_version",
@@ -151,25 +156,28 @@ class RepeatedProduce:
         self._partition = partition
         self._replicas = replicas
         self._append = replicas.appender.append
-        self._general_kind = context.slot.kind
-        self._kind = None if self._general_kind is None else self._general_kind.plain()
+        self._slow_path_kind = context.slot.kind
+        self._kind = None if self._slow_path_kind is None else self._slow_path_kind.without_errors()
         response, answer = self._answer()
         answer.base_offset = _PLACEHOLDER
+        response.throttle_time_ms = _THROTTLE_PLACEHOLDER
         (template,) = frame_response(0, response, self._version)
         assert isinstance(template, bytearray), "an answer without records is one piece"
+        self._offsets_at = template.index(_pack_placeholder(_PLACEHOLDER))
+        self._throttle_time_at = template.rindex(_pack_throttle_placeholder(_THROTTLE_PLACEHOLDER))
+        _write_throttle_time(template, self._throttle_time_at, 0)
         self._template = bytes(template)
-        self._offsets_at = self._template.index(_pack_placeholder(_PLACEHOLDER))
 
     def append(self, slot: ResponseSlot, correlation_id: int, records: memoryview) -> bool:
-        """Append a batch. False: it is none for this way, and nothing has been done."""
+        """Append a batch. False: the slow path must, and nothing has been done."""
         attributes = records[ATTRIBUTES_POSITION + 1]
-        if attributes & TRANSACTIONAL_BIT or (attributes & CODEC_BITS and self._version < PLAIN_ONLY_BEFORE):
+        if attributes & TRANSACTIONAL_BIT or (attributes & CODEC_BITS and self._version < ALL_CODECS_SINCE):
             return False
         try:
             self._partition.check_append(by_all=self._acks == ALL_ACKS)
             self._append(self._partition, records, partial(self._settle, slot, correlation_id))
         except (Fault, StorageError):
-            # The general way finds the same fault, and has the words for it.
+            # The slow path finds the same fault, and answers it.
             return False
         slot.kind = self._kind
         return True
@@ -178,7 +186,7 @@ class RepeatedProduce:
         self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError | Fault
     ) -> None:
         if not isinstance(outcome, Publication) or not outcome.is_complete:
-            self._settle_generally(slot, correlation_id, staged, outcome)
+            self._settle_on_slow_path(slot, correlation_id, staged, outcome)
             return
         frame = bytearray(self._template)
         _write_correlation_id(frame, 4, correlation_id)
@@ -187,13 +195,16 @@ class RepeatedProduce:
             _write_offsets(frame, self._offsets_at, staged.first_offset, staged.log_append_time_ms, start)
         else:
             _write_offsets_without_start(frame, self._offsets_at, staged.first_offset, staged.log_append_time_ms)
+        throttle_time_ms = slot.peer.throttle_time_ms
+        if throttle_time_ms:
+            _write_throttle_time(frame, self._throttle_time_at, throttle_time_ms)
         slot.fill((frame,))
 
-    def _settle_generally(
+    def _settle_on_slow_path(
         self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError | Fault
     ) -> None:
         """The write failed, or its acknowledgement is still to come."""
-        slot.kind = self._general_kind
+        slot.kind = self._slow_path_kind
         context = RequestContext(self._version, correlation_id, self._client_id, slot, self._apis)
         pending = PendingAnswer(self._acks, self._timeout_ms, context, self._replicas)
         response, answer = self._answer()

@@ -1,18 +1,33 @@
-"""Isolation levels of consumers, and up to where each of them may read a partition (KIP-98)."""
+"""Up to where a reader may read a partition: by isolation level for consumers (KIP-98), to the end for replicas."""
 
-from enum import IntEnum
+from enum import Enum, IntEnum
+from typing import Final
 
-from broker.replication.partition import Partition
 
-
-class Isolation(IntEnum):
-    """What a consumer may see, by the codes of the protocol (KIP-98)."""
+class IsolationLevel(IntEnum):
+    """What a consumer asks to see, by the codes of the protocol."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
-def visible_end(partition: Partition, isolation: Isolation) -> int:
-    """The first offset that a consumer of this isolation may not see yet."""
-    log = partition.log
-    return log.last_stable_offset if isolation is Isolation.READ_COMMITTED else log.high_watermark
+class FetchIsolation(Enum):
+    """Where a reader's view of a partition ends (Kafka's ``FetchIsolation``)."""
+
+    LOG_END = "log end offset"
+    """Of a replica, follower or observer: it must have records before they can count as replicated."""
+    HIGH_WATERMARK = "high watermark"
+    """Of a consumer with READ_UNCOMMITTED."""
+    TXN_COMMITTED = "last stable offset"
+    """Of a consumer with READ_COMMITTED, which is also given the aborted transactions in what it reads."""
+
+
+_OF_CONSUMERS: Final[dict[int, FetchIsolation]] = {
+    IsolationLevel.READ_UNCOMMITTED: FetchIsolation.HIGH_WATERMARK,
+    IsolationLevel.READ_COMMITTED: FetchIsolation.TXN_COMMITTED,
+}
+
+
+def consumer_isolation(isolation_level: int) -> FetchIsolation | None:
+    """Where the view of a consumer with this isolation level ends; None for a code that the protocol does not have."""
+    return _OF_CONSUMERS.get(isolation_level)

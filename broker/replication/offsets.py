@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.replication.isolation import Isolation, visible_end
+from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import NO_EPOCH, Partition
 from storage.errors import LogDirFailed
 
@@ -33,7 +33,7 @@ class FoundOffset(NamedTuple):
 NOT_FOUND = FoundOffset()
 
 
-def find_offset(partition: Partition, timestamp_ms: int, isolation: Isolation) -> FoundOffset:
+def find_offset(partition: Partition, timestamp_ms: int, isolation: FetchIsolation) -> FoundOffset:
     """The first offset whose record is not older than ``timestamp_ms``, or what a `Named` value asks for.
 
     Raises StorageError where the log cannot be read.
@@ -45,9 +45,9 @@ def find_offset(partition: Partition, timestamp_ms: int, isolation: Isolation) -
         raise
 
 
-def _find_offset(partition: Partition, timestamp_ms: int, isolation: Isolation) -> FoundOffset:
+def _find_offset(partition: Partition, timestamp_ms: int, isolation: FetchIsolation) -> FoundOffset:
     log = partition.log
-    end = visible_end(partition, isolation)
+    end = partition.visible_end(isolation)
     match timestamp_ms:
         case Named.LATEST:
             return FoundOffset(end, NO_TIMESTAMP, partition.leader_epoch)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from broker.replication.disk_room import DiskRoom
+from broker.replication.isolation import FetchIsolation
 from broker.request.faults import (
     FencedLeaderEpoch,
     InvalidTopic,
@@ -29,6 +30,10 @@ DiskFailed = Callable[[LogDir, StorageError], None]
 
 HIGH_WATERMARK = -1
 """Instead of an offset: everything that consumers can see."""
+
+# Looking up an attribute of an enumeration takes 50 ns in Python 3.11, which every read would pay.
+_READS_LOG_END: Final = FetchIsolation.LOG_END
+_READS_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 
 def offline(topic_partition: TopicPartition, log_dir: LogDir | None = None) -> LogDirFailed:
@@ -198,25 +203,22 @@ class Partition:
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise unless this node leads in the epoch that the client knows (KIP-320); -1: the client does not say."""
+        if self.leads_in(current_leader_epoch):
+            return
         if self.is_gone:
             if self.log_dir.has_failed:
                 raise self.why_gone()
             raise UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
         if self.leader != self.node_id:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by node {self.leader}")
-        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
-            text = f"{self.topic_partition}: leader epoch {current_leader_epoch}, here {self.leader_epoch}"
-            if current_leader_epoch < self.leader_epoch:
-                raise FencedLeaderEpoch(text)
-            raise UnknownLeaderEpoch(text)
+        text = f"{self.topic_partition}: leader epoch {current_leader_epoch}, here {self.leader_epoch}"
+        if current_leader_epoch < self.leader_epoch:
+            raise FencedLeaderEpoch(text)
+        raise UnknownLeaderEpoch(text)
 
     def is_readable_at(self, offset: int, current_leader_epoch: int) -> bool:
         """Whether a waiting fetch at ``offset`` still has something to wait for here."""
-        return (
-            self.leader == self.node_id
-            and current_leader_epoch in (NO_EPOCH, self.leader_epoch)
-            and self.log.log_start_offset <= offset <= self.log.log_end_offset
-        )
+        return self.leads_in(current_leader_epoch) and self.log.log_start_offset <= offset <= self.log.log_end_offset
 
     def check_append(self, *, by_all: bool) -> None:
         """Raise unless this node leads, and with ``by_all`` enough replicas are in sync (``min.insync.replicas``).
@@ -224,8 +226,7 @@ class Partition:
         The demand is capped by the number of replicas, as Kafka 4.3.1 does it: a topic of one replica takes acks=all
         whatever the setting.
         """
-        if self.leader != self.node_id:
-            self.check_leadership()
+        self.check_leadership()
         if not by_all:
             return
         in_sync, replicas = len(self.in_sync_replicas), len(self.replicas)
@@ -302,3 +303,21 @@ class Partition:
         self._flush_owed = None
         self.is_flush_late = False
         self.log.complete_flush(target)
+
+    # Who may read here, and up to where.
+
+    def leads_in(self, current_leader_epoch: int) -> bool:
+        """Whether this node leads in the epoch that the client knows (KIP-320); -1: the client does not say."""
+        return self.leader == self.node_id and (
+            current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch
+        )
+
+    def visible_end(self, isolation: FetchIsolation) -> int:
+        """The first offset that a reader of this isolation may not see yet."""
+        if isolation is _READS_COMMITTED:
+            return self.log.last_stable_offset
+        return self.log.log_end_offset if isolation is _READS_LOG_END else self.log.high_watermark
+
+    def has_nothing_for(self, fetch_offset: int, isolation: FetchIsolation) -> bool:
+        """Whether a fetch from ``fetch_offset`` finds no records, until the partition says that it has changed."""
+        return fetch_offset >= self.visible_end(isolation)

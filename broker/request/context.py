@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from broker.request.response import NOTHING, ResponseSlot
 from protocol.error_counts import error_counter
@@ -90,6 +90,13 @@ class ServedApis(Protocol):
         """Every API served, by ascending key."""
 
 
+@runtime_checkable
+class Throttled(Protocol):
+    """An answer that says how long the client is throttled."""
+
+    throttle_time_ms: int
+
+
 class RequestContext:
     """One request's surroundings. Handlers never see the connection."""
 
@@ -110,8 +117,11 @@ class RequestContext:
         return True
 
     def respond(self, answer: object) -> None:
-        """Fill the slot with ``answer``, encoded in the request's version."""
+        """Fill the slot with ``answer``, encoded in the request's version; with the client's throttle time, where the
+        answer has a field for it."""
         self.count_errors(answer)
+        if self.peer.throttle_time_ms and isinstance(answer, Throttled):
+            answer.throttle_time_ms = self.peer.throttle_time_ms
         self.slot.fill(frame_response(self.correlation_id, answer, self.api_version))
 
     def count_errors(self, answer: object) -> None:

@@ -43,7 +43,7 @@ NO_REPEATS: Final = NoRepeats()
 class Peer:
     """Who is at the other end of a connection; one object for all its requests."""
 
-    __slots__ = ("host", "listener", "port", "principal", "repeats", "software")
+    __slots__ = ("host", "listener", "port", "principal", "repeats", "software", "throttle_time_ms")
 
     def __init__(self, *, host: str, port: int, listener: str, principal: str = "User:ANONYMOUS") -> None:
         self.host = host
@@ -53,6 +53,8 @@ class Peer:
         self.repeats: Repeats | None = None
         self.software = UNKNOWN_SOFTWARE
         """Name and version of the client, as it has told them (KIP-511)."""
+        self.throttle_time_ms = 0
+        """How long the client is throttled, as every answer says it (KIP-219). 0: it is not."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -24,6 +24,8 @@ ALL_TIMED: Final = 1000
 ONE_TIMED_IN: Final = 8
 """Of those behind them, which one is timed, for itself and the others (bench: counters)."""
 
+_NONE: Final = int(ErrorCode.NONE)
+
 
 class HandlerTurn:
     """One turn of a handler: what its requests have in common."""
@@ -72,17 +74,17 @@ class ApiStats:
 class RequestKind:
     """An API in one version: where its requests are counted."""
 
-    __slots__ = ("_stats", "answered", "api", "errors", "is_plain", "name", "runs", "version")
+    __slots__ = ("_stats", "answered", "api", "errors", "is_error_free", "name", "runs", "version")
 
     def __init__(
-        self, stats: "RequestStats", name: str, version: int, errors: defaultdict[int, int], *, is_plain: bool
+        self, stats: "RequestStats", name: str, version: int, errors: defaultdict[int, int], *, is_error_free: bool
     ) -> None:
         self._stats = stats
         self.name = name
         """The API's, or what Kafka calls a part of its requests (FetchFollower)."""
         self.version = version
-        self.is_plain = is_plain
-        """These have one error code in their answers, NONE, and are not in ``errors``."""
+        self.is_error_free = is_error_free
+        """The answers have one error code, NONE, which is not in ``errors``: ``answered`` counts it."""
         self.api = stats.apis[name]
         self.errors = errors
         """How often each code was answered by the API, whatever its parts are called."""
@@ -95,9 +97,13 @@ class RequestKind:
         """The same under another name."""
         return self._stats.kind(name, self.version, self.errors)
 
-    def plain(self) -> "RequestKind":
-        """The same for requests whose answers nobody looks into."""
-        return self._stats.kind(self.name, self.version, self.errors, is_plain=True)
+    def without_errors(self) -> "RequestKind":
+        """The same for requests whose answers have one error code, NONE: they are counted, not looked into."""
+        return self._stats.kind(self.name, self.version, self.errors, is_error_free=True)
+
+    def count_success(self, codes: int) -> None:
+        """Count an answer whose ``codes`` error codes are all NONE (`RequestContext.count_errors` counts any other)."""
+        self.errors[_NONE] += codes
 
     def time(self, times: int, request: TimedRequest, sending_us: int, sent_us: int) -> None:
         """So many took as long as this one, and were of its size."""
@@ -127,12 +133,16 @@ class RequestStats:
         """How often each code was answered, by the API's name."""
         self._kinds: dict[tuple[str, int, bool], RequestKind] = {}
 
-    def kind(self, name: str, version: int, errors: defaultdict[int, int], *, is_plain: bool = False) -> RequestKind:
+    def kind(
+        self, name: str, version: int, errors: defaultdict[int, int], *, is_error_free: bool = False
+    ) -> RequestKind:
         """Where requests of this name and version are counted."""
-        known = self._kinds.get((name, version, is_plain))
+        known = self._kinds.get((name, version, is_error_free))
         if known is None:
             self.apis.setdefault(name, ApiStats())
-            known = self._kinds[name, version, is_plain] = RequestKind(self, name, version, errors, is_plain=is_plain)
+            known = self._kinds[name, version, is_error_free] = RequestKind(
+                self, name, version, errors, is_error_free=is_error_free
+            )
         return known
 
     def kind_of(self, api: str, version: int, *, counted_as: str | None = None) -> RequestKind:
@@ -159,8 +169,8 @@ class RequestStats:
         for api, codes in self.errors.items():
             for code, times in codes.items():
                 totals[api, code] += times
-        for (name, _, is_plain), kind in self._kinds.items():
-            if is_plain:
+        for (name, _, is_error_free), kind in self._kinds.items():
+            if is_error_free:
                 totals[name, ErrorCode.NONE] += kind.answered
         return totals
 

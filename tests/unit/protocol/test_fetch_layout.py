@@ -1,4 +1,4 @@
-"""The short ways of Fetch read what the codec writes, and write what the codec would."""
+"""The fast path of Fetch reads what the codec writes, and writes what the codec would."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.codec import Chunk, encode
-from protocol.fetch_layout import MOST_ENTRIES, Entry, PlainAnswer, fetch_layout
+from protocol.fetch_layout import MOST_ENTRIES, Entry, FetchAnswer, fetch_layout
 from protocol.headers import frame_response
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import NO_UUID
@@ -59,7 +59,7 @@ def entry(asked: Partition, version: int) -> Entry:
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=40, deadline=None)
 @given(request=requests)
-def test_a_plain_request_is_read(version: int, request: FetchRequest) -> None:
+def test_a_request_without_a_session_is_read(version: int, request: FetchRequest) -> None:
     body = encode(request, version)
     frame = memoryview(b"header" + body + b"more")
     layout = fetch_layout(version)
@@ -107,9 +107,9 @@ given_partitions = st.lists(
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("is_committed", [False, True])
 @settings(max_examples=40, deadline=None)
-@given(of_topics=st.lists(given_partitions, min_size=1, max_size=3))
+@given(of_topics=st.lists(given_partitions, min_size=1, max_size=3), throttle_time_ms=st.integers(0, 2**31 - 1))
 def test_an_answer_is_written_as_by_the_codec(
-    version: int, is_committed: bool, of_topics: list[list[tuple[int, int, int, int, int]]]
+    version: int, is_committed: bool, of_topics: list[list[tuple[int, int, int, int, int]]], throttle_time_ms: int
 ) -> None:
     asked = [
         Topic(
@@ -125,12 +125,12 @@ def test_an_answer_is_written_as_by_the_codec(
         memoryview(encode(FetchRequest(max_wait_ms=1, min_bytes=1, topics=asked), version)), 0
     )
     assert request is not None
-    expected = FetchResponse(responses=[])
-    answer = PlainAnswer(version, len(of_topics), is_committed=is_committed)
+    expected = FetchResponse(throttle_time_ms=throttle_time_ms, responses=[])
+    answer = FetchAnswer(version, len(of_topics), is_committed=is_committed, throttle_time_ms=throttle_time_ms)
     for topic, named, of_topic in zip(request.topics, asked, of_topics, strict=True):
         answer.begin_topic(topic)
-        told = FetchResponse.Response(topic=named.topic, topic_id=named.topic_id, partitions=[])
-        expected.responses.append(told)
+        of_answer = FetchResponse.Response(topic=named.topic, topic_id=named.topic_id, partitions=[])
+        expected.responses.append(of_answer)
         for index, high_watermark, last_stable_offset, log_start_offset, size in of_topic:
             records = Region(size)
             offsets = high_watermark, last_stable_offset, log_start_offset
@@ -138,7 +138,7 @@ def test_an_answer_is_written_as_by_the_codec(
                 answer.add(index, *offsets, records if size else None)
             else:
                 answer.add_encoded([answer.encode_nothing(index, *offsets)])
-            told.partitions.append(
+            of_answer.partitions.append(
                 FetchResponse.Response.Partition(
                     partition_index=index,
                     high_watermark=high_watermark,

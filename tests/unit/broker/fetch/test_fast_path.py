@@ -1,4 +1,4 @@
-"""Plain fetches are answered from their bytes, as if they had been decoded."""
+"""The fast path of Fetch answers from bytes what the slow path would answer."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from broker.request.response import ResponseSlot
 from dev.serving import every_version
 from protocol.codec import Chunk
 from protocol.errors import ErrorCode as E
-from protocol.fetch_layout import FetchLayout, PlainAnswer, PlainFetch
+from protocol.fetch_layout import FastFetchRequest, FetchAnswer, FetchLayout
 from protocol.headers import encode_request
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.topics import DeleteTopicsRequest
@@ -25,28 +25,28 @@ Topic, Partition, Forgotten = FetchRequest.Topic, FetchRequest.Topic.Partition, 
 VERSIONS = range(4, 19)
 
 
-class Shortcut:
-    """How many requests were answered from their bytes; and a switch for it."""
+class FastPath:
+    """How many requests the fast path has answered; and a switch for it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken = 0
         self.is_open = True
-        read, finish = FetchLayout.read, PlainAnswer.finish
+        read, finish = FetchLayout.read, FetchAnswer.finish
 
-        def reading(layout: FetchLayout, frame: memoryview, position: int) -> PlainFetch | None:
+        def reading(layout: FetchLayout, frame: memoryview, position: int) -> FastFetchRequest | None:
             return read(layout, frame, position) if self.is_open else None
 
-        def finishing(answer: PlainAnswer, correlation_id: int) -> Sequence[Chunk]:
+        def finishing(answer: FetchAnswer, correlation_id: int) -> Sequence[Chunk]:
             self.taken += 1
             return finish(answer, correlation_id)
 
         monkeypatch.setattr(FetchLayout, "read", reading)
-        monkeypatch.setattr(PlainAnswer, "finish", finishing)
+        monkeypatch.setattr(FetchAnswer, "finish", finishing)
 
 
 @pytest.fixture
-def shortcut(monkeypatch: pytest.MonkeyPatch) -> Shortcut:
-    return Shortcut(monkeypatch)
+def fast_path(monkeypatch: pytest.MonkeyPatch) -> FastPath:
+    return FastPath(monkeypatch)
 
 
 @pytest.fixture
@@ -70,11 +70,11 @@ def payload(client: Client, frame: bytes) -> bytes | None:
         return None
 
 
-def both_ways(broker: InProcessBroker, shortcut: Shortcut, frame: bytes) -> tuple[bytes | None, bytes | None]:
+def both_ways(broker: InProcessBroker, fast_path: FastPath, frame: bytes) -> tuple[bytes | None, bytes | None]:
     """The answers to a request, from its bytes if that can be, and decoded."""
     answers = []
     for is_open in (True, False):
-        shortcut.is_open = is_open
+        fast_path.is_open = is_open
         client = broker.connect()
         answers.append(payload(client, frame))
         client.close()
@@ -98,18 +98,18 @@ def several(topics: dict[str, bytes], **fields: object) -> FetchRequest:
 @every_version(FetchRequest)
 @pytest.mark.parametrize("isolation_level", [0, 1])
 def test_an_answer_from_bytes_is_the_one_of_the_codec(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, version: int, isolation_level: int
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath, version: int, isolation_level: int
 ) -> None:
     frame = encode_request(7, "test", several(topics, isolation_level=isolation_level), version)[4:]
-    from_bytes, decoded = both_ways(broker, shortcut, frame)
-    assert shortcut.taken == 1
+    from_bytes, decoded = both_ways(broker, fast_path, frame)
+    assert fast_path.taken == 1
     assert from_bytes == decoded
     assert from_bytes is not None
     assert b"order 4" in from_bytes
 
 
-def test_what_it_counts_is_what_the_general_way_counts(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+def test_what_it_counts_is_what_the_slow_path_counts(
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath
 ) -> None:
     partition = broker.server.components.replicas.partition("orders", 0)
     errors = broker.server.registry.stats.errors["Fetch"] if broker.ask(several(topics), 12) else {}
@@ -119,14 +119,27 @@ def test_what_it_counts_is_what_the_general_way_counts(
 
     counts = [counted()]
     for is_open in (True, False):
-        shortcut.is_open = is_open
+        fast_path.is_open = is_open
         broker.ask(several(topics), 12)
         counts.append(counted())
     first, from_bytes, decoded = counts
-    assert shortcut.taken == 2
+    assert fast_path.taken == 2
     assert [b - a for a, b in zip(first, from_bytes, strict=True)] == [
         b - a for a, b in zip(from_bytes, decoded, strict=True)
     ]
+
+
+@every_version(FetchRequest)
+def test_an_answer_says_how_long_its_client_is_throttled(
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath, version: int
+) -> None:
+    for is_open in (True, False):
+        fast_path.is_open = is_open
+        client = broker.connect()
+        for throttle_time_ms in (0, 125, 0):  # the second and the third request are repeated ones
+            client.connection.peer.throttle_time_ms = throttle_time_ms
+            assert client.ask(several(topics), version).throttle_time_ms == throttle_time_ms
+    assert fast_path.taken == 3
 
 
 @pytest.mark.parametrize(
@@ -146,74 +159,74 @@ def test_what_it_counts_is_what_the_general_way_counts(
         {"partition_fields": {"current_leader_epoch": 7}},
     ],
 )
-def test_what_is_not_plain_is_decoded(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, fields: dict[str, object]
+def test_what_it_cannot_read_is_for_the_slow_path(
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath, fields: dict[str, object]
 ) -> None:
     frame = encode_request(7, "test", fetch_request(**fields), 12)[4:]  # type: ignore[arg-type]
-    from_bytes, decoded = both_ways(broker, shortcut, frame)
-    assert shortcut.taken == 0
+    from_bytes, decoded = both_ways(broker, fast_path, frame)
+    assert fast_path.taken == 0
     if "session_epoch" not in fields:  # whose answers have the ids of two sessions
         assert from_bytes == decoded
 
 
 @pytest.mark.parametrize(("min_bytes", "taken"), [(1, 1), (2, 0)])
 def test_nothing_to_get_is_waited_for(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, min_bytes: int, taken: int
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath, min_bytes: int, taken: int
 ) -> None:
     client = broker.connect()
     client.send(fetch_request(offset=5, max_wait_ms=500, min_bytes=min_bytes), 12)
     assert client.has_no_answer()
     broker.produce("orders", b"late")
     assert b"late" in bytes(client.receive().responses[0].partitions[0].records)
-    assert shortcut.taken == taken, "how much there is, the general way alone adds up"
+    assert fast_path.taken == taken, "only the slow path adds up how much there is"
 
 
 def test_nothing_to_get_and_no_time_to_wait_is_answered(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath
 ) -> None:
     frame = encode_request(7, "test", fetch_request(offset=5, max_wait_ms=0), 12)[4:]
-    from_bytes, decoded = both_ways(broker, shortcut, frame)
+    from_bytes, decoded = both_ways(broker, fast_path, frame)
     assert from_bytes == decoded
-    assert shortcut.taken == 1
+    assert fast_path.taken == 1
 
 
-def test_aborted_transactions_are_told_in_the_general_way(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, monkeypatch: pytest.MonkeyPatch
+def test_aborted_transactions_are_answered_by_the_slow_path(
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aborted = AbortedTransaction(producer_id=7, first_offset=1, last_offset=3, last_stable_offset=4)
     monkeypatch.setattr(Log, "aborted_transactions", lambda *_: [aborted])
-    for isolation_level, told in ((1, [7]), (0, None)):
+    for isolation_level, expected in ((1, [7]), (0, None)):
         answer = broker.ask(fetch_request(isolation_level=isolation_level), 12).responses[0].partitions[0]
         transactions = answer.aborted_transactions
-        assert (transactions and [one.producer_id for one in transactions]) == told
-    assert shortcut.taken == 1, "who reads uncommitted does not ask"
+        assert (transactions and [one.producer_id for one in transactions]) == expected
+    assert fast_path.taken == 1, "a consumer with READ_UNCOMMITTED is not given them"
 
 
 def test_the_limit_of_the_whole_request_holds(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath
 ) -> None:
     for max_bytes in (1, 80, 200, 300):
         frame = encode_request(7, "test", several(topics, max_bytes=max_bytes), 12)[4:]
-        from_bytes, decoded = both_ways(broker, shortcut, frame)
+        from_bytes, decoded = both_ways(broker, fast_path, frame)
         assert from_bytes == decoded
-    assert shortcut.taken == 4
+    assert fast_path.taken == 4
 
 
 def test_a_topic_may_come_twice_with_others_between(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath
 ) -> None:
     request = several(topics)
     request.topics.append(Topic(topic="orders", topic_id=topics["orders"], partitions=[]))
     request.topics[2].partitions.append(request.topics[0].partitions.pop())
     for order, taken in (((0, 1, 2), 1), ((0, 2, 1), 1)):  # of neighbours the codec makes one
         request.topics = [request.topics[place] for place in order]
-        from_bytes, decoded = both_ways(broker, shortcut, encode_request(7, "test", request, 12)[4:])
+        from_bytes, decoded = both_ways(broker, fast_path, encode_request(7, "test", request, 12)[4:])
         assert from_bytes == decoded
-        assert shortcut.taken == taken
+        assert fast_path.taken == taken
 
 
-def test_a_partition_named_twice_is_told_once(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+def test_a_partition_named_twice_is_answered_once(
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath
 ) -> None:
     request = several(topics)
     request.topics[0].partitions.append(request.topics[0].partitions[0])
@@ -222,27 +235,27 @@ def test_a_partition_named_twice_is_told_once(
     between = several(topics)
     between.topics.append(between.topics[0])
     for odd in (request, twice, between):
-        from_bytes, decoded = both_ways(broker, shortcut, encode_request(7, "test", odd, 12)[4:])
+        from_bytes, decoded = both_ways(broker, fast_path, encode_request(7, "test", odd, 12)[4:])
         assert from_bytes == decoded
-    assert shortcut.taken == 0
+    assert fast_path.taken == 0
 
 
-def test_a_deleted_topic_is_not_read(broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut) -> None:
+def test_a_deleted_topic_is_not_read(broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath) -> None:
     client = broker.connect()
     assert client.ask(fetch_request(), 12).responses[0].partitions[0].error_code == E.NONE
     broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5)
     answer = client.ask(fetch_request(), 12)
     assert answer.responses[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
-    assert shortcut.taken == 1
+    assert fast_path.taken == 1
 
 
-def test_who_does_not_lead_any_more_says_so(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut
+def test_a_node_that_no_longer_leads_answers_so(
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath
 ) -> None:
     broker.server.components.replicas.partition("orders", 0).leader = 2
     answer = broker.ask(fetch_request(), 12).responses[0].partitions[0]
     assert answer.error_code == E.NOT_LEADER_OR_FOLLOWER
-    assert shortcut.taken == 0
+    assert fast_path.taken == 0
 
 
 def body_at(version: int) -> int:
@@ -266,10 +279,10 @@ def waits_and_sessions(version: int) -> set[int]:
     version=st.sampled_from(VERSIONS),
     isolation_level=st.sampled_from([0, 1]),
 )
-def test_whatever_is_changed_in_a_request_is_answered_as_by_the_general_way(
+def test_whatever_is_changed_in_a_request_is_answered_as_by_the_slow_path(
     broker: InProcessBroker,
     topics: dict[str, bytes],
-    shortcut: Shortcut,
+    fast_path: FastPath,
     changes: list[tuple[int, int]],
     cut: int,
     tail: bytes,
@@ -285,7 +298,7 @@ def test_whatever_is_changed_in_a_request_is_answered_as_by_the_general_way(
         if at not in kept:
             frame[at] = byte
     sent = bytes(frame[: len(frame) - cut] + tail)
-    from_bytes, decoded = both_ways(broker, shortcut, sent)
+    from_bytes, decoded = both_ways(broker, fast_path, sent)
     assert from_bytes == decoded
 
 
@@ -311,7 +324,7 @@ def recognised(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def test_a_repeated_request_is_answered_from_its_own_offsets(
     broker: InProcessBroker,
     topics: dict[str, bytes],
-    shortcut: Shortcut,
+    fast_path: FastPath,
     recognised: list[bool],
     version: int,
     isolation_level: int,
@@ -323,14 +336,14 @@ def test_a_repeated_request_is_answered_from_its_own_offsets(
             asked.fetch_offset = offset
         frame = encode_request(1000 + number, "test", request, version)[4:]
         repeated = payload(client, frame)
-        _, decoded = both_ways(broker, shortcut, frame)
-        shortcut.is_open = True
+        _, decoded = both_ways(broker, fast_path, frame)
+        fast_path.is_open = True
         assert repeated == decoded
     assert recognised == [True, True, True]
 
 
 def test_a_repeated_request_waits_where_it_has_to(
-    broker: InProcessBroker, topics: dict[str, bytes], shortcut: Shortcut, recognised: list[bool]
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath, recognised: list[bool]
 ) -> None:
     client = broker.connect()
     client.ask(fetch_request(max_wait_ms=500), 12)
@@ -340,7 +353,7 @@ def test_a_repeated_request_waits_where_it_has_to(
     assert b"late" in bytes(client.receive().responses[0].partitions[0].records)
     client.ask(fetch_request(offset=5, max_wait_ms=500), 12)
     assert recognised == [True, True]
-    assert shortcut.taken == 3
+    assert fast_path.taken == 3
 
 
 def test_a_repeated_request_finds_the_topic_that_is_there_now(
@@ -425,8 +438,8 @@ def test_whatever_is_changed_in_a_repetition_is_answered_as_on_a_new_connection(
     tail: bytes,
     version: int,
 ) -> None:
-    plain = encode_request(7, "test", several(topics), version)[4:]
-    frame = bytearray(plain)
+    first = encode_request(7, "test", several(topics), version)[4:]
+    frame = bytearray(first)
     kept = {*range(8), *waits_and_sessions(version)}
     for position, byte in changes:
         at = position % len(frame)
@@ -434,7 +447,7 @@ def test_whatever_is_changed_in_a_repetition_is_answered_as_on_a_new_connection(
             frame[at] = byte
     sent = bytes(frame[: len(frame) - cut] + tail)
     repeating, fresh = broker.connect(), broker.connect()
-    assert payload(repeating, plain) is not None
+    assert payload(repeating, first) is not None
     assert payload(repeating, sent) == payload(fresh, sent)
     repeating.close()
     fresh.close()

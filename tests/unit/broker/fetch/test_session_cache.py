@@ -42,7 +42,7 @@ class Cache:
 
     def create(self, partitions: int, *, is_privileged: bool = False) -> Session | None:
         """A session of so many partitions, or None if nobody gives way."""
-        session_id = self.cache.make_room(is_privileged=is_privileged, partitions=partitions)
+        session_id = self.cache.allocate_id(is_privileged=is_privileged, partitions=partitions)
         if session_id == NO_SESSION:
             return None
         session = Session(session_id, partitions, is_privileged=is_privileged)
@@ -50,7 +50,7 @@ class Cache:
         return session
 
     def created(self, partitions: int, *, is_privileged: bool = False) -> Session:
-        """A session that there is room for."""
+        """A new session, which the cache takes."""
         session = self.create(partitions, is_privileged=is_privileged)
         assert session is not None
         return session

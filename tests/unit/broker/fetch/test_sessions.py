@@ -71,7 +71,7 @@ class Consumer:
         return answer
 
     def fetch(self, asked: dict[tuple[str, int], int] | None = None, **how: Any) -> list[Row]:
-        """Ask, and return what is told: topic, partition, error, high watermark, whether there are records."""
+        """Ask, and return what is answered: topic, partition, error, high watermark, whether there are records."""
         answer = self.answer(asked, **how)
         assert answer.error_code == E.NONE
         return self.rows(answer)
@@ -188,7 +188,7 @@ def test_the_epoch_is_looked_at_before_names_and_ids(consumer: Consumer) -> None
 def test_an_id_with_epoch_0_begins_anew(consumer: Consumer) -> None:
     old = consumer.session_id
     consumer.epoch = 0
-    assert consumer.fetch({("a", 0): 1}) == [("a", 0, 0, 1, False)], "everything is told"
+    assert consumer.fetch({("a", 0): 1}) == [("a", 0, 0, 1, False)], "everything is answered"
     assert consumer.session_id not in (0, old)
     assert consumer.answer(session_id=old).error_code == E.FETCH_SESSION_ID_NOT_FOUND
 
@@ -299,8 +299,8 @@ def test_partitions_that_had_records_go_to_the_end_so_that_all_get_their_turn(
 def test_a_moved_log_start_is_told(broker: InProcessBroker, consumer: Consumer) -> None:
     broker.log("a").start_offset_to(1)
     broker.server.components.replicas.changed(broker.server.components.replicas.partition("a", 0))
-    (told,) = consumer.answer().responses[0].partitions
-    assert (told.partition_index, told.log_start_offset, bytes(told.records)) == (0, 1, b"")
+    (answered,) = consumer.answer().responses[0].partitions
+    assert (answered.partition_index, answered.log_start_offset, bytes(answered.records)) == (0, 1, b"")
     assert consumer.fetch() == []
 
 
@@ -312,8 +312,8 @@ def test_a_log_start_that_retention_has_moved_is_told(broker: InProcessBroker) -
     consumer.fetch({("short", 0): 1})
     broker.advance(100_000)
     assert broker.log("short").log_start_offset == 1
-    (told,) = consumer.answer().responses[0].partitions
-    assert (told.partition_index, told.log_start_offset) == (0, 1)
+    (answered,) = consumer.answer().responses[0].partitions
+    assert (answered.partition_index, answered.log_start_offset) == (0, 1)
 
 
 @serves(FetchRequest, E.OFFSET_OUT_OF_RANGE, versions=[12])
@@ -327,8 +327,8 @@ def test_an_error_is_told_each_time_and_when_it_is_over_the_high_watermark(consu
 def test_where_the_logs_part_is_told_each_time(broker: InProcessBroker, consumer: Consumer) -> None:
     broker.log("a").leader_epochs.assign(4, 1)
     for asked in ({("a", 0): 1}, None):
-        (told,) = consumer.answer(asked, partition_fields={"last_fetched_epoch": 2}).responses[0].partitions
-        assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (0, 1)
+        (answered,) = consumer.answer(asked, partition_fields={"last_fetched_epoch": 2}).responses[0].partitions
+        assert (answered.diverging_epoch.epoch, answered.diverging_epoch.end_offset) == (0, 1)
 
 
 @serves(FetchRequest, E.FENCED_LEADER_EPOCH, versions=[12])
@@ -341,11 +341,11 @@ def test_a_new_leader_epoch_is_noticed(broker: InProcessBroker, consumer: Consum
 
 
 def test_a_request_on_other_terms_looks_at_everything_again(broker: InProcessBroker) -> None:
-    broker.create_topic("quiet")
+    broker.create_topic("empty")
     consumer = Consumer(broker, 12)
-    assert consumer.fetch({("quiet", 0): 0}) == [("quiet", 0, 0, 0, False)]
-    assert consumer.fetch(replica_id=1) == [("quiet", 0, E.NOT_LEADER_OR_FOLLOWER, -1, False)]
-    assert consumer.fetch() == [("quiet", 0, 0, 0, False)]
+    assert consumer.fetch({("empty", 0): 0}) == [("empty", 0, 0, 0, False)]
+    assert consumer.fetch(replica_id=1) == [("empty", 0, E.NOT_LEADER_OR_FOLLOWER, -1, False)]
+    assert consumer.fetch() == [("empty", 0, 0, 0, False)]
     assert consumer.fetch(isolation_level=1) == []
 
 
@@ -398,7 +398,7 @@ def test_an_unknown_id_stays_in_the_session_until_it_is_known(
     unknown = ("soon", 0, E.UNKNOWN_TOPIC_ID, -1, False)
     assert consumer.fetch({("soon", 0): 0, ("a", 0): 1}) == [("a", 0, 0, 1, False), unknown]
     assert consumer.fetch() == [unknown]
-    # No client can choose an id: the image is told of one as if the metadata log had.
+    # No client can choose an id: the image gets one as if the metadata log had.
     image = broker.server.components.metadata.image
     image.topics.by_id[consumer.ids["soon"]] = image.topics.by_name["b"]
     assert consumer.fetch() == [("soon", 0, E.INCONSISTENT_TOPIC_ID, -1, False)]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker.fetch.read_rules import FetchBudget, FetchRequirements
 from broker.fetch.round import PartitionFetch, PartitionRead, read_partition
-from broker.replication.isolation import Isolation
+from broker.replication.isolation import consumer_isolation
 from broker.replication.partition import LeaderAndIsr
 from broker.request.faults import InconsistentTopicId, UnknownTopicId, UnknownTopicOrPartition, error_code_of
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -31,7 +32,7 @@ class Walk:
         self.broker = broker
         self.asked: dict[tuple[Any, int], AskedPartition] = {}
         self.names: dict[tuple[Any, int], str] = {}
-        self.told: dict[tuple[Any, int], tuple[int, int]] = {}
+        self.answered: dict[tuple[Any, int], tuple[int, int]] = {}
 
     def take(self, request: FetchRequest) -> None:
         """Add, change and forget what the request says."""
@@ -40,36 +41,37 @@ class Walk:
                 self.asked[topic.topic or topic.topic_id, asked.partition] = asked
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
-                for state in (self.asked, self.names, self.told):
+                for state in (self.asked, self.names, self.answered):
                     state.pop((forgotten.topic or forgotten.topic_id, index), None)
 
-    def answer(self, request: FetchRequest, *, tells_all: bool) -> list[Row]:
-        """Read everything within the limits, and remember what is told."""
+    def answer(self, request: FetchRequest, *, is_full: bool) -> list[Row]:
+        """Read everything within the limits, and remember what is answered."""
         found = [(key, self._locate(key, asked)) for key, asked in self.asked.items()]
         found.sort(key=lambda one: one[1].partition is None)
-        left, size = request.max_bytes, 0
+        isolation = consumer_isolation(request.isolation_level)
+        assert isolation is not None
+        requirements = FetchRequirements(
+            isolation=isolation,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            max_wait_ms=request.max_wait_ms,
+            fetch_max_bytes=request.max_bytes,
+        )
+        budget = FetchBudget(requirements.max_bytes)
         rows: list[Row] = []
         order = dict(self.asked)
         for key, fetch in found:
-            read = read_partition(
-                fetch,
-                Isolation(request.isolation_level),
-                max_bytes=min(fetch.max_bytes, left),
-                at_least_one_batch=not size,
-            )
+            read = read_partition(fetch, requirements, budget)
             now = (read.high_watermark, read.log_start_offset)
             has_records = read.region is not None
-            is_news = has_records or read.error is not None or read.diverging_epoch is not None
-            if is_news or self.told.get(key) != now or tells_all:
+            must_answer = has_records or read.error is not None or read.diverging_epoch is not None
+            if must_answer or self.answered.get(key) != now or is_full:
                 rows.append(as_row(key, read))
-            self.told[key] = now
-            if read.region is not None:
-                size += read.region.size
-                left = max(0, left - read.region.size)
-                if not tells_all:
-                    order[key] = order.pop(key)
+            self.answered[key] = now
+            if has_records and not is_full:
+                order[key] = order.pop(key)
         # A new session is in the order of the answer.
-        self.asked = {key: order[key] for key, _ in found} if tells_all else order
+        self.asked = {key: order[key] for key, _ in found} if is_full else order
         return rows
 
     def _locate(self, key: tuple[Any, int], asked: AskedPartition) -> PartitionFetch:
@@ -200,7 +202,7 @@ class SessionUnderTest:
             )
             self.begin()
             return
-        assert rows_of(answer, self.version) == self.walk.answer(request, tells_all=is_new)
+        assert rows_of(answer, self.version) == self.walk.answer(request, is_full=is_new)
         self.session_id = answer.session_id
         self.epoch += 1
 

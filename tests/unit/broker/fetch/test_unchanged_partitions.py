@@ -1,4 +1,5 @@
-"""What was quiet is answered as before without being read, until it changes; all together are waited for."""
+"""Partitions with nothing for a consumer are answered as before, without being read, until they change; a request waits
+for all of them together."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def ids(broker: InProcessBroker) -> dict[str, bytes]:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The partitions that plain fetches have read."""
+    """The partitions that the fast path has read."""
     found: list[tuple[str, int]] = []
 
     def noting(find: Find, topic: str, entries: Sequence[Entry], *rest: Any) -> int:
@@ -95,8 +96,8 @@ def asked(client: Client, request: FetchRequest, version: int) -> bytes:
     return client.receive_payload()[4:]
 
 
-def generally(broker: InProcessBroker, request: FetchRequest, version: int) -> bytes:
-    """What the general way answers."""
+def by_slow_path(broker: InProcessBroker, request: FetchRequest, version: int) -> bytes:
+    """What the slow path answers."""
     client = broker.connect()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FetchLayout, "read", lambda *_: None)
@@ -117,8 +118,8 @@ def memory_of(client: Client) -> RepeatedFetch:
 
 def records(answer: FetchResponse) -> list[tuple[int, int]]:
     """Index and high watermark of what has records."""
-    told = [one for topic in answer.responses for one in topic.partitions if one.records]
-    return [(one.partition_index, one.high_watermark) for one in told]
+    with_records = [one for topic in answer.responses for one in topic.partitions if one.records]
+    return [(one.partition_index, one.high_watermark) for one in with_records]
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
@@ -141,6 +142,15 @@ def test_only_what_has_changed_is_read(
     reads.clear()
     consumer.ask(version)
     assert reads == []
+
+
+def test_an_answer_of_unchanged_partitions_says_how_long_its_client_is_throttled(
+    broker: InProcessBroker, ids: dict[str, bytes]
+) -> None:
+    consumer = Consumer(broker, ids)
+    for throttle_time_ms in (0, 125, 0):
+        consumer.client.connection.peer.throttle_time_ms = throttle_time_ms
+        assert consumer.ask().throttle_time_ms == throttle_time_ms
 
 
 class Events:
@@ -187,7 +197,7 @@ class Events:
     ),
     begins_at=st.integers(0, COUNT + 1),
 )
-def test_whatever_happens_is_answered_as_by_the_general_way(
+def test_whatever_happens_is_answered_as_by_the_slow_path(
     broker: InProcessBroker,
     ids: dict[str, bytes],
     steps: Sequence[tuple[str, tuple[str, int], int, int]],
@@ -202,7 +212,7 @@ def test_whatever_happens_is_answered_as_by_the_general_way(
             getattr(events, event)(name, index)
         for max_bytes in (1000, 60):
             request = consumer.request(isolation_level=isolation_level, max_bytes=max_bytes)
-            assert asked(consumer.client, request, version) == generally(broker, request, version)
+            assert asked(consumer.client, request, version) == by_slow_path(broker, request, version)
         consumer.ask(version, isolation_level=isolation_level)
     consumer.client.close()
     for name in ("many", "few"):  # as the next example expects them
@@ -210,7 +220,7 @@ def test_whatever_happens_is_answered_as_by_the_general_way(
     assert watchers(broker) == 0
 
 
-def test_what_is_counted_is_what_the_general_way_counts(broker: InProcessBroker, ids: dict[str, bytes]) -> None:
+def test_what_is_counted_is_what_the_slow_path_counts(broker: InProcessBroker, ids: dict[str, bytes]) -> None:
     def counted() -> Counter[str]:
         counts = Counter(errors=broker.server.registry.stats.errors["Fetch"][E.NONE])
         for one in broker.server.components.replicas.partitions():
@@ -225,7 +235,7 @@ def test_what_is_counted_is_what_the_general_way_counts(broker: InProcessBroker,
         before = counted()
         asked(consumer.client, request, NEW)
         between = counted()
-        generally(broker, request, NEW)
+        by_slow_path(broker, request, NEW)
         assert between - before == counted() - between
         assert (between - before)["many"] == COUNT
         broker.produce("few", b"x")
@@ -246,7 +256,7 @@ def test_a_partition_that_is_named_again_otherwise_is_decoded(
     consumer._begin = begins_at
     request = consumer.request()
     request.topics[0].partitions.append(Asked(partition=0, fetch_offset=other_offset, partition_max_bytes=most_bytes))
-    assert asked(consumer.client, request, NEW) == generally(broker, request, NEW)
+    assert asked(consumer.client, request, NEW) == by_slow_path(broker, request, NEW)
 
 
 def test_a_partition_that_is_asked_otherwise_is_remembered_so(
@@ -291,7 +301,7 @@ def test_what_concerns_none_of_them_leaves_it_waiting(broker: InProcessBroker, i
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
-def test_when_its_time_is_up_it_is_told_that_there_is_nothing(
+def test_when_its_time_is_up_the_answer_is_that_there_is_nothing(
     broker: InProcessBroker, ids: dict[str, bytes], version: int
 ) -> None:
     consumer = Consumer(broker, ids)
@@ -302,10 +312,10 @@ def test_when_its_time_is_up_it_is_told_that_there_is_nothing(
     broker.advance(1)
     answered = consumer.client.receive_payload()[4:]
     request.max_wait_ms = 0
-    assert answered == generally(broker, request, version)
+    assert answered == by_slow_path(broker, request, version)
 
 
-def test_a_partition_that_goes_is_told_at_once(broker: InProcessBroker, ids: dict[str, bytes]) -> None:
+def test_a_partition_that_goes_is_answered_at_once(broker: InProcessBroker, ids: dict[str, bytes]) -> None:
     consumer = Consumer(broker, ids)
     consumer.client.send(consumer.request(max_wait_ms=10_000), OLD)
     Events(broker, ids).lead("many", 3)
@@ -416,25 +426,25 @@ def test_a_consumer_that_names_others_each_time_is_remembered_up_to_a_bound(
         consumer.offsets = {(name, index): 0 for index in range(count)}
         consumer._begin = 0
         consumer.ask(max_wait_ms=0)
-        assert len(memory_of(consumer.client).quiet) <= MOST_FOR_EACH_NAMED * COUNT
-    assert watchers(broker) == len(memory_of(consumer.client).quiet)
+        assert len(memory_of(consumer.client).unchanged) <= MOST_FOR_EACH_NAMED * COUNT
+    assert watchers(broker) == len(memory_of(consumer.client).unchanged)
 
 
-def test_without_room_it_waits_in_the_general_way(
+def test_without_memory_left_it_waits_in_the_slow_path(
     broker: InProcessBroker, ids: dict[str, bytes], reads: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = Consumer(broker, ids)
     consumer.ask()
-    room = memory_of(consumer.client).quiet._room
-    monkeypatch.setattr(room, "left", 5)
+    memory = memory_of(consumer.client).unchanged._memory
+    monkeypatch.setattr(memory, "left", 5)
     other = Consumer(broker, ids, begins_at=11)
     for number in range(2):
         other.client.send(other.request(max_wait_ms=500), NEW)
         assert other.client.has_no_answer()
         broker.produce("many", b"new", partition=COUNT - 1)
         assert records(other.receive()) == [(COUNT - 1, number + 1)]
-    assert len(memory_of(other.client).quiet) <= 6  # what the first consumer has given back is among them
-    assert room.left + watchers(broker) == 5 + COUNT + 2
+    assert len(memory_of(other.client).unchanged) <= 6  # what the first consumer has given back is among them
+    assert memory.left + watchers(broker) == 5 + COUNT + 2
     consumer.client.close()
     other.client.close()
-    assert room.left == 5 + COUNT + 2
+    assert memory.left == 5 + COUNT + 2

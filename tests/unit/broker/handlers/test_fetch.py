@@ -240,8 +240,8 @@ def test_a_topic_that_is_not_there_neither_wakes_the_others_nor_stands_before_th
     consumer.send(fetch_request("nowhere", "orders", offset=3, max_wait_ms=500), 12)
     assert consumer.has_no_answer()
     broker.advance(500)
-    told = [(topic.topic, topic.partitions[0].error_code) for topic in consumer.receive().responses]
-    assert told == [("orders", E.NONE), ("nowhere", E.UNKNOWN_TOPIC_OR_PARTITION)]
+    answered = [(topic.topic, topic.partitions[0].error_code) for topic in consumer.receive().responses]
+    assert answered == [("orders", E.NONE), ("nowhere", E.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
 def test_a_fetch_of_nothing_but_unknown_topics_is_answered_at_once(broker: InProcessBroker) -> None:
@@ -270,6 +270,18 @@ def test_a_parked_fetch_holds_back_what_its_connection_asks_behind_it(broker: In
     fetched = client.receive().responses[0].partitions[0]
     assert read_header(fetched.records).base_offset == 3, "the produce was worked on, and woke the fetch before it"
     assert client.receive().responses[0].partition_responses[0].base_offset == 3
+
+
+@pytest.mark.parametrize("epoch", [-1, -5])
+def test_a_fetch_that_names_no_leader_epoch_waits_whatever_the_negative_number(
+    broker: InProcessBroker, orders: bytes, epoch: int
+) -> None:
+    consumer = broker.connect()
+    request = fetch_request(offset=3, max_wait_ms=10_000, min_bytes=2, partition_fields={"current_leader_epoch": epoch})
+    consumer.send(request, 12)
+    assert consumer.has_no_answer()
+    broker.produce("orders", b"d")
+    assert read_header(consumer.receive().responses[0].partitions[0].records).base_offset == 3
 
 
 def test_a_deleted_topic_ends_the_wait(broker: InProcessBroker, orders: bytes) -> None:

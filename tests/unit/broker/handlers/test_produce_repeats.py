@@ -57,6 +57,18 @@ def test_the_second_request_is_recognised_and_answered_like_the_first(
     assert answers[0] == answers[1] == answers[2]
 
 
+@every_version(ProduceRequest)
+def test_the_answer_to_a_repeated_request_says_how_long_its_client_is_throttled(
+    broker: InProcessBroker, orders: bytes, taken: list[bool], version: int
+) -> None:
+    client = broker.connect()
+    for throttle_time_ms in (125, 0, 125, 0):
+        client.connection.peer.throttle_time_ms = throttle_time_ms
+        answer = client.ask(produce_request("orders", produced(2), topic_id=orders), version)
+        assert answer.throttle_time_ms == throttle_time_ms
+    assert taken == [True] * 3
+
+
 def test_partitions_are_told_apart(broker: InProcessBroker, orders: bytes, taken: list[bool]) -> None:
     client = broker.connect()
     for _ in range(2):
@@ -231,13 +243,13 @@ def test_whatever_is_changed_in_a_request_is_answered_as_on_a_new_connection(
 ) -> None:
     if "orders" not in broker.topics():
         broker.create_topic("orders")
-    plain = encode_request(7, "test", produce_request("orders", produced([record(b"v")])), version)[4:]
-    frame = bytearray(plain)
+    first = encode_request(7, "test", produce_request("orders", produced([record(b"v")])), version)[4:]
+    frame = bytearray(first)
     frame[8 + position % (len(frame) - 8)] = byte  # the correlation id, key and version stay
     sent = bytes(frame[: len(frame) - cut] + tail)
 
     repeating, fresh = broker.connect(), broker.connect()
-    assert answer_bytes(repeating, plain) is not None
+    assert answer_bytes(repeating, first) is not None
 
     def end() -> int:
         return int(broker.log("orders").log_end_offset)
