@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bench.limits import MEGABYTE
 from storage.batch.record_batch import Codec, stamp
 from storage.batch.records import Record, encode_batch, iterate_records
-from storage.batch_reader import read_batches
+from storage.batch.walk import BatchWalk
 from storage.files import FileSystem
 from storage.index.offset_index import ENTRY
 
@@ -118,7 +118,7 @@ def _one_by_one(log: OffsetRange) -> None:
 
     file = FileSystem().open_read(f"{log.directory}/{0:020d}.log")
     found = 0
-    for batch in read_batches(file, 0, file.size):
+    for batch in BatchWalk(file.pread, 0, file.size):
         records = list(iterate_records(batch.data))
         columns = [
             pa.array([record.key for record in records], pa.binary()),

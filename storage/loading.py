@@ -17,8 +17,7 @@ from itertools import pairwise
 from typing import Final
 
 from config.log_config import LogConfig
-from storage.batch.record_batch import computed_crc
-from storage.batch_reader import read_batches
+from storage.batch.walk import BatchWalk, WalkPolicy
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from storage.errors import CorruptCheckpoint, CorruptIndex
 from storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_in
@@ -53,6 +52,8 @@ NEVER: Final = "never"
 _CLEANED_SUFFIX: Final = ".cleaned"
 _SWAP_SUFFIX: Final = ".swap"
 _TEMPORARY_SUFFIX: Final = ".tmp"
+
+_WITH_RIGHT_CRC: Final = WalkPolicy(checks_crc=True)
 
 
 def no_chance() -> int:
@@ -514,9 +515,7 @@ def _swap_in(
             # Its file of batches has its name already.
             continue
         end_offset, end = base_offset, 0
-        for batch in read_batches(files.open_read(path + _SWAP_SUFFIX), 0, size):
-            if computed_crc(batch.data, 0, len(batch.data)) != batch.header.crc:
-                break
+        for batch in BatchWalk(files.open_read(path + _SWAP_SUFFIX).pread, 0, size, _WITH_RIGHT_CRC):
             end_offset, end = batch.header.next_offset, batch.position + len(batch.data)
         if end < size and f"{base_offset:020d}{LOG_SUFFIX}" in sizes:
             for name in swapped.pop(base_offset):

@@ -7,13 +7,13 @@ from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
 from storage.batch.record_batch import BatchHeader
+from storage.batch.walk import EVERYTHING as EVERYTHING
 from storage.errors import UndecodableRecords
 from storage.index.transaction_index import AbortedTransaction
 from storage.leader_epochs import LeaderEpochs
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import Producers, is_expired
 from storage.segment import Segment
-from storage.segment_walk import EVERYTHING as EVERYTHING
 
 NEVER_EXPIRES: Final = 2**63 - 1
 
@@ -63,7 +63,7 @@ def recover_segment(
     segment.size = walk.position
     segment.end_walk(walk)
     yield walk.position - reported
-    return Recovered(walk.next_offset, found_bytes - walk.position, walk.cut_reason)
+    return Recovered(walk.next_offset, found_bytes - walk.position, walk.problem)
 
 
 def finish_segment(segment: Segment, found: Recovered) -> None:

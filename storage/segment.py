@@ -18,12 +18,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from config.log_config import LogConfig
-from storage.batch.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header
-from storage.batch_reader import CHUNK_BYTES, StoredBatch, read_batches
+from storage.batch.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, header_struct, read_header
+from storage.batch.walk import CHUNK_BYTES, EVERYTHING, BatchWalk, StoredBatch, WalkPolicy, find_batch
 from storage.errors import CorruptIndex, DiskFull, LogDirFailed, TooManyOpenFiles
 from storage.file_names import (
     DELETED_SUFFIX,
@@ -41,7 +40,8 @@ from storage.index.transaction_index import TransactionIndex
 from storage.open_files import OpenFiles
 from storage.read_ahead import read_in_memory
 from storage.room_ahead import ROOM_AHEAD_FROM
-from storage.segment_walk import EVERYTHING, SegmentWalk, find_batch
+from storage.segment_walk import SegmentWalk
+from storage.sentinels import NO_TIMESTAMP
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +53,11 @@ _MOST_SCAN_BYTES: Final = 1 << 16
 _MOST_UNINDEXED_BYTES: Final = 4 << 20
 _LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 
-# Base offset, batch length, magic and last offset delta: what a search for an offset needs of a header.
-_SPAN: Final = Struct(">qi4xb6xi")
+# What a search for an offset needs of a header.
+_SPAN: Final = header_struct("base_offset", "batch_length", "magic", "last_offset_delta")
 _unpack_span = _SPAN.unpack_from
+
+_HEADERS: Final = WalkPolicy(checks_offsets=True, reads_records=False)
 
 
 class BatchPlace(NamedTuple):
@@ -419,7 +421,7 @@ class Segment:
         entry = self.offset_index.first_entry_from_position(previous + 1)
         stop = self.size if entry is None else min(entry.position, self.size)
         found = find_batch(
-            self.file(), previous + 1, stop, self.size,
+            self.file().pread, previous + 1, stop, self.size,
             next_offset=self.base_offset, most_offset=self.base_offset + MOST_RELATIVE_OFFSET,
         )  # fmt: skip
         behind = stop if found is None else found[0]
@@ -442,7 +444,7 @@ class Segment:
         end = self.size if end is None else end
         while position < end:
             previous = position
-            for batch in read_batches(self.file(), position, end, chunk_bytes):
+            for batch in BatchWalk(self.file().pread, position, end, chunk_bytes=chunk_bytes):
                 yield batch
                 previous, position = batch.position, batch.position + len(batch.data)
             if position < end:
@@ -503,26 +505,24 @@ class Segment:
         position, entry_offset = 0, None
         if self.offset_index.entries:
             entry_offset, position = self.offset_index.last_entry()
-        next_offset, max_timestamp = self.base_offset, -1
         limit = self.size if self.is_indexed_anew else position + _MOST_UNINDEXED_BYTES
-        if position >= self.size and entry_offset is not None:
-            raise self._contradiction(entry_offset, position)
-        while position < self.size:
-            chunk = self.file().pread(HEADER_SIZE, position)
-            header = read_header(chunk) if len(chunk) == HEADER_SIZE else None
+        max_timestamp = NO_TIMESTAMP
+        walk = BatchWalk(
+            self.file().pread, position, self.size, _HEADERS, next_offset=self.base_offset,
+            chunk_bytes=min(self._index_interval_bytes, _MOST_SCAN_BYTES) + HEADER_SIZE,
+        )  # fmt: skip
+        for header, at, _ in walk:
             if entry_offset is not None:
-                if header is None or header.last_offset != entry_offset:
-                    raise self._contradiction(entry_offset, position)
+                if header.last_offset != entry_offset:
+                    break
                 entry_offset = None
                 limit += header.size
-            if header is None or header.magic != MAGIC or header.base_offset < next_offset or header.size < HEADER_SIZE:
-                return None
-            if position > limit:
-                raise CorruptIndex(f"{self.offset_index.path} has no entry for the last {self.size - position} bytes")
-            position += header.size
-            next_offset = header.next_offset
+            if at > limit:
+                raise CorruptIndex(f"{self.offset_index.path} has no entry for the last {self.size - at} bytes")
             max_timestamp = max(max_timestamp, header.max_timestamp)
-        return _Tail(next_offset, max_timestamp) if position == self.size else None
+        if entry_offset is not None:
+            raise self._contradiction(entry_offset, position)
+        return _Tail(walk.next_offset, max_timestamp) if walk.position == self.size else None
 
     # Indexing anew ----------------------------------------------------------------------------------------------------
 
@@ -571,8 +571,8 @@ class Segment:
             self.take_entries(walk)
             yield len(walk.chunk)
         self.end_walk(walk)
-        if walk.cut_reason:
-            self.on_repair(f"{self.log_path}, from position {walk.position} on: {walk.cut_reason}; it is left as it is")
+        if walk.problem:
+            self.on_repair(f"{self.log_path}, from position {walk.position} on: {walk.problem}; it is left as it is")
 
     def _index_anew_after(self, error: CorruptIndex) -> None:
         for _ in self.index_anew():

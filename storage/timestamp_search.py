@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from storage.batch.records import iterate_records
-from storage.batch_reader import StoredBatch
+from storage.batch.walk import StoredBatch
 from storage.segment import Segment
 from storage.segments import Segments
 

@@ -21,13 +21,12 @@ from storage.batch.record_batch import (
     CODEC_BITS,
     CONTROL_BIT,
     HEADER_SIZE,
-    MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
     computed_crc,
-    read_header,
 )
 from storage.batch.records import open_records
+from storage.batch.walk import BatchWalk, in_memory
 from storage.errors import OffsetOutOfRange, StorageError, UndecodableRecords
 from storage.producer_state import read_marker
 
@@ -144,13 +143,8 @@ class PartitionLoading:
         key the last one that can be read. In a log that is long, few are (bench: group-start)."""
         newest = Newest()
         producer_id = NO_PRODUCER
-        position, left = 0, len(chunk)
         taken = replayed = held_bytes = 0
-        while left >= HEADER_SIZE:
-            header = read_header(chunk, position)
-            size = header.size
-            if header.magic != MAGIC or not HEADER_SIZE <= size <= left:
-                break
+        for header, _, data in BatchWalk(in_memory(chunk), 0, len(chunk), chunk_bytes=len(chunk)):
             if header.next_offset > self.offset:
                 # What belongs to a transaction and what does not keep their order.
                 owner = header.producer_id if header.attributes & TRANSACTIONAL_BIT else NO_PRODUCER
@@ -158,15 +152,15 @@ class PartitionLoading:
                     yield from self._replay(newest, producer_id)
                     producer_id, replayed, held_bytes = owner, taken, 0
                 try:
-                    if computed_crc(chunk, position, size) != header.crc:
+                    if computed_crc(data, 0, len(data)) != header.crc:
                         raise UndecodableRecords("its bytes do not agree with its CRC")
                     if header.attributes & CONTROL_BIT:
-                        self._replay_marker(header, chunk[position : position + size])
+                        self._replay_marker(header, data)
                     elif header.record_count:
                         if header.attributes & CODEC_BITS:
-                            section = yield from self._open(header, chunk[position : position + size])
+                            section = yield from self._open(header, data)
                         else:
-                            section = chunk[position + HEADER_SIZE : position + size]
+                            section = bytes(data[HEADER_SIZE:])
                         held_bytes += len(section)
                         for key, value in read_pairs(section, header.record_count):
                             # It comes in the place of its last record.
@@ -181,12 +175,10 @@ class PartitionLoading:
                     self._pass_over(header.base_offset, f"the batch there: {error}")
                 self._stats.batches += 1
                 self.offset = header.next_offset
-            position += size
-            left -= size
         self._stats.records += taken
         yield from self._replay(newest, producer_id)
 
-    def _open(self, header: BatchHeader, batch: bytes) -> Generator[Step, None, bytes]:
+    def _open(self, header: BatchHeader, batch: memoryview) -> Generator[Step, None, bytes]:
         """The records of a compressed batch."""
         if len(batch) <= OPENED_HERE_BYTES:
             return open_records(batch, header, MOST_OPENED_BYTES)
@@ -211,7 +203,7 @@ class PartitionLoading:
             yield Step.MORE
         newest.clear()
 
-    def _replay_marker(self, header: BatchHeader, batch: bytes) -> None:
+    def _replay_marker(self, header: BatchHeader, batch: memoryview) -> None:
         marker = read_marker(header, batch)
         if marker is not None:
             self._shard.replay_marker(marker.producer_id, commits=marker.is_commit)

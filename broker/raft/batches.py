@@ -24,9 +24,12 @@ from protocol.records.control_records import (
     encode_control_key,
     encode_control_value,
 )
-from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header
+from storage.batch.record_batch import BatchHeader
 from storage.batch.records import Record as LogRecord
 from storage.batch.records import encode_batch, iterate_records
+from storage.batch.walk import AtFault, BatchWalk, WalkPolicy, in_memory
+
+WHOLE_OR_CUT_OFF: Final = WalkPolicy(at_fault=AtFault.RAISE)
 
 _TYPES: Final[dict[type[ControlRecord], ControlRecordType]] = {
     LeaderChange: ControlRecordType.LEADER_CHANGE,
@@ -57,13 +60,8 @@ def decode_batches(buffer: memoryview) -> Iterator[MetadataBatch]:
         CorruptBatch, UndecodableRecords: the bytes are no batches.
         Malformed: a record can't be read.
     """
-    position = 0
-    while len(buffer) - position >= HEADER_SIZE:
-        header = read_header(buffer, position)
-        if len(buffer) - position < header.size:
-            return
-        yield decode_batch(header, buffer[position : position + header.size])
-        position += header.size
+    for batch in BatchWalk(in_memory(buffer), 0, len(buffer), WHOLE_OR_CUT_OFF):
+        yield decode_batch(batch.header, batch.data)
 
 
 def decode_batch(header: BatchHeader, batch: memoryview) -> MetadataBatch:

@@ -15,7 +15,7 @@ from broker.tools.output import Entry
 from broker.tools.record_contents import shown_record
 from storage.batch.record_batch import CODEC_BITS, BatchHeader, Codec
 from storage.batch.records import iterate_records
-from storage.batch_reader import StoredBatch
+from storage.batch.walk import StoredBatch
 from storage.check.batches import Unreadable, batches_to_the_end, crc_fault
 from storage.check.index_entries import (
     TRANSACTION_INDEX_VERSION,

@@ -9,7 +9,7 @@ from broker.raft.single_voter_log import METADATA_TOPIC_ID
 from broker.raft.snapshots import SnapshotId, list_snapshots
 from protocol.primitives import Malformed
 from protocol.records.control_records import SnapshotFooter, SnapshotHeader
-from storage.batch_reader import StoredBatch
+from storage.batch.walk import StoredBatch
 from storage.check.batches import Unreadable, batches_to_the_end, crc_fault, record_faults
 from storage.check.findings import Findings
 from storage.check.log_check import ALL_OF_IT, Claims, LogExtent, check_log

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from pipeline.archive.record_encoding import EncodedRecords, encode_records
 from pipeline.batches import BATCH_SCHEMA, Kept
+from pipeline.decoding.headers import whole_headers
 from pipeline.reading.scan import Stretch
 from pipeline.recompression import LEVELS, head_of, recompress
 from pipeline.schema import COLUMNS, arrow_schema
@@ -21,6 +22,7 @@ from storage.batch.record_batch import (
     CODEC_BITS,
     CONTROL_BIT,
     HEADER_SIZE,
+    LAYOUT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     Codec,
@@ -29,26 +31,7 @@ from storage.batch.record_batch import (
 _MOST_FAILURES: Final = 4
 """After so many batches in a row of one codec that another library has compressed, nobody tries any more."""
 
-_HEADER: Final = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("batch_length", ">i4"),
-        ("partition_leader_epoch", ">i4"),
-        ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp", ">i8"),
-        ("max_timestamp", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("record_count", ">i4"),
-    ]
-)
-assert _HEADER.itemsize == HEADER_SIZE
-
-_TAKEN_OVER: Final = tuple(name for name in BATCH_SCHEMA.names if name in (_HEADER.names or ()))
+_TAKEN_OVER: Final = tuple(name for name in BATCH_SCHEMA.names if name in LAYOUT)
 """The columns that are a field of the header."""
 
 Numbers = Any
@@ -61,7 +44,7 @@ class _Stored(NamedTuple):
     data: bytes
     begins: Numbers
     headers: Numbers
-    """Of `_HEADER`."""
+    """Of `storage.batch.record_batch.LAYOUT`."""
 
     def part(self, chosen: slice) -> "_Stored":
         """Some of them."""
@@ -99,9 +82,7 @@ class BatchDescriber:
     def add(self, stretch: Stretch) -> None:
         """Batches, whole and of the right CRC, that follow those before. They come before their rows."""
         begins: Numbers = np.array(stretch.begins, dtype=np.int64)
-        # As if a header began with each byte; those that do are picked.
-        everywhere: Numbers = np.ndarray((len(stretch.data) - HEADER_SIZE + 1,), _HEADER, stretch.data, 0, (1,))
-        self._waiting.append(_Stored(stretch.data, begins, everywhere[begins]))
+        self._waiting.append(_Stored(stretch.data, begins, whole_headers(stretch.data, stretch.begins)))
 
     def take(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Rows that follow those before. Gives what can be said of batches by now."""

@@ -7,26 +7,19 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.record_batch import HEADER_SIZE, LAYOUT
 
 Numbers = Any
 """A numpy array."""
 
-_LAYOUT: Final = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("batch_length", ">i4"),
-        ("leader_epoch_magic_crc", "V9"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp", ">i8"),
-        ("max_timestamp", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch_and_sequence", "V6"),
-        ("record_count", ">i4"),
-    ]
+_HEADER: Final = np.dtype(
+    {
+        "names": list(LAYOUT),
+        "formats": [f">{field.format}" for field in LAYOUT.values()],
+        "offsets": [field.position for field in LAYOUT.values()],
+        "itemsize": HEADER_SIZE,
+    }
 )
-assert _LAYOUT.itemsize == HEADER_SIZE
 
 
 class Headers(NamedTuple):
@@ -48,10 +41,15 @@ class Headers(NamedTuple):
 
 def read_headers(data: bytes, positions: Sequence[int]) -> Headers:
     """The headers at these positions of `data`, all of them there."""
-    # As if a header began with each byte; those that do are picked.
-    everywhere: Numbers = np.ndarray((max(len(data) - HEADER_SIZE + 1, 0),), _LAYOUT, data, 0, (1,))
-    rows = everywhere[np.asarray(positions, dtype=np.int64)]
+    rows = whole_headers(data, positions)
     return Headers(*(rows[name].astype(np.int64) for name in Headers._fields))
+
+
+def whole_headers(data: bytes, positions: Sequence[int]) -> Numbers:
+    """The same with all fields of `storage.batch.record_batch.LAYOUT`, each of its own width."""
+    # As if a header began with each byte; those that do are picked.
+    everywhere: Numbers = np.ndarray((max(len(data) - HEADER_SIZE + 1, 0),), _HEADER, data, 0, (1,))
+    return everywhere[np.asarray(positions, dtype=np.int64)]
 
 
 def joined(parts: Sequence[Headers]) -> Headers:

@@ -8,7 +8,6 @@ that there is, or at the next one that the offset index names, whichever comes f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from struct import Struct
 from typing import Final, NamedTuple
 
 from pipeline.errors import Damage, RecordsGone
@@ -21,12 +20,13 @@ from storage.batch.record_batch import (
     LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
+    header_struct,
     read_header,
 )
+from storage.batch.walk import find_batch
 from storage.checkpoints import PARTITION_METADATA, format_id, read_topic_id
 from storage.errors import CorruptCheckpoint
 from storage.files import FileSystem
-from storage.segment_walk import find_batch
 
 CHUNK_BYTES: Final = 4 << 20
 MOST_BATCH_BYTES: Final = 1 << 28
@@ -34,9 +34,8 @@ MOST_BATCH_BYTES: Final = 1 << 28
 
 _LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 _COPIED_BYTES: Final = 4096
-_SCANNED: Final = Struct(">qi4xbI2xi")
-"""Base offset, length, magic, CRC, last offset delta: what is looked at in each header (bench: decode)."""
-_unpack = _SCANNED.unpack_from
+# What is looked at in each header (bench: decode).
+_unpack = header_struct("base_offset", "batch_length", "magic", "crc", "last_offset_delta").unpack_from
 _FILES: Final = FileSystem()
 
 
@@ -219,7 +218,7 @@ class Scan:
                 return size, end_offset
         entry = segment.entry_behind(position)
         found = find_batch(
-            segment.file(), position + 1, size if entry is None else entry[0], size,
+            segment.file().pread, position + 1, size if entry is None else entry[0], size,
             next_offset=follows, most_offset=segment.most_offset,
         )  # fmt: skip
         if found is not None:

@@ -18,12 +18,13 @@ from pipeline.archive.archive import BatchExtent
 from pipeline.archive.run import At
 from pipeline.errors import PipelineError
 from pipeline.restore.selection import Offsets, batches_within
-from storage.batch.record_batch import NO_TIMESTAMP, Buffer, read_header
+from storage.batch.record_batch import Buffer, read_header
 from storage.batch.records import encode_batch
 from storage.file_names import LOG_SUFFIX, file_name
 from storage.files import File, FileSystem
 from storage.index.offset_index import MOST_RELATIVE_OFFSET
 from storage.loading import LoadReport, open_log
+from storage.sentinels import NO_TIMESTAMP
 from storage.topic_partition import TopicPartition
 
 PART_BYTES: Final = 32 << 20

@@ -20,25 +20,18 @@ All numbers are big-endian and signed but for the crc. (KIP-98, KIP-534)
 """
 
 from enum import Enum, IntEnum
-from struct import Struct
+from struct import Struct, calcsize
 from struct import error as StructError
 from typing import Final, NamedTuple
 
 from storage.batch.checksum import crc32c
 from storage.errors import CorruptBatch, UndecodableRecords
+from storage.sentinels import NO_SEQUENCE
 
 Buffer = bytes | bytearray | memoryview
 
-HEADER_SIZE: Final = 61
 MAGIC: Final = 2
-LOG_OVERHEAD: Final = 12
-"""Base offset and batch length: the bytes that batch length does not count."""
 
-FRAME: Final = Struct(">qi")
-"""Base offset and batch length, all that a scan over whole batches needs."""
-
-MAGIC_POSITION: Final = 16
-ATTRIBUTES_POSITION: Final = 21
 CODEC_BITS: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
@@ -46,17 +39,7 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 KNOWN_ATTRIBUTES: Final = 0x7F
 
-NO_TIMESTAMP: Final = -1
 MAX_SEQUENCE: Final = 2**31 - 1
-
-_HEADER: Final = Struct(">qiibIhiqqqhii")
-_PLACE: Final = Struct(">qii")
-"""Base offset, batch length, partition leader epoch."""
-_CRC: Final = Struct(">I")
-_CRC_POSITION: Final = 17
-_ATTRIBUTES: Final = Struct(">h")
-_MAX_TIMESTAMP: Final = Struct(">q")
-_MAX_TIMESTAMP_POSITION: Final = 35
 
 
 class Codec(IntEnum):
@@ -111,7 +94,7 @@ class BatchHeader(NamedTuple):
     def last_sequence(self) -> int:
         """The sequence number of the last record; -1 if the batch has none."""
         if self.base_sequence < 0:
-            return -1
+            return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
@@ -145,6 +128,62 @@ class BatchHeader(NamedTuple):
     @property
     def has_producer_id(self) -> bool:
         return self.producer_id >= 0
+
+
+_FORMATS: Final = "qiibIhiqqqhii"
+"""The type of each field of `BatchHeader`, in their order, by the letters that `struct` and numpy share."""
+
+
+class Field(NamedTuple):
+    """A field of the header."""
+
+    position: int
+    """Bytes before it."""
+    format: str
+    """Its letter of `_FORMATS`; big-endian."""
+
+
+def _lay_out() -> dict[str, Field]:
+    layout: dict[str, Field] = {}
+    position = 0
+    for name, letter in zip(BatchHeader._fields, _FORMATS, strict=True):
+        layout[name] = Field(position, letter)
+        position += calcsize(">" + letter)
+    return layout
+
+
+LAYOUT: Final = _lay_out()
+"""The fields by their names, in their order."""
+
+
+def header_struct(*names: str) -> Struct:
+    """Reads these fields of a header, named in the order of `LAYOUT`, given the position of the header."""
+    formats, end = ">", 0
+    for name in names:
+        position, letter = LAYOUT[name]
+        formats += f"{position - end}x{letter}"
+        end = position + calcsize(">" + letter)
+    return Struct(formats)
+
+
+_HEADER: Final = header_struct(*LAYOUT)
+HEADER_SIZE: Final = _HEADER.size
+
+FRAME: Final = header_struct("base_offset", "batch_length")
+"""Base offset and batch length, all that a scan over whole batches needs."""
+LOG_OVERHEAD: Final = FRAME.size
+"""The bytes that batch length does not count."""
+
+MAGIC_POSITION: Final = LAYOUT["magic"].position
+ATTRIBUTES_POSITION: Final = LAYOUT["attributes"].position
+"""From here on the CRC is computed."""
+
+_PLACE: Final = header_struct("base_offset", "batch_length", "partition_leader_epoch")
+_CRC: Final = Struct(">" + LAYOUT["crc"].format)
+_CRC_POSITION: Final = LAYOUT["crc"].position
+_ATTRIBUTES: Final = Struct(">" + LAYOUT["attributes"].format)
+_MAX_TIMESTAMP: Final = Struct(">" + LAYOUT["max_timestamp"].format)
+_MAX_TIMESTAMP_POSITION: Final = LAYOUT["max_timestamp"].position
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:

@@ -22,7 +22,6 @@ from storage.batch.record_batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     MAGIC,
-    NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
@@ -35,6 +34,7 @@ from storage.batch.record_batch import (
 )
 from storage.batch.varints import VARINT_BYTES, VARLONG_BYTES, decode_signed, encode_signed, wrap_64
 from storage.errors import DecompressionTooLarge, UndecodableRecords
+from storage.sentinels import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 SMALLEST_RECORD: Final = 7
 """Bytes of a record with neither key, value nor headers: seven one-byte fields."""
@@ -236,12 +236,12 @@ def encode_batch(
     level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     log_append_time: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
     is_control: bool = False,
-    partition_leader_epoch: int = -1,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
     """One batch of `records`, whose base timestamp is that of the first one.
 

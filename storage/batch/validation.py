@@ -34,7 +34,6 @@ from storage.batch.record_batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
-    NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
@@ -58,6 +57,7 @@ from storage.errors import (
     StorageError,
     UndecodableRecords,
 )
+from storage.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from config.log_config import LogConfig

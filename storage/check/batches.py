@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from storage.batch.checksum import crc32c
 from storage.batch.record_batch import (
-    ATTRIBUTES_POSITION,
     CODEC_BITS,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
@@ -13,11 +11,11 @@ from storage.batch.record_batch import (
     MAGIC,
     BatchHeader,
     Codec,
-    read_header,
+    computed_crc,
 )
 from storage.batch.records import MOST_BYTES_READ, open_records, walk
 from storage.batch.varints import wrap_64
-from storage.batch_reader import PassOver, StoredBatch, read_batches
+from storage.batch.walk import BatchWalk, PassOver, StoredBatch
 from storage.errors import UndecodableRecords
 from storage.files import File
 
@@ -48,20 +46,18 @@ class Fault(NamedTuple):
 def batches_to_the_end(file: File, size: int, pass_over: PassOver | None = None) -> Iterator[StoredBatch | Unreadable]:
     """The whole batches in the first ``size`` bytes, but for those that ``pass_over`` deals with; last, if there is
     something else behind them, what that is."""
-    position = yield from read_batches(file, 0, size, _CACHED_BYTES, pass_over)
-    if position < size:
-        yield _unreadable(file, position, size)
+    walk = BatchWalk(file.pread, 0, size, chunk_bytes=_CACHED_BYTES, pass_over=pass_over)
+    yield from walk
+    if walk.position < size:
+        yield _unreadable(file, walk.position, size, walk.header)
 
 
-def _unreadable(file: File, position: int, size: int) -> Unreadable:
+def _unreadable(file: File, position: int, size: int, header: BatchHeader | None) -> Unreadable:
     left = size - position
-    head = file.pread(min(left, HEADER_SIZE), position)
-    expected = "a record batch"
-    if not any(head) and _is_all_zeros(file, position, size):
-        return Unreadable(position, left, "zeros to the end of the file", expected)
-    if len(head) < HEADER_SIZE:
-        return Unreadable(position, left, f"{len(head)} bytes", f"a batch's header of {HEADER_SIZE}")
-    header = read_header(head)
+    if (header is None or not any(header)) and _is_all_zeros(file, position, size):
+        return Unreadable(position, left, "zeros to the end of the file", "a record batch")
+    if header is None:
+        return Unreadable(position, left, f"{left} bytes", f"a batch's header of {HEADER_SIZE}")
     if header.size < HEADER_SIZE:
         return Unreadable(
             position, left, f"a batch length of {header.batch_length}", f"{HEADER_SIZE - LOG_OVERHEAD} or more"
@@ -82,7 +78,7 @@ def _is_all_zeros(file: File, position: int, end: int) -> bool:
 
 def crc_fault(batch: StoredBatch) -> Fault | None:
     """What is wrong with a batch's CRC."""
-    crc = crc32c(batch.data[ATTRIBUTES_POSITION:])
+    crc = computed_crc(batch.data, 0, len(batch.data))
     if crc == batch.header.crc:
         return None
     return Fault(f"CRC {batch.header.crc:08x}", f"{crc:08x}, that of its bytes")

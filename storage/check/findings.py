@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from storage.batch_reader import CHUNK_BYTES
+from storage.batch.walk import CHUNK_BYTES
 
 
 class Finding(NamedTuple):

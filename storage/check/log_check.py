@@ -11,7 +11,6 @@ snapshot, which says what the batches before it add up to.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from struct import Struct
 from typing import Final, NamedTuple
 
 from storage.batch.checksum import crc32c
@@ -22,8 +21,9 @@ from storage.batch.record_batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    header_struct,
 )
-from storage.batch_reader import StoredBatch
+from storage.batch.walk import StoredBatch
 from storage.check.batches import MOST_CODEC, Unreadable, batches_to_the_end, crc_fault, header_fault, record_faults
 from storage.check.findings import Findings
 from storage.check.index_check import NOWHERE, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
@@ -50,8 +50,10 @@ ALL_OF_IT: Final = 1 << 63
 _LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 # Below this, copying costs less than a view.
 _COPIED_BYTES: Final = 4096
-# Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, max timestamp, producer id, records.
-_unpack: Final = Struct(">qiibIhi8xqq6xi").unpack_from
+_unpack: Final = header_struct(
+    "base_offset", "batch_length", "partition_leader_epoch", "magic", "crc", "attributes", "last_offset_delta",
+    "max_timestamp", "producer_id", "record_count",
+).unpack_from  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

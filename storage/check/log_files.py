@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from storage.batch_reader import read_batches
+from storage.batch.walk import BatchWalk
 from storage.check.index_entries import offset_entries
 from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name, offset_in
 from storage.files import FileSystem
@@ -72,10 +72,10 @@ def log_end_offset(files: FileSystem, log: LogFiles) -> int:
             if not position < entry.position < size:
                 break
             last_offset, position = entry
-    batches = read_batches(file, position, size)
+    batches = iter(BatchWalk(file.pread, position, size))
     first = next(batches, None)
     if position and (first is None or first.header.last_offset != last_offset):
-        batches = read_batches(file, 0, size)
+        batches = iter(BatchWalk(file.pread, 0, size))
         first = next(batches, None)
     if first is None:
         return base_offset

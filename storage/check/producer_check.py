@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from operator import itemgetter
 
-from storage.batch_reader import StoredBatch
+from storage.batch.walk import StoredBatch
 from storage.check.findings import Findings
 from storage.check.index_check import NOWHERE
 from storage.check.log_files import LogFiles

@@ -15,7 +15,7 @@ from dataclasses import replace
 from storage.batch.compression import compress, decompress
 from storage.batch.record_batch import CODEC_BITS, HEADER_SIZE, LOG_OVERHEAD, MAGIC, Codec, read_header, write_header
 from storage.batch.records import NOT_PLACED, assemble_batch, encode_batch, iterate_records
-from storage.batch_reader import read_batches
+from storage.batch.walk import BatchWalk, in_memory
 from storage.errors import DecompressionTooLarge, StorageError
 from storage.producer_state import read_marker
 from tests.fuzz.batch_mutations import with_another_field, with_other_records
@@ -28,16 +28,6 @@ MOST_BYTES = 4096
 MOST_OPENED_BYTES = 1 << 20
 _MOST_WALKED = 2000
 """Records; more teach nothing and take time."""
-
-
-class Segment:
-    """A file of these bytes, as `read_batches` needs one."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-
-    def pread(self, size: int, position: int) -> bytes:
-        return self.content[position : position + size]
 
 
 def check(data: bytes) -> None:
@@ -87,7 +77,7 @@ def _check_stream(data: bytes) -> None:
 
 def _check_segment(content: bytes) -> None:
     position = 0
-    for batch in read_batches(Segment(content), 0, len(content), chunk_bytes=100):  # type: ignore[arg-type]
+    for batch in BatchWalk(in_memory(content), 0, len(content), chunk_bytes=100):
         assert batch.position == position
         assert batch.header.size == len(batch.data)
         assert batch.data == content[position : position + batch.header.size]

@@ -12,7 +12,7 @@ from broker.coordinators.group.offset_table import unpack_offset
 from protocol.primitives import Malformed
 from protocol.records.group_metadata import decode_group_record
 from storage.batch.records import iterate_records
-from storage.batch_reader import StoredBatch, read_batches
+from storage.batch.walk import BatchWalk, StoredBatch
 from storage.files import FileSystem
 from storage.producer_state import read_marker
 
@@ -43,7 +43,7 @@ class StoredGroups:
         for partition, segment in self._segments():
             image = self.images.setdefault(partition, GroupImage())
             file = self._files.open_read(str(segment))
-            for batch in read_batches(file, self._read.get(segment, 0), file.size):
+            for batch in BatchWalk(file.pread, self._read.get(segment, 0), file.size):
                 for offset in self._replay(batch, image, segment.parent.name):
                     self.records += 1
                     yield partition, offset, image

@@ -15,7 +15,7 @@ from pipeline.broker import Broker
 from pipeline.restore.archived import Archived
 from pipeline.source import Source, split
 from storage.batch.record_batch import read_header
-from storage.batch_reader import read_batches
+from storage.batch.walk import BatchWalk
 from storage.files import FileSystem
 from storage.topic_partition import TopicPartition, parse_dir_name
 
@@ -73,7 +73,7 @@ def stored(data: Path, topic: str, partition: int = 0, *, start: int = 0) -> lis
     found = []
     for path in sorted((data / f"{topic}-{partition}").glob("*.log")):
         file = files.open_read(str(path))
-        found += [bytes(batch.data) for batch in read_batches(file, 0, file.size)]
+        found += [bytes(batch.data) for batch in BatchWalk(file.pread, 0, file.size)]
     return [batch for batch in found if read_header(batch).next_offset > start]
 
 
