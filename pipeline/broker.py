@@ -29,6 +29,7 @@ from confluent_kafka.admin import (
 
 from pipeline.errors import PipelineError
 from pipeline.reading.ranges import Bounds
+from storage.sentinels import NO_EPOCH, NO_OFFSET
 from storage.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -44,8 +45,6 @@ _NOT_YET: Final = (
     # librdkafka's own word for it, where none of the partitions has a leader.
     KafkaError._NOENT,
 )
-_NO_OFFSET: Final = -1
-_NO_EPOCH: Final = -1
 _MOST_SILENT: Final = 0
 
 
@@ -144,7 +143,7 @@ class Broker:
         """For each partition the first offset whose record is as late as this time (ms since 1970) or later; None
         where there is none."""
         found = self._offsets({place: OffsetSpec.for_timestamp(time_ms) for place, time_ms in times_ms.items()})
-        return {place: None if offset == _NO_OFFSET else offset for place, offset in found.items()}
+        return {place: None if offset == NO_OFFSET else offset for place, offset in found.items()}
 
     def _offsets(
         self, wanted: Mapping[TopicPartition, Any], isolation: Any = IsolationLevel.READ_UNCOMMITTED
@@ -180,7 +179,7 @@ class Broker:
         found = self._answer(answers[group], f"offsets of group {group}")
         return {
             TopicPartition(place.topic, place.partition): Commit(
-                place.offset, _NO_EPOCH if place.leader_epoch is None else place.leader_epoch, place.metadata or ""
+                place.offset, NO_EPOCH if place.leader_epoch is None else place.leader_epoch, place.metadata or ""
             )
             for place in found.topic_partitions
             if place.error is None and place.offset != OFFSET_INVALID
@@ -192,7 +191,7 @@ class Broker:
             return
         places = [
             Place(*place, *((commit, "") if isinstance(commit, int) else (commit.offset, commit.metadata)),
-                  leader_epoch=_NO_EPOCH if isinstance(commit, int) else commit.leader_epoch)
+                  leader_epoch=NO_EPOCH if isinstance(commit, int) else commit.leader_epoch)
             for place, commit in offsets.items()
         ]  # fmt: skip
         asked = [ConsumerGroupTopicPartitions(group, places)]

@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 from storage.checkpoints import encode_leader_epochs
 from storage.errors import DiskFull, TooManyOpenFiles
 from storage.files import File, FileSystem
+from storage.sentinels import NO_EPOCH, NO_OFFSET
 
-UNDEFINED_EPOCH: Final = -1
-UNDEFINED_OFFSET: Final = -1
 NOWHERE: Final = 2**63 - 1
 
 
@@ -62,7 +61,7 @@ class LeaderEpochs:
         self._starts = [start for _, start in epochs]
         self._saved: list[tuple[int, int]] | None = list(epochs)
         """What the file says, or will say once the flushes under way are done; None if it cannot be read."""
-        self.latest = self._epochs[-1] if epochs else UNDEFINED_EPOCH
+        self.latest = self._epochs[-1] if epochs else NO_EPOCH
         """The newest epoch; -1 if there is none."""
 
     @property
@@ -113,7 +112,7 @@ class LeaderEpochs:
         self._changed()
 
     def _changed(self) -> None:
-        self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+        self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
 
     def must_be_saved(self) -> None:
         """The file says something else, whatever that is."""
@@ -159,15 +158,15 @@ class LeaderEpochs:
     def epoch_at(self, offset: int) -> int:
         """The epoch that ``offset`` was written under; -1 if that is not known."""
         current = bisect_right(self._starts, offset) - 1
-        return self._epochs[current] if current >= 0 else UNDEFINED_EPOCH
+        return self._epochs[current] if current >= 0 else NO_EPOCH
 
     def end_offset(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Where ``epoch``, or the last known one before it, ends; the log itself ends at ``log_end_offset``.
 
         (-1, -1) for an epoch newer than all; an epoch older than all ends where the oldest known one begins.
         """
-        if epoch == UNDEFINED_EPOCH or epoch > self.latest:
-            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+        if epoch == NO_EPOCH or epoch > self.latest:
+            return EpochEndOffset(NO_EPOCH, NO_OFFSET)
         if epoch == self.latest:
             return EpochEndOffset(epoch, log_end_offset)
         following = bisect_right(self._epochs, epoch)

@@ -43,6 +43,7 @@ from storage.errors import (
 )
 from storage.files import Buffer
 from storage.index.transaction_index import AbortedTransaction
+from storage.sentinels import NO_OFFSET, NO_SEQUENCE
 
 BATCHES_REMEMBERED: Final = 5
 """How many batches back a retry is recognised; an idempotent producer has at most this many under way."""
@@ -51,9 +52,6 @@ _SNAPSHOT_VERSION: Final = 1
 _HEADER: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
-
-NO_SEQUENCE: Final = -1
-NO_OFFSET: Final = -1
 
 
 class ProducedBatch(NamedTuple):

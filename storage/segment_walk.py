@@ -27,7 +27,7 @@ from storage.files import File
 from storage.index.offset_index import ENTRY as OFFSET_ENTRY
 from storage.index.offset_index import MOST_RELATIVE_OFFSET
 from storage.index.time_index import ENTRY as TIME_ENTRY
-from storage.sentinels import NO_LEADER_EPOCH, NO_TIMESTAMP
+from storage.sentinels import NO_EPOCH, NO_TIMESTAMP
 
 CHECKED: Final = WalkPolicy(checks_crc=True, checks_offsets=True, at_fault=AtFault.STEP_OVER)
 
@@ -73,7 +73,7 @@ class SegmentWalk(BatchWalk):
         self.unindexed_bytes = 0
         """Bytes since the last index entry."""
         self._time_indexed = NO_TIMESTAMP
-        self.latest_epoch = NO_LEADER_EPOCH
+        self.latest_epoch = NO_EPOCH
         # What the last step has found:
         self.offset_entries = bytearray()
         self.time_entries = bytearray()

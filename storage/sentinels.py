@@ -4,7 +4,8 @@ from typing import Final
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
-NO_LEADER_EPOCH: Final = -1
+NO_EPOCH: Final = -1
+"""Of a leader."""
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1

@@ -15,7 +15,7 @@ from broker.controller.placement import Placement, Refused, is_online
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
-from broker.metadata.image.topics import NO_LEADER, PartitionImage, TopicImage
+from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metadata.loader import MetadataLoader, MetadataTransaction
 from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.record_versions import version_of
@@ -26,6 +26,7 @@ from broker.runtime.clock import Ids
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import (
+    NO_LEADER,
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,

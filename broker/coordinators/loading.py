@@ -29,6 +29,7 @@ from storage.batch.records import open_records
 from storage.batch.walk import BatchWalk, in_memory
 from storage.errors import OffsetOutOfRange, StorageError, UndecodableRecords
 from storage.producer_state import read_marker
+from storage.sentinels import NO_PRODUCER_ID
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +57,6 @@ Version = tuple[int, bytes | None, Any]
 """What a key had as its value: the first offset of the batch, the value, and the version before it, or None."""
 Newest = dict[bytes | None, Version]
 """The last version of each key that is read and not replayed yet, in the order of the log."""
-
-NO_PRODUCER: Final = -1
 
 
 class PartitionLoading:
@@ -142,12 +141,12 @@ class PartitionLoading:
         """Replay the whole batches that ``chunk`` begins with, as if they had been compacted: of the records with one
         key the last one that can be read. In a log that is long, few are (bench: group-start)."""
         newest = Newest()
-        producer_id = NO_PRODUCER
+        producer_id = NO_PRODUCER_ID
         taken = replayed = held_bytes = 0
         for header, _, data in BatchWalk(in_memory(chunk), 0, len(chunk), chunk_bytes=len(chunk)):
             if header.next_offset > self.offset:
                 # What belongs to a transaction and what does not keep their order.
-                owner = header.producer_id if header.attributes & TRANSACTIONAL_BIT else NO_PRODUCER
+                owner = header.producer_id if header.attributes & TRANSACTIONAL_BIT else NO_PRODUCER_ID
                 if owner != producer_id or header.attributes & CONTROL_BIT or held_bytes > MOST_HELD_BYTES:
                     yield from self._replay(newest, producer_id)
                     producer_id, replayed, held_bytes = owner, taken, 0

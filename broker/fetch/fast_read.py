@@ -5,10 +5,11 @@ from enum import Enum, auto
 from typing import Final
 
 from broker.fetch.read_rules import FetchBudget, FetchRequirements, count_bytes_out, count_fetches, read_records
-from broker.replication.partition import NO_EPOCH, Partition
+from broker.replication.partition import Partition
 from broker.request.context import RequestContext
 from protocol.fetch_layout import Entry, FetchAnswer
 from storage.errors import LogDirFailed
+from storage.sentinels import NO_EPOCH
 
 Find = Callable[[str, int], Partition | None]
 """The partition of a topic and index; None if this node does not have it."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import NamedTuple
 
 from broker.fetch.read_rules import FetchBudget, FetchRequirements, read_records
-from broker.replication.partition import NO_EPOCH, Partition
+from broker.replication.partition import Partition
 from broker.replication.traffic import count_unreadable
 from broker.request.faults import Fault
 from storage.errors import LogDirFailed, OffsetOutOfRange, StorageError
@@ -13,8 +13,8 @@ from storage.files import FileRegion
 from storage.index.transaction_index import AbortedTransaction
 from storage.leader_epochs import EpochEndOffset
 from storage.read_ahead import NotInMemory, ReadAhead
+from storage.sentinels import NO_EPOCH, NO_OFFSET
 
-NO_OFFSET = -1
 NO_TOPIC_ID = bytes(16)
 
 

@@ -18,7 +18,6 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from broker.fetch.round import (
-    NO_OFFSET,
     Fetch,
     FetchResult,
     Locate,
@@ -33,6 +32,7 @@ from broker.replication.partition import Partition
 from broker.request.faults import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.purgatory import Purgatory
+from storage.sentinels import NO_OFFSET
 
 log = logging.getLogger(__name__)
 

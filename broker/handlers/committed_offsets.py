@@ -5,9 +5,6 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.coordinators.group.requests import (
-    NO_LEADER_EPOCH,
-    NO_OFFSET,
-    NO_TIMESTAMP,
     Commit,
     FetchedOffset,
     OffsetToCommit,
@@ -35,6 +32,7 @@ from protocol.messages.committed_offsets import (
     OffsetFetchResponse,
 )
 from protocol.schema import NO_UUID
+from storage.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 
 TOPIC_IDS_SINCE_VERSION: Final = 10
 """Of OffsetCommit and of OffsetFetch."""
@@ -353,7 +351,7 @@ def _fetch_answer(topic: _FetchedTopic) -> OffsetFetchResponse.Topic:
             OffsetFetchResponse.Topic.Partition(
                 partition_index=one.partition,
                 committed_offset=NO_OFFSET if one.committed is None else one.committed.offset,
-                committed_leader_epoch=NO_LEADER_EPOCH if one.committed is None else one.committed.leader_epoch,
+                committed_leader_epoch=NO_EPOCH if one.committed is None else one.committed.leader_epoch,
                 metadata="" if one.committed is None else one.committed.metadata,
                 error_code=one.error,
             )
@@ -370,7 +368,7 @@ def _group_fetch_answer(topic: _FetchedTopic) -> OffsetFetchResponse.Group.Topic
             OffsetFetchResponse.Group.Topic.Partition(
                 partition_index=one.partition,
                 committed_offset=NO_OFFSET if one.committed is None else one.committed.offset,
-                committed_leader_epoch=NO_LEADER_EPOCH if one.committed is None else one.committed.leader_epoch,
+                committed_leader_epoch=NO_EPOCH if one.committed is None else one.committed.leader_epoch,
                 metadata="" if one.committed is None else one.committed.metadata,
                 error_code=one.error,
             )

@@ -10,11 +10,10 @@ from broker.request.faults import Fault, RequestTimedOut, TopicAuthorizationFail
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from storage.errors import StorageError
+from storage.sentinels import NO_OFFSET
 
 TopicAnswer = DeleteRecordsResponse.Topic
 Answer = DeleteRecordsResponse.Topic.Partition
-
-NO_OFFSET = -1
 
 
 class DeleteRecordsHandler:

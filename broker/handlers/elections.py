@@ -3,12 +3,13 @@
 from enum import IntEnum
 
 from broker.metadata.cache import MetadataCache
-from broker.metadata.image.topics import NO_LEADER, PartitionImage
+from broker.metadata.image.topics import PartitionImage
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, InvalidRequest, RequestTimedOut
 from broker.request.node import Node
 from protocol.errors import ErrorCode
 from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
+from protocol.records.cluster_metadata import NO_LEADER
 
 TopicResult = ElectLeadersResponse.ReplicaElectionResult
 Result = ElectLeadersResponse.ReplicaElectionResult.PartitionResult

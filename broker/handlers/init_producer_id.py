@@ -7,11 +7,11 @@ from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import error_code_of
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from storage.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 log = logging.getLogger(__name__)
 
 FIRST_EPOCH = 0
-NO_PRODUCER = -1
 
 
 class InitProducerIdHandler:
@@ -24,7 +24,7 @@ class InitProducerIdHandler:
         self, request: InitProducerIdRequest, context: RequestContext
     ) -> InitProducerIdResponse | None:
         """Answer with a producer id that nobody has had, once its block is durable."""
-        if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER):
+        if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
             return self.refuse(request, ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together")
         if request.transactional_id == "":
             return self.refuse(request, ErrorCode.INVALID_REQUEST, "an empty transactional id")
@@ -49,4 +49,4 @@ class InitProducerIdHandler:
 
     def refuse(self, request: InitProducerIdRequest, code: ErrorCode, message: str | None) -> InitProducerIdResponse:
         """The answer that carries ``code`` and no id."""
-        return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER, producer_epoch=NO_PRODUCER)
+        return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)

@@ -1,14 +1,14 @@
 """ListOffsets: which offset stands for a time (API key 2; KIP-79, KIP-320, KIP-734)."""
 
 from broker.replication.isolation import FetchIsolation, consumer_isolation
-from broker.replication.offsets import NO_OFFSET, NO_TIMESTAMP, Named, find_offset
-from broker.replication.partition import NO_EPOCH
+from broker.replication.offsets import Named, find_offset
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault, InvalidRequest, TopicAuthorizationFailed, UnsupportedVersion, error_code_of
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from storage.errors import StorageError
+from storage.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 
 AskedPartition = ListOffsetsRequest.Topic.Partition
 TopicAnswer = ListOffsetsResponse.Topic

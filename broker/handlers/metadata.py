@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from broker.controller.client import ControllerClient
 from broker.controller.placement import offline_replicas
 from broker.metadata.cache import MetadataCache
-from broker.metadata.image.topics import NO_LEADER, PartitionImage, TopicImage
+from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metadata.topic_rules import CLUSTER_METADATA, INTERNAL_TOPICS, fault_of_name
 from broker.request.context import (
     CLUSTER_OPERATIONS,
@@ -18,6 +18,7 @@ from broker.request.context import (
 from broker.request.node import Node
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.records.cluster_metadata import NO_LEADER
 from protocol.schema import NO_UUID
 
 log = logging.getLogger(__name__)

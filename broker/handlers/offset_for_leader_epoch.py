@@ -1,18 +1,16 @@
 """OffsetForLeaderEpoch: where a leader epoch ends (API key 23; KIP-101, KIP-320)."""
 
-from broker.replication.partition import NO_EPOCH
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault, TopicAuthorizationFailed, error_code_of
 from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from storage.errors import StorageError
+from storage.sentinels import NO_EPOCH, NO_OFFSET
 
 AskedPartition = OffsetForLeaderEpochRequest.Topic.Partition
 TopicAnswer = OffsetForLeaderEpochResponse.Topic
 Answer = OffsetForLeaderEpochResponse.Topic.Partition
-
-NO_OFFSET = -1
 
 
 class OffsetForLeaderEpochHandler:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from broker.controller.placement import offline_replicas
 from broker.metadata.cache import MetadataCache
-from broker.metadata.image.topics import NO_LEADER, PartitionImage, TopicImage
+from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metadata.topic_rules import INTERNAL_TOPICS, fault_of_name
 from broker.request.context import TOPIC_OPERATIONS, Operation, RequestContext, ResourceType
 from broker.request.faults import InvalidRequest
@@ -14,6 +14,7 @@ from protocol.messages.topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from protocol.records.cluster_metadata import NO_LEADER
 
 TopicAnswer = DescribeTopicPartitionsResponse.Topic
 Answer = DescribeTopicPartitionsResponse.Topic.Partition

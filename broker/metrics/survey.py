@@ -10,8 +10,9 @@ from typing import Final
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metrics.sources import MetricSources
 from broker.metrics.table import label_text
-from broker.replication.partition import NO_LEADER, Partition
+from broker.replication.partition import Partition
 from broker.replication.traffic import Traffic
+from protocol.records.cluster_metadata import NO_LEADER
 from storage.log import Log
 
 PARTITIONS_A_TURN: Final = 100

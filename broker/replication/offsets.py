@@ -4,11 +4,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from broker.replication.isolation import FetchIsolation
-from broker.replication.partition import NO_EPOCH, Partition
+from broker.replication.partition import Partition
 from storage.errors import LogDirFailed
-
-NO_TIMESTAMP = -1
-NO_OFFSET = -1
+from storage.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 
 
 class Named(IntEnum):

@@ -16,14 +16,13 @@ from broker.request.faults import (
     UnknownTopicOrPartition,
 )
 from broker.runtime.clock import Clock
+from protocol.records.cluster_metadata import NO_LEADER
 from storage.errors import LogDirFailed, LogRemoved, OffsetOutOfRange, StorageError
 from storage.flushing import FlushTarget
 from storage.log import Log
 from storage.log_dir import LogDir
+from storage.sentinels import NO_EPOCH
 from storage.topic_partition import TopicPartition
-
-NO_EPOCH = -1
-NO_LEADER = -1
 
 DiskFailed = Callable[[LogDir, StorageError], None]
 """Something could not be written to, or read from, a data directory."""

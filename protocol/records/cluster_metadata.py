@@ -35,8 +35,10 @@ from protocol.schema import (
 )
 
 FRAME_VERSION: Final = 1
+NO_LEADER: Final = -1
+"""The leader of a partition that has none."""
 NO_LEADER_CHANGE: Final = -2
-"""`PartitionChangeRecord.leader` of a change that leaves the leader alone; -1 says that there is none."""
+"""`PartitionChangeRecord.leader` of a change that leaves the leader alone."""
 
 
 @message(key=0, versions=(0, 4), flexible_since=0)

@@ -34,7 +34,7 @@ from storage.batch.record_batch import (
 )
 from storage.batch.varints import VARINT_BYTES, VARLONG_BYTES, decode_signed, encode_signed, wrap_64
 from storage.errors import DecompressionTooLarge, UndecodableRecords
-from storage.sentinels import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from storage.sentinels import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 SMALLEST_RECORD: Final = 7
 """Bytes of a record with neither key, value nor headers: seven one-byte fields."""
@@ -241,7 +241,7 @@ def encode_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
     is_control: bool = False,
-    partition_leader_epoch: int = NO_LEADER_EPOCH,
+    partition_leader_epoch: int = NO_EPOCH,
 ) -> bytearray:
     """One batch of `records`, whose base timestamp is that of the first one.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from broker.coordinators.group.image import NO_PRODUCER, GroupImage
+from broker.coordinators.group.image import GroupImage
 from broker.coordinators.group.offset_table import unpack_offset
 from protocol.primitives import Malformed
 from protocol.records.group_metadata import decode_group_record
@@ -15,6 +15,7 @@ from storage.batch.records import iterate_records
 from storage.batch.walk import BatchWalk, StoredBatch
 from storage.files import FileSystem
 from storage.producer_state import read_marker
+from storage.sentinels import NO_PRODUCER_ID
 
 TOPIC = "__consumer_offsets"
 
@@ -64,7 +65,7 @@ class StoredGroups:
                 image.replay_marker(marker.producer_id, commits=marker.is_commit)
                 yield header.base_offset
             return
-        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         for record in iterate_records(batch.data):
             try:
                 if record.key is None:

@@ -16,7 +16,7 @@ from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.offset_table import PartitionKey
 from broker.coordinators.group.offsets import Offsets
 from broker.coordinators.group.records import GroupResult, group_tombstone, offset_tombstone
-from broker.coordinators.group.requests import NO_TIMESTAMP, CommittedOffset
+from broker.coordinators.group.requests import CommittedOffset
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.subscription import CONSUMER_PROTOCOL
@@ -24,6 +24,7 @@ from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
 from protocol.schema import NO_UUID
+from storage.sentinels import NO_TIMESTAMP
 
 OFFSETS_A_PIECE: Final = 500
 """How many offsets (and groups) a piece looks at: half a millisecond's work, or two where all of them have expired.

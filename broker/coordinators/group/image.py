@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from broker.coordinators.group.offset_table import OffsetTable, pack_offset
 from broker.coordinators.group.pending_offsets import PendingOffsets
-from broker.coordinators.group.requests import NO_TIMESTAMP, CommittedOffset
+from broker.coordinators.group.requests import CommittedOffset
 from protocol.records.coordinator_records import UnknownRecord
 from protocol.records.group_metadata import (
     KEY_TYPES,
@@ -27,8 +27,7 @@ from protocol.records.group_metadata import (
     StreamsGroupMetadataKey,
 )
 from protocol.schema import NO_UUID
-
-NO_PRODUCER: Final = -1
+from storage.sentinels import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -102,7 +101,7 @@ class GroupImage:
         """Every group that exists, once. Nothing may be replayed meanwhile."""
         return iter(dict.fromkeys(chain(self.groups, self.other_kinds, self.offsets.groups(), self.pending.groups())))
 
-    def replay(self, record: GroupRecord | UnknownRecord, producer_id: int = NO_PRODUCER) -> None:
+    def replay(self, record: GroupRecord | UnknownRecord, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply one record. Offsets with a ``producer_id`` wait for the marker that ends its transaction."""
         if isinstance(record, UnknownRecord):
             return
@@ -126,7 +125,7 @@ class GroupImage:
             self.pending.replay_removed(group_id, (topic, partition))
             return
         packed = pack_offset(_committed(value) if isinstance(value, LegacyOffsetCommitValue) else value)
-        if producer_id == NO_PRODUCER:
+        if producer_id == NO_PRODUCER_ID:
             self.offsets.replay_put(group_id, topic, partition, packed)
             self.pending.replay_overtaken(group_id, (topic, partition))
         else:
@@ -147,7 +146,7 @@ class GroupImage:
 
 
 def _committed(value: LegacyOffsetCommitValue) -> CommittedOffset:
-    return CommittedOffset(value.offset, -1, value.metadata, value.commit_timestamp, NO_TIMESTAMP, NO_UUID)
+    return CommittedOffset(value.offset, NO_EPOCH, value.metadata, value.commit_timestamp, NO_TIMESTAMP, NO_UUID)
 
 
 def _metadata(value: GroupMetadataValue) -> GroupMetadata:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.coordinators.group.image import GroupMetadata
-from broker.coordinators.group.requests import NO_TIMESTAMP, OffsetToCommit
+from broker.coordinators.group.requests import OffsetToCommit
 from broker.coordinators.result import CoordinatorResult
 from protocol.records.group_metadata import (
     GroupMetadataKey,
@@ -12,6 +12,7 @@ from protocol.records.group_metadata import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from storage.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     GroupResult: TypeAlias = CoordinatorResult[GroupRecord]

@@ -9,11 +9,9 @@ from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
 from protocol.schema import NO_UUID
+from storage.sentinels import NO_EPOCH, NO_TIMESTAMP
 
 NO_GENERATION: Final = -1
-NO_OFFSET: Final = -1
-NO_LEADER_EPOCH: Final = -1
-NO_TIMESTAMP: Final = -1
 
 
 class Protocol(NamedTuple):
@@ -126,7 +124,7 @@ class OffsetToCommit(NamedTuple):
     topic: str
     partition: int
     offset: int
-    leader_epoch: int = NO_LEADER_EPOCH
+    leader_epoch: int = NO_EPOCH
     metadata: str = ""
     expire_timestamp: int = NO_TIMESTAMP
     """Milliseconds since 1970, where the client asked for a time of retention of its own (versions 2 to 4)."""

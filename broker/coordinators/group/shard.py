@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.expiry import Expiry
-from broker.coordinators.group.image import CLASSIC, NO_PRODUCER, GroupImage
+from broker.coordinators.group.image import CLASSIC, GroupImage
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.offsets import Offsets
 from broker.coordinators.group.records import GroupResult, group_tombstone, offset_tombstone
@@ -40,6 +40,7 @@ from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.records.coordinator_records import UnknownRecord
 from protocol.records.group_metadata import GroupMetadataKey, GroupRecord
+from storage.sentinels import NO_PRODUCER_ID
 
 
 class GroupShard:
@@ -87,7 +88,7 @@ class GroupShard:
 
     # What stands in the log -------------------------------------------------------------------------------------------
 
-    def replay(self, record: GroupRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER) -> None:
+    def replay(self, record: GroupRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply a record that stands in the log; ``producer_id`` if its batch is part of a transaction."""
         self.image.replay(record, producer_id)
         if not isinstance(record, UnknownRecord) and isinstance(record.key, GroupMetadataKey):

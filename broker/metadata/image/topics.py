@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
 from broker.metadata.image.records import InconsistentMetadata, Record
 from broker.metadata.topic_rules import INTERNAL_TOPICS, collision_key
@@ -22,7 +22,6 @@ from protocol.records.cluster_metadata import (
 from protocol.schema import NO_UUID
 from storage.topic_partition import TopicPartition
 
-NO_LEADER: Final = -1
 """Instead of a broker's id: no broker leads the partition."""
 
 
