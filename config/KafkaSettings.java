@@ -11,7 +11,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
 import org.apache.kafka.common.config.ConfigDef;
-import org.apache.kafka.common.utils.AppInfoParser;
+import org.apache.kafka.common.utils.internals.AppInfoParser;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
 import org.apache.kafka.server.config.DynamicBrokerConfig;
@@ -23,12 +23,13 @@ public class KafkaSettings {
         System.out.println("# Every setting of Apache Kafka " + AppInfoParser.getVersion()
             + ". Printed by: java -cp 'KAFKA/libs/*' config/KafkaSettings.java > config/kafka_settings.tsv");
         System.out.println(
-            "# scope 'internal': a broker setting that Kafka does not document; synonyms: broker settings, the strongest first");
+            "# scopes 'internal' (of the broker) and 'internal group': Kafka does not document them; synonyms: broker settings, the strongest first");
         System.out.println("scope\tname\ttype\tdefault\tallowed\tchangeable\tsensitive\tsynonyms");
         print("broker", AbstractKafkaConfig.CONFIG_DEF, false);
         print("topic", LogConfig.configDefCopy(), false);
         print("group", GroupConfig.CONFIG_DEF, false);
         print("internal", AbstractKafkaConfig.CONFIG_DEF, true);
+        print("internal group", GroupConfig.CONFIG_DEF, true);
     }
 
     private static void print(String scope, ConfigDef definitions, boolean internal) {
@@ -36,7 +37,7 @@ public class KafkaSettings {
             ConfigDef.ConfigKey key = entry.getValue();
             if (key.internalConfig != internal)
                 continue;
-            boolean changeable = scope.equals("topic") || scope.equals("group")
+            boolean changeable = scope.equals("topic") || scope.endsWith("group")
                 || DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS.contains(key.name);
             System.out.println(String.join("\t", scope, key.name, key.type.name(), defaultOf(key), allowed(key),
                 changeable ? "dynamic" : "read-only", key.type == ConfigDef.Type.PASSWORD ? "sensitive" : "",
@@ -59,7 +60,7 @@ public class KafkaSettings {
         if (scope.equals("topic"))
             Optional.ofNullable(ServerTopicConfigSynonyms.ALL_TOPIC_CONFIG_SYNONYMS.get(name))
                 .ifPresent(all -> all.forEach(synonym -> names.add(synonym.name())));
-        else if (scope.equals("group"))
+        else if (scope.endsWith("group"))
             GroupConfig.brokerSynonym(name).ifPresent(names::add);
         else {
             names.addAll(DynamicBrokerConfig.brokerConfigSynonyms(name, false));

@@ -79,6 +79,7 @@ class BrokerSettings(Settings):
 
     # Requests
     message_max_bytes: int = setting(ConfigType.INT, "1048588", "[0,...]")
+    max_decompressed_message_bytes: int = setting(ConfigType.INT, "2147483639", "[1,...,2147483639]")
     fetch_max_bytes: int = setting(ConfigType.INT, "57671680", "[1024,...]")
     max_request_partition_size_limit: int = setting(ConfigType.INT, "2000", "[1,...]")
     max_incremental_fetch_session_cache_slots: int = setting(ConfigType.INT, "1000", "[0,...]")
@@ -228,6 +229,7 @@ class BrokerSettings(Settings):
             flush_ms=_first_set(self.log_flush_interval_ms, self.log_flush_scheduler_interval_ms),
             index_interval_bytes=self.log_index_interval_bytes,
             max_compaction_lag_ms=self.log_cleaner_max_compaction_lag_ms,
+            max_decompressed_message_bytes=self.max_decompressed_message_bytes,
             max_message_bytes=self.message_max_bytes,
             message_timestamp_after_max_ms=self.log_message_timestamp_after_max_ms,
             message_timestamp_before_max_ms=self.log_message_timestamp_before_max_ms,

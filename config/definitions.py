@@ -16,10 +16,10 @@ _TABLE: Final = os.path.join(os.path.dirname(__file__), "kafka_settings.tsv")
 
 
 class Definition(NamedTuple):
-    """One setting of Kafka 4.3.1."""
+    """One setting of Kafka 4.4.0."""
 
     scope: str
-    """``broker``, ``topic``, ``group``, or ``internal``: a broker setting that Kafka does not document."""
+    """``broker``, ``topic``, ``group``; ``internal`` and ``internal group``: those that Kafka does not document."""
     name: str
     type: ConfigType
     default: str | None
@@ -43,6 +43,11 @@ def definitions(scope: str) -> Mapping[str, Definition]:
 def broker_definition(name: str) -> Definition | None:
     """The broker setting of this name, documented or not; None if Kafka has none."""
     return definitions("broker").get(name) or definitions("internal").get(name)
+
+
+def group_definition(name: str) -> Definition | None:
+    """The group setting of this name, documented or not; None if Kafka has none."""
+    return definitions("group").get(name) or definitions("internal group").get(name)
 
 
 def nearest_name(name: str, ours: Mapping[str, object]) -> str | None:

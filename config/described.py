@@ -94,7 +94,11 @@ def describe_cluster_default(broker: BrokerTexts) -> list[ConfigEntry]:
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerTexts) -> list[ConfigEntry]:
-    """All settings of a group in alphabetical order; ``overrides`` are the group's own, as stored."""
+    """All settings of a group in alphabetical order; ``overrides`` are the group's own, as stored.
+
+    Internal ones are among them if the group has a value of its own.
+    """
+    internal = {key: known for key, known in definitions("internal group").items() if key in overrides}
     return [
         _own_entry(
             key,
@@ -106,7 +110,7 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerTexts) -> list[Co
             else (ConfigSynonym(key, known.default, ConfigSource.DEFAULT),),
             ConfigSource.GROUP,
         )
-        for key, known in sorted(definitions("group").items())
+        for key, known in sorted({**definitions("group"), **internal}.items())
     ]
 
 

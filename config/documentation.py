@@ -63,7 +63,7 @@ kafka-configs --bootstrap-server localhost:9092 --alter \\
 _TOPICS: Final = """\
 ## Topics
 
-A topic has Kafka's 33 settings, which CreateTopics, AlterConfigs and IncrementalAlterConfigs set and DescribeConfigs
+A topic has Kafka's 37 settings, which CreateTopics, AlterConfigs and IncrementalAlterConfigs set and DescribeConfigs
 tells; where a topic says nothing, the broker's setting counts. These are ours:
 """
 
@@ -142,7 +142,7 @@ def _topics() -> Iterator[str]:
 
 def _without_effect() -> Iterator[str]:
     yield "## Accepted without effect\n"
-    yield "Kafka 4.3 has these settings too. Values are checked, and the log names in one line those that were given.\n"
+    yield "Kafka 4.4 has these settings too. Values are checked, and the log names in one line those that were given.\n"
     names = [name for name in definitions("broker") if name not in BROKER_SETTINGS and not _is_refused(name)]
     yield ", ".join(map(_code, names)) + "\n"
 

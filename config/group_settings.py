@@ -1,12 +1,12 @@
-"""What a group may have of its own, within the limits that the broker sets (KIP-848, KIP-932, KIP-1071)."""
+"""What a group may have of its own, within the limits that the broker sets (KIP-848, KIP-932, KIP-1071, KIP-1191)."""
 
 from collections.abc import Mapping
 
-from config.definitions import definitions
+from config.definitions import definitions, group_definition
 from config.errors import InvalidConfig, UnknownConfig
 from config.resources import BrokerTexts
 from config.similar import most_similar
-from config.values import parse_value
+from config.values import ConfigType, parse_value
 
 
 def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerTexts) -> None:
@@ -16,13 +16,25 @@ def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerTexts) 
         InvalidConfig: A name does not exist, a value is of the wrong type or not allowed, or is outside the limits of
             the broker, such as ``group.consumer.max.session.timeout.ms``.
     """
-    known = definitions("group")
     for key, text in overrides.items():
-        if key not in known:
-            raise UnknownConfig(key, text, most_similar(key, known), "group setting")
-        value = parse_value(key, known[key].type, known[key].allowed, text)
+        known = group_definition(key)
+        if known is None:
+            raise UnknownConfig(key, text, most_similar(key, definitions("group")), "group setting")
+        value = parse_value(key, known.type, known.allowed, text)
         if isinstance(value, int):
             check_group_limits(key, value, f"group.{key}", broker)
+        if key == "errors.deadletterqueue.topic.name" and value.startswith("__"):
+            raise InvalidConfig(key, text, "a name that does not begin with two underscores")
+        if key == "streams.rack.aware.assignment.tags" and len(set(value)) < len(value):
+            raise InvalidConfig(key, text, "each tag once")
+        if key == "streams.assignor.name" and value not in (assignors := _streams_assignors(broker)):
+            raise InvalidConfig(key, text, f"one of group.streams.assignors: {', '.join(assignors)}")
+
+
+def _streams_assignors(broker: BrokerTexts) -> tuple[str, ...]:
+    key = "group.streams.assignors"
+    assignors: tuple[str, ...] = parse_value(key, ConfigType.LIST, "", broker.text(key) or "")
+    return assignors
 
 
 def check_group_limits(key: str, value: int, broker_key: str, broker: BrokerTexts) -> None:

@@ -15,7 +15,7 @@ _REPLICA_PAIRS: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
 class LogConfig(Settings):
-    """One value for each of the 33 topic settings of Kafka 4.3.1, and of ours; the defaults are Kafka's.
+    """One value for each of the 37 topic settings of Kafka 4.4.0, and of ours; the defaults are Kafka's.
 
     Sizes are bytes and times milliseconds where the name says so. -1 in ``retention_ms``, ``retention_bytes`` and
     ``ottla_archive_max_bytes`` means no limit.
@@ -27,6 +27,7 @@ class LogConfig(Settings):
     compression_type: str = setting(ConfigType.STRING, "producer", _CODECS)
     compression_zstd_level: int = setting(ConfigType.INT, "3", "[-131072,...,22]")
     delete_retention_ms: int = setting(ConfigType.LONG, "86400000", "[0,...]")
+    errors_deadletterqueue_group_enable: bool = setting(ConfigType.BOOLEAN, "false")
     file_delete_delay_ms: int = setting(ConfigType.LONG, "60000", "[0,...]")
     flush_messages: int = setting(ConfigType.LONG, _NO_LIMIT, "[1,...]")
     flush_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[0,...]")
@@ -36,6 +37,8 @@ class LogConfig(Settings):
     local_retention_bytes: int = setting(ConfigType.LONG, "-2", "[-2,...]")
     local_retention_ms: int = setting(ConfigType.LONG, "-2", "[-2,...]")
     max_compaction_lag_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[1,...]")
+    max_decompressed_message_bytes: int = setting(ConfigType.INT, "2147483639", "[1,...,2147483639]")
+    """Of each record, without its own length, where the batch is compressed."""
     max_message_bytes: int = setting(ConfigType.INT, "1048588", "[0,...]")
     message_timestamp_after_max_ms: int = setting(ConfigType.LONG, "3600000", "[0,...]")
     message_timestamp_before_max_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[0,...]")
@@ -47,6 +50,8 @@ class LogConfig(Settings):
     """Empty: retention waits for nobody."""
     ottla_archive_max_bytes: int = setting(ConfigType.LONG, "-1", "[-1,...]")
     preallocate: bool = setting(ConfigType.BOOLEAN, "false")
+    remote_copy_lag_bytes: int = setting(ConfigType.LONG, "-1", "[-1,...]")
+    remote_copy_lag_ms: int = setting(ConfigType.LONG, "0", "[-1,...]")
     remote_log_copy_disable: bool = setting(ConfigType.BOOLEAN, "false")
     remote_log_delete_on_disable: bool = setting(ConfigType.BOOLEAN, "false")
     remote_storage_enable: bool = setting(ConfigType.BOOLEAN, "false")

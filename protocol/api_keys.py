@@ -1,4 +1,4 @@
-"""The APIs of Kafka 4.3.1 that clients may ask a broker, their versions, and since when each is flexible.
+"""The APIs of Kafka 4.4.0 that clients may ask a broker, their versions, and since when each is flexible.
 
 It stands beside the messages, not in them, so that a request can be told from another before any message is loaded.
 """
@@ -87,6 +87,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 Versions: TypeAlias = tuple[int, int]
@@ -106,7 +108,7 @@ VERSIONS: Final[dict[ApiKey, Versions]] = {
     ApiKey.SYNC_GROUP: (0, 5),
     ApiKey.DESCRIBE_GROUPS: (0, 6),
     ApiKey.LIST_GROUPS: (0, 5),
-    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.API_VERSIONS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.DELETE_RECORDS: (0, 2),
@@ -116,7 +118,7 @@ VERSIONS: Final[dict[ApiKey, Versions]] = {
     ApiKey.ALTER_CONFIGS: (0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
     ApiKey.CREATE_PARTITIONS: (0, 3),
-    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.DELETE_GROUPS: (0, 3),
     ApiKey.ELECT_LEADERS: (0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
@@ -127,7 +129,7 @@ VERSIONS: Final[dict[ApiKey, Versions]] = {
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
-"""Of each API that has its messages here, what Kafka 4.3.1 answers, which is what is spoken here."""
+"""Of each API that has its messages here, what Kafka 4.4.0 answers, which is what is spoken here."""
 
 _FLEXIBLE_LATER: Final = {
     ApiKey.PRODUCE: 9,

@@ -5,7 +5,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """What an answer says went wrong, by the code that stands on the wire; the list is that of Kafka 4.3.1."""
+    """What an answer says went wrong, by the code that stands on the wire; the list is that of Kafka 4.4.0."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -142,6 +142,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
     @property
     def retriable(self) -> bool:

@@ -1,4 +1,5 @@
-"""ApiVersions: which APIs are served, and in which versions (API key 18; KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions: which APIs are served, and in which versions (API key 18; KIP-35, KIP-511, KIP-584,
+KIP-1242)."""
 
 import re
 from typing import Final
@@ -6,6 +7,7 @@ from typing import Final
 from broker.metadata.cache import MetadataCache
 from broker.raft.quorum import Quorum
 from broker.request.context import RequestContext
+from broker.request.node import Node
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -17,24 +19,33 @@ SUPPORTED_FEATURES: Final = {"kraft.version": (0, 1), "metadata.version": (7, 25
 """Levels that this broker can work at. Features that it does not implement yet are not finalised either, even in a
 directory adopted from a Kafka that did: their clients then do without."""
 
+NO_NODE: Final = -1
+"""The node id that a client sends while it knows only an address."""
+
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsHandler:
     """Reads the list off the registry."""
 
-    def __init__(self, metadata: MetadataCache, quorum: Quorum) -> None:
+    def __init__(self, metadata: MetadataCache, quorum: Quorum, node: Node) -> None:
         self._metadata = metadata
         self._quorum = quorum
+        self._node = node
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-        """List what is served."""
+        """List what is served, unless the client means to ask another cluster or node."""
+        names_node = request.node_id != NO_NODE
+        if names_node != (request.cluster_id is not None):
+            return self.refuse(request, ErrorCode.INVALID_REQUEST, None)
         if context.api_version >= SOFTWARE_SINCE_VERSION and not (
             _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
         ):
             return self.refuse(request, ErrorCode.INVALID_REQUEST, None)
         if context.api_version >= SOFTWARE_SINCE_VERSION:
             context.peer.software = (request.client_software_name, request.client_software_version)
+        if names_node and (request.cluster_id, request.node_id) != (self._node.cluster_id, self._node.node_id):
+            return self.refuse(request, ErrorCode.REBOOTSTRAP_REQUIRED, None)
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersionsResponse.ApiVersion(

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from config.listeners import Listener
 from protocol.records.cluster_metadata import RegisterBrokerRecord, RegisterControllerRecord
 
-METADATA_VERSIONS: Final = (7, 30)
-"""Levels of metadata.version whose records are read here; 30 is Kafka 4.3."""
+METADATA_VERSIONS: Final = (7, 33)
+"""Levels of metadata.version whose records are read and written here; 33 is Kafka 4.4."""
 
 FORMATTED_METADATA_VERSION: Final = 25
 """What a new directory gets: 4.0-IV3, which opens on Kafka 4.0 and later."""

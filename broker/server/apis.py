@@ -75,7 +75,7 @@ def serve_all(
     registry.serve(ListOffsetsRequest, list_offsets.list_offsets, refuse=list_offsets.refuse)
     topics = MetadataHandler(metadata, controller, node, auto_create_topics_enable=settings.auto_create_topics_enable)
     registry.serve(MetadataRequest, topics.metadata, refuse=topics.refuse)
-    api_versions = ApiVersionsHandler(metadata, raft.quorum)
+    api_versions = ApiVersionsHandler(metadata, raft.quorum, node)
     registry.serve(ApiVersionsRequest, api_versions.api_versions, refuse=api_versions.refuse)
     init_producer_id = InitProducerIdHandler(producer_ids)
     registry.serve(

@@ -1,6 +1,7 @@
 """ApiVersions: the first question of every client.
 
-Its answer never has tagged fields in its header. A version that is not known here is answered in version 0.
+Its answer never has tagged fields in its header. A version that is not known here is answered in version 0. Since
+version 5 a client says which node of which cluster it means to ask, if it knows both (KIP-1242).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from protocol.schema import Array, Bool, Int16, Int32, Int64, String, api_messag
 class ApiVersionsRequest:
     client_software_name: String = field(since=3, default="")
     client_software_version: String = field(since=3, default="")
+    cluster_id: String | None = field(since=5, default=None)
+    node_id: Int32 = field(since=5, default=-1)
 
 
 @api_message(ApiKey.API_VERSIONS)

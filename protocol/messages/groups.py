@@ -73,3 +73,4 @@ class DeleteGroupsResponse:
     class Result:
         group_id: String
         error_code: Int16 = 0
+        error_message: String | None = field(since=3, default=None)

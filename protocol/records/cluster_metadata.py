@@ -277,6 +277,11 @@ class ClearElrRecord:
     topic_name: String
 
 
+@message(key=29, versions=(0, 0), flexible_since=0)
+class UnregisterControllerRecord:
+    controller_id: Int32
+
+
 class UnknownRecord(NamedTuple):
     """A record of a type or version that is not known here: kept, and written back as it came."""
 
@@ -313,6 +318,7 @@ MetadataRecord: TypeAlias = (
     | RemoveDelegationTokenRecord
     | RegisterControllerRecord
     | ClearElrRecord
+    | UnregisterControllerRecord
 )
 
 RECORD_TYPES: Final[Mapping[int, type[MetadataRecord]]] = {
@@ -344,6 +350,7 @@ RECORD_TYPES: Final[Mapping[int, type[MetadataRecord]]] = {
         RemoveDelegationTokenRecord,
         RegisterControllerRecord,
         ClearElrRecord,
+        UnregisterControllerRecord,
     )
 }
 """The types of records known here, by the number that stands in their frame."""

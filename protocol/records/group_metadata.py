@@ -337,6 +337,8 @@ class StreamsGroupMetadataValue:
     metadata_hash: Int64
     validated_topology_epoch: Int32 = field(tag=0, default=-1)
     last_assignment_configs: Array[LastAssignmentConfig] | None = field(tag=1, default_factory=list)
+    stored_description_topology_epoch: Int32 = field(tag=2, default=-1)
+    failed_description_topology_epoch: Int32 = field(tag=3, default=-1)
 
     @struct
     class LastAssignmentConfig:

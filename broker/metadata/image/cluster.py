@@ -13,6 +13,7 @@ from protocol.records.cluster_metadata import (
     RegisterControllerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 
 
@@ -78,6 +79,14 @@ class ClusterDelta:
     def register_controller(self, record: RegisterControllerRecord) -> None:
         """A controller is there, or has come back."""
         self._controllers[record.controller_id] = record
+        self.is_empty = False
+
+    def unregister_controller(self, record: UnregisterControllerRecord) -> None:
+        """A controller has been taken out of the cluster."""
+        if self._controllers.pop(record.controller_id, None) is None:
+            raise InconsistentMetadata(
+                f"UnregisterControllerRecord speaks of controller {record.controller_id}, which is not registered"
+            )
         self.is_empty = False
 
     def replace(self, image: ClusterImage) -> None:

@@ -45,6 +45,7 @@ from protocol.records.cluster_metadata import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
@@ -156,6 +157,7 @@ _REPLAY: Final[dict[type[Any], Callable[[MetadataDelta, Any], None]]] = {
     FenceBrokerRecord: lambda delta, record: delta.cluster.fence_broker(record),
     UnfenceBrokerRecord: lambda delta, record: delta.cluster.unfence_broker(record),
     RegisterControllerRecord: lambda delta, record: delta.cluster.register_controller(record),
+    UnregisterControllerRecord: lambda delta, record: delta.cluster.unregister_controller(record),
     TopicRecord: lambda delta, record: delta.topics.create(record),
     RemoveTopicRecord: MetadataDelta._remove_topic,
     PartitionRecord: lambda delta, record: delta.topics.set_partition(record),

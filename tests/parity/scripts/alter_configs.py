@@ -152,6 +152,33 @@ def others(exchange: Exchange) -> None:
     ask_each("a setting of a group, out of range", GROUP, "readers", ("consumer.session.timeout.ms", SET, "1"))
     ask_each("an unknown setting of a group", GROUP, "readers", ("nope", SET, "1"))
     ask_each("a group without a name", GROUP, "", ("consumer.session.timeout.ms", SET, "50000"))
+    for key, value in (
+        ("errors.deadletterqueue.topic.name", "dlq.readers"),
+        ("errors.deadletterqueue.topic.name", ""),
+        ("errors.deadletterqueue.topic.name", "__readers"),
+        ("errors.deadletterqueue.copy.record.enable", "true"),
+        ("streams.assignor.name", "sticky"),
+        ("streams.assignor.name", "nope"),
+        ("streams.assignor.name", ""),
+        ("streams.rack.aware.assignment.tags", "zone,cluster"),
+        ("streams.rack.aware.assignment.tags", "zone, zone"),
+        ("consumer.assignor.offload.enable", "false"),
+        ("streams.num.warmup.replicas", "20"),
+        ("streams.num.warmup.replicas", "21"),
+        ("streams.task.offset.interval.ms", "14999"),
+    ):
+        ask_each(f"{key}={value!r} for a group", GROUP, "readers", (key, SET, value))
+    for key, value in (
+        ("errors.deadletterqueue.topic.name.prefix", "__dlq"),
+        ("errors.deadletterqueue.auto.create.topics.enable", "true"),
+        ("log.remote.copy.lag.ms", "-2"),
+        ("max.decompressed.message.bytes", "1000"),
+        ("max.decompressed.message.bytes", "0"),
+        ("group.streams.assignors", "sticky"),
+        ("group.streams.assignor.offload.enable", "false"),
+    ):
+        for name in ("", "1"):
+            ask_each(f"{key}={value!r} for the broker {name!r}", BROKER, name, (key, SET, value), validate_only=True)
     ask_each("an unknown setting of client metrics", CLIENT_METRICS, "m", ("nope", SET, "1"))
     for kind in (0, 1, 3, 64, -1):
         ask_each(f"resource type {kind}", kind, "x", ("retention.ms", SET, "1"))

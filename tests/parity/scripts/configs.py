@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.messages.configs import DescribeConfigsRequest
+from protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from tests.parity.exchange import Exchange
 
 Resource = DescribeConfigsRequest.Resource
@@ -18,6 +18,14 @@ def describe(*resources: tuple[int, str, Sequence[str] | None], **fields: Any) -
             for kind, name, keys in resources
         ],
         **fields,
+    )
+
+
+def change(kind: int, name: str, key: str, value: str) -> IncrementalAlterConfigsRequest:
+    resource = IncrementalAlterConfigsRequest.Resource
+    config = resource.Config(name=key, config_operation=0, value=value)
+    return IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=kind, resource_name=name, configs=[config])]
     )
 
 
@@ -61,5 +69,14 @@ def run(exchange: Exchange) -> None:
         exchange.ask_each(f"the group {name!r}", describe((GROUP, name, None)))
         exchange.ask_each(f"the client metrics {name!r}", describe((CLIENT_METRICS, name, None)))
     exchange.ask("a group with synonyms", describe((GROUP, "any", None), include_synonyms=True), 4)
+    own = describe((GROUP, "own", None), include_synonyms=True)
+    for key, value in (("streams.num.warmup.replicas", "3"), ("streams.rack.aware.assignment.tags", "zone , rack")):
+        exchange.ask(f"{key} for a group", change(GROUP, "own", key, value), 1)
+    exchange.ask_until(
+        "a group with values of its own",
+        own,
+        4,
+        lambda answer: any(config.value == "zone,rack" for config in answer.results[0].configs),
+    )
     for kind in (0, 1, 3, 64, 127, -1):
         exchange.ask_each(f"resource type {kind}", describe((kind, "x", None)))

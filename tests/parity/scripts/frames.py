@@ -26,7 +26,7 @@ def run(exchange: Exchange) -> None:
     exchange.send_bytes("two of four bytes of a size, then nothing", b"\0\0", api=18, then_nothing=True)
     exchange.send_bytes("half a request, then nothing", framed(header(18, 0))[:9], api=18, then_nothing=True)
 
-    for key in (-0x8000, -5, -1, 93, 999, 0x7FFF):
+    for key in (-0x8000, -5, -1, 95, 999, 0x7FFF):
         exchange.send_bytes("an unknown key", framed(header(key, 0)), api=key)
     for key, name in ((4, "LeaderAndIsr"), (5, "StopReplica"), (6, "UpdateMetadata"), (7, "ControlledShutdown")):
         exchange.send_bytes(f"{name}, which is gone", framed(header(key, 0) + b"\0" * 20), api=key)

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
+from storage.batch.record_batch import Codec
 from tests.parity.exchange import Exchange
 from tests.support.batches import T, produced, record
 from tests.support.requests import produce_request
@@ -16,6 +18,12 @@ def request(*timestamps: int, topic: str = "orders", partition: int = 0, epoch: 
         Partition(partition_index=partition, timestamp=time, current_leader_epoch=epoch) for time in timestamps
     ]
     return ListOffsetsRequest(**{"replica_id": -1, **fields}, topics=[Topic(name=topic, partitions=partitions)])
+
+
+def limited(topic: str, limit: int) -> IncrementalAlterConfigsRequest:
+    resource = IncrementalAlterConfigsRequest.Resource
+    config = resource.Config(name="max.decompressed.message.bytes", config_operation=0, value=str(limit))
+    return IncrementalAlterConfigsRequest(resources=[resource(resource_type=2, resource_name=topic, configs=[config])])
 
 
 def run(exchange: Exchange) -> None:
@@ -79,3 +87,26 @@ def run(exchange: Exchange) -> None:
         exchange.ask_each(f"leader epoch {epoch}, an unknown partition", request(-1, epoch=epoch, partition=9), since=4)
     for timeout in (-1, 0, 1):
         exchange.ask_each(f"a timeout of {timeout}", request(-1, timeout_ms=timeout), since=10)
+    too_large(exchange)
+
+
+def too_large(exchange: Exchange) -> None:
+    """Records larger than the topic allows by now, in a compressed batch that has to be opened for a time."""
+    for codec in Codec:
+        name = f"large-in-{codec.name.lower()}"
+        exchange.create_topic(name)
+        times = [
+            record(timestamp=T),
+            record(timestamp=T + 1),
+            record(b"x" * 500, timestamp=T + 2),
+            record(timestamp=T + 3),
+        ]
+        exchange.ask(f"a large record, in {name}", produce_request(name, produced(times, codec=codec)), 9)
+        exchange.ask(
+            f"a batch behind it, in {name}", produce_request(name, produced([record(timestamp=T + 9)], codec=codec)), 9
+        )
+        exchange.ask(f"the limit of {name}", limited(name, 100), 1)
+        for after in (0, 1, 2, 3, 4, 10):
+            exchange.ask(f"the time {after} ms after the first, in {name}", request(T + after, topic=name), 11)
+        for timestamp in (-3, -1, -2):
+            exchange.ask(f"timestamp {timestamp}, in {name}", request(timestamp, topic=name), 11)

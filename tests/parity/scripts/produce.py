@@ -64,6 +64,7 @@ def run(exchange: Exchange) -> None:
     requests(exchange, create, ask_each, read_back)
     producers(exchange, create, ask_each, read_back)
     limits(exchange, create, ask_each, read_back)
+    decompressed(exchange, create, ask_each, read_back)
 
 
 Create = Callable[..., str]
@@ -356,3 +357,60 @@ def limits(exchange: Exchange, create: Create, ask_each: AskEach, read_back: Rea
     ask_each("two replicas in sync wanted, acks -1", strict, produced(1))
     ask_each("two replicas in sync wanted, acks 1", strict, produced(1), acks=1)
     read_back(limited)
+
+
+BODY = 128
+"""Bytes of a record without its length: the value has 120, its key 1."""
+
+
+def decompressed(exchange: Exchange, create: Create, ask_each: AskEach, read_back: ReadBack) -> None:
+    whole = record(b"x" * 120, key=b"k")
+    small = record(b"x", key=b"k")
+    for codec in Codec:
+        name = codec.name.lower()
+        for limit in (BODY - 1, BODY):
+            topic = create(f"records-of-{limit}-in-{name}", max_decompressed_message_bytes=limit)
+            ask_each(f"a record of {BODY} bytes in {name}, {limit} are allowed", topic, produced([whole], codec=codec))
+        for count in (1, 5, 200):
+            many = [*([small] * count), whole]
+            ask_each(
+                f"the last of {count + 1} is too large, in {name}",
+                f"records-of-{BODY - 1}-in-{name}",
+                produced(many, codec=codec),
+            )
+        ask_each(
+            f"many small records in {name}", f"records-of-{BODY - 1}-in-{name}", produced([small] * 500, codec=codec)
+        )
+        ask_each(
+            f"a record too large of the future, in {name}",
+            f"records-of-{BODY - 1}-in-{name}",
+            produced([record(b"x", timestamp=2**62), record(b"x" * 500)], codec=codec),
+        )
+        squeezed = produced([small, whole], codec=codec)
+        ask_each(
+            f"a record too large and a third one counted, in {name}",
+            f"records-of-{BODY - 1}-in-{name}",
+            changed(squeezed, record_count=3, last_offset_delta=2),
+        )
+        ask_each(
+            f"a record too large that is not counted, in {name}",
+            f"records-of-{BODY - 1}-in-{name}",
+            changed(squeezed, record_count=1, last_offset_delta=0),
+        )
+        read_back(f"records-of-{BODY - 1}-in-{name}")
+    into = create("records-into-zstd", max_decompressed_message_bytes=BODY - 1, compression_type="zstd")
+    outof = create("records-out-of-codecs", max_decompressed_message_bytes=BODY - 1, compression_type="uncompressed")
+    for codec in Codec:
+        for topic in (into, outof):
+            ask_each(f"a record too large, in {codec.name.lower()}, for {topic}", topic, produced([whole], codec=codec))
+            ask_each(
+                f"a record small enough, in {codec.name.lower()}, for {topic}", topic, produced([small], codec=codec)
+            )
+    compacted = create("compacted-records", max_decompressed_message_bytes=BODY - 1, cleanup_policy="compact")
+    keyless = [record(key=None), whole]
+    ask_each("a record without a key before one that is too large", compacted, produced(keyless, codec=Codec.LZ4))
+    bomb = create("bomb", max_decompressed_message_bytes=100_000)
+    for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
+        ask_each(
+            f"a megabyte of {codec.name.lower()} in few bytes", bomb, produced([record(b"x" * 10_000_000)], codec=codec)
+        )

@@ -22,10 +22,10 @@ def server_yaml_with_every_line_in_force() -> str:
     return re.sub(r"^#(?=[a-z])", "", Path(SERVER_YAML).read_text(), flags=re.MULTILINE)
 
 
-def test_the_table_holds_all_settings_of_kafka_4_3_1() -> None:
-    counts = {scope: len(definitions(scope)) for scope in ("broker", "topic", "group", "internal")}
+def test_the_table_holds_all_settings_of_kafka_4_4_0() -> None:
+    counts = {scope: len(definitions(scope)) for scope in ("broker", "topic", "group", "internal", "internal group")}
 
-    assert counts == {"broker": 340, "topic": 33, "group": 17, "internal": 20}
+    assert counts == {"broker": 350, "topic": 37, "group": 21, "internal": 29, "internal group": 6}
 
 
 def test_topic_settings_are_declared_as_kafka_defines_them() -> None:

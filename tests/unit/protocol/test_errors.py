@@ -21,8 +21,8 @@ _OLDER_NAMES = {
 _OTHER_FLAGS = {"CORRUPT_MESSAGE", "UNKNOWN_LEADER_EPOCH"}
 
 
-def test_the_codes_are_those_of_kafka_4_3_1() -> None:
-    assert [code.value for code in ErrorCode] == list(range(-1, 134))
+def test_the_codes_are_those_of_kafka_4_4_0() -> None:
+    assert [code.value for code in ErrorCode] == list(range(-1, 137))
     for code, name in {
         -1: "UNKNOWN_SERVER_ERROR",
         0: "NONE",
@@ -33,6 +33,7 @@ def test_the_codes_are_those_of_kafka_4_3_1() -> None:
         100: "UNKNOWN_TOPIC_ID",
         129: "REBOOTSTRAP_REQUIRED",
         133: "SHARE_SESSION_LIMIT_REACHED",
+        136: "CONTROLLER_ID_NOT_REGISTERED",
     }.items():
         assert ErrorCode(code).name == name
 

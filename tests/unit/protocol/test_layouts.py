@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from protocol.api_keys import FLEXIBLE_SINCE, VERSIONS, ApiKey
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.records import cluster_metadata, control_records
 from protocol.schema import NO_UUID, ArrayOf, FieldLayout, Sized, StructOf, WireType, describe, layout
 from tests.unit.protocol.declared import EVERY_MESSAGE_VERSION, EVERY_VERSION, MESSAGES, STORED, label
@@ -127,10 +129,17 @@ def carried_by_kafka_python(cls: type[Any]) -> Definition:
     return Definition((_KAFKA_PYTHON / f"{cls.__name__}.json").read_text())
 
 
+_NEWER = [(ApiVersionsRequest, 5), (ApiVersionsResponse, 5), (DeleteGroupsRequest, 3), (DeleteGroupsResponse, 3)]
+"""Versions of Kafka 4.4 that kafka-python does not know yet: Kafka's jars have them."""
+
+
 @pytest.mark.parametrize(("cls", "version"), EVERY_MESSAGE_VERSION, ids=label)
 def test_the_layout_is_the_one_kafka_python_has(cls: type[Any], version: int) -> None:
     definition = carried_by_kafka_python(cls)
 
+    if (cls, version) in _NEWER:
+        assert not _within(version, definition.data["validVersions"])
+        return
     assert _within(version, definition.data["validVersions"])
     assert list(ours(cls, version)) == list(definition.fields(definition.data["fields"], version))
 

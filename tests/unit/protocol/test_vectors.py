@@ -1,8 +1,9 @@
-"""Bytes that Kafka's own classes made, or Apache Kafka 4.3.1 wrote, for messages on the wire."""
+"""Bytes that Kafka's own classes made, or Apache Kafka wrote, for messages on the wire."""
 
 from protocol.codec import decode, encode
 from protocol.headers import decode_response, frame_response
-from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.groups import DeleteGroupsResponse
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceResponse
 from protocol.primitives import encode_uvarint, read_uvarint
@@ -54,6 +55,21 @@ def test_api_versions_with_features() -> None:
 
     assert framed(1, answer, 3) == expected
     assert decode_response(ApiVersionsResponse, 3, expected[4:]) == (1, answer)
+
+
+def test_a_client_may_say_which_node_of_which_cluster_it_means() -> None:
+    named = ApiVersionsRequest(client_software_name="c", client_software_version="1", cluster_id="abc", node_id=7)
+    unnamed = ApiVersionsRequest(client_software_name="c", client_software_version="1")
+
+    assert encode(named, 5) == bytes.fromhex("02 63 02 31 04 616263 00000007 00")
+    assert encode(unnamed, 5) == bytes.fromhex("02 63 02 31 00 ffffffff 00")
+
+
+def test_a_group_that_was_not_deleted_may_say_why() -> None:
+    refused = DeleteGroupsResponse.Result(group_id="g", error_code=134, error_message="why")
+    answer = DeleteGroupsResponse(results=[refused, DeleteGroupsResponse.Result(group_id="h")])
+
+    assert encode(answer, 3) == bytes.fromhex("00000000 03 02 67 0086 04 776879 00 02 68 0000 00 00 00")
 
 
 def test_a_produce_answer_has_its_throttle_time_at_the_end() -> None:

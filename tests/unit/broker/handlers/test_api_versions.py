@@ -6,6 +6,7 @@ from dev.serving import every_version, serves
 from protocol.codec import decode
 from protocol.errors import ErrorCode as E
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.metadata import MetadataRequest
 from tests.support.broker import InProcessBroker
 
 NAMED = ApiVersionsRequest(client_software_name="test-client", client_software_version="1.0")
@@ -24,7 +25,7 @@ SERVED = {
     14: (0, 5),
     15: (0, 6),
     16: (0, 5),
-    18: (0, 4),
+    18: (0, 5),
     19: (2, 7),
     20: (1, 6),
     21: (0, 2),
@@ -34,7 +35,7 @@ SERVED = {
     33: (0, 2),
     35: (1, 5),
     37: (0, 3),
-    42: (0, 2),
+    42: (0, 3),
     44: (0, 1),
     43: (0, 2),
     45: (0, 1),
@@ -45,7 +46,7 @@ SERVED = {
     74: (0, 1),
     75: (0, 0),
 }
-"""What a running Apache Kafka 4.3.1 advertises of the APIs that are served here."""
+"""What a running Apache Kafka 4.4.0 advertises of the APIs that are served here."""
 
 
 @serves(ApiVersionsRequest)
@@ -70,16 +71,36 @@ def test_features_from_level_0_are_for_those_who_can_read_them(
     assert answer.finalized_features_epoch >= 0
 
 
-@serves(ApiVersionsRequest, E.INVALID_REQUEST, versions=[3, 4])
+@serves(ApiVersionsRequest, E.INVALID_REQUEST, versions=[3, 4, 5])
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "ä"])
 def test_a_software_name_has_its_rules(broker: InProcessBroker, name: str) -> None:
-    for version in (3, 4):
+    for version in (3, 4, 5):
         answer = broker.ask(ApiVersionsRequest(client_software_name=name, client_software_version="1"), version)
         assert (answer.error_code, answer.api_keys) == (E.INVALID_REQUEST, [])
 
 
+@serves(ApiVersionsRequest, E.NONE, E.REBOOTSTRAP_REQUIRED, E.INVALID_REQUEST, versions=[5])
+def test_a_client_that_reached_another_node_than_it_means_is_told_to_look_for_it_anew(broker: InProcessBroker) -> None:
+    def error_for(cluster_id: str | None, node_id: int) -> int:
+        asked = ApiVersionsRequest(
+            client_software_name="c", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+        )
+        answer = broker.ask(asked, 5)
+        assert bool(answer.api_keys) == (answer.error_code == E.NONE)
+        return int(answer.error_code)
+
+    here = broker.ask(MetadataRequest(topics=[]), 12)
+    (node,) = here.brokers
+    assert error_for(here.cluster_id, node.node_id) == E.NONE
+    assert error_for(here.cluster_id, node.node_id + 1) == E.REBOOTSTRAP_REQUIRED
+    assert error_for("another cluster", node.node_id) == E.REBOOTSTRAP_REQUIRED
+    assert error_for("", node.node_id) == E.REBOOTSTRAP_REQUIRED
+    assert error_for(None, node.node_id) == E.INVALID_REQUEST
+    assert error_for(here.cluster_id, -1) == E.INVALID_REQUEST
+
+
 @serves(ApiVersionsRequest, E.UNSUPPORTED_VERSION, versions=[0])
-@pytest.mark.parametrize("asked", [5, 99, -1])
+@pytest.mark.parametrize("asked", [6, 99, -1])
 def test_an_unknown_version_is_answered_in_version_0_with_our_range(broker: InProcessBroker, asked: int) -> None:
     client = broker.connect()
     header = (18).to_bytes(2, "big") + asked.to_bytes(2, "big", signed=True) + (1).to_bytes(4, "big") + b"\xff\xff\0"
@@ -87,7 +108,7 @@ def test_an_unknown_version_is_answered_in_version_0_with_our_range(broker: InPr
 
     payload = client.receive_payload()
 
-    assert payload == bytes.fromhex("00000001 0023 00000001 0012 0000 0004")
+    assert payload == bytes.fromhex("00000001 0023 00000001 0012 0000 0005")
     answer = decode(ApiVersionsResponse, 0, payload, 4)
     broker.saw(ApiVersionsResponse, 0, answer)
     assert client.ask(NAMED, 4).error_code == E.NONE, "the connection goes on"
@@ -95,7 +116,7 @@ def test_an_unknown_version_is_answered_in_version_0_with_our_range(broker: InPr
 
 def test_an_unknown_version_without_header_tags_closes_the_connection(broker: InProcessBroker) -> None:
     client = broker.connect()
-    client.send_bytes(bytes.fromhex("0000000a 0012 0005 00000001 ffff"))
+    client.send_bytes(bytes.fromhex("0000000a 0012 0006 00000001 ffff"))
     assert client.is_closed()
 
 

@@ -19,10 +19,12 @@ from protocol.records.cluster_metadata import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnknownRecord,
+    UnregisterControllerRecord,
 )
 from storage.topic_partition import TopicPartition
 from tests.support.metadata import image_of, replayed
@@ -196,6 +198,17 @@ def test_a_registration_follows_its_changes():
     assert registered.fenced is True
 
 
+def test_a_controller_that_was_unregistered_is_in_no_snapshot():
+    def registered(controller_id):
+        return RegisterControllerRecord(
+            controller_id=controller_id, incarnation_id=ORDERS, zk_migration_ready=False, end_points=[], features=[]
+        )
+
+    image = image_of(registered(1), registered(2), UnregisterControllerRecord(controller_id=2))
+
+    assert content(image) == [registered(1)]
+
+
 @pytest.mark.parametrize(
     "record",
     [
@@ -205,6 +218,7 @@ def test_a_registration_follows_its_changes():
         TopicRecord(name="orders", topic_id=bytes(16)),
         BrokerRegistrationChangeRecord(broker_id=5, broker_epoch=1, fenced=1),
         ClearElrRecord(topic_name="nope"),
+        UnregisterControllerRecord(controller_id=5),
     ],
 )
 def test_a_record_that_does_not_fit_is_refused(record):

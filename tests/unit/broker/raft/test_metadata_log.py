@@ -353,10 +353,10 @@ def test_a_directory_of_another_node_is_refused(tmp_path):
 
 def test_a_directory_of_a_kafka_too_new_is_refused(tmp_path):
     node = MetadataNode(tmp_path)
-    append(node, FeatureLevelRecord(name="metadata.version", feature_level=31))
+    append(node, FeatureLevelRecord(name="metadata.version", feature_level=34))
     node.stop()
 
-    with pytest.raises(InconsistentMetadata, match=r"metadata\.version 31; up to 30 can be read here"):
+    with pytest.raises(InconsistentMetadata, match=r"metadata\.version 34; up to 33 can be read here"):
         MetadataNode(tmp_path, was_clean=True)
 
 
