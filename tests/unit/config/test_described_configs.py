@@ -1,4 +1,4 @@
-"""What DescribeConfigs is told: values, sources and synonyms as a running Kafka 4.3.1 showed them."""
+"""What DescribeConfigs is told: values, sources and synonyms as a running Kafka 4.4.0 showed them."""
 
 from config.described import (
     BrokerTexts,
@@ -32,7 +32,7 @@ def test_a_topic_that_says_nothing_shows_the_brokers_values_and_who_gave_them() 
     entries = topic()
 
     assert list(entries) == sorted(entries)
-    assert len(entries) == 35
+    assert len(entries) == 39
     assert shown(entries["cleanup.policy"]) == "delete <- DEFAULT:log.cleanup.policy=delete"
     assert shown(entries["min.cleanable.dirty.ratio"]) == "0.5 <- DEFAULT:log.cleaner.min.cleanable.ratio=0.5"
     assert shown(entries["retention.ms"]) == "604800000 <- "
@@ -87,7 +87,7 @@ def test_topic_settings_can_be_changed_and_are_no_secrets() -> None:
 def test_the_broker_shows_every_setting_of_kafka_and_ours() -> None:
     entries = broker({"log.cleanup.policy": "compact, delete", "node.id": "3"})
 
-    assert len(entries) == 350
+    assert len(entries) == 360
     assert list(entries) == sorted(entries)
     assert shown(entries["log.cleanup.policy"]) == (
         "compact,delete <- STATIC_BROKER:log.cleanup.policy=compact, delete, DEFAULT:log.cleanup.policy=delete"

@@ -21,10 +21,10 @@ def test_the_defaults_are_kafkas() -> None:
     assert not config.is_compacted
 
 
-def test_there_are_33_topic_settings_of_kafka_and_two_of_ours_in_alphabetical_order() -> None:
+def test_there_are_37_topic_settings_of_kafka_and_two_of_ours_in_alphabetical_order() -> None:
     names = list(topic_config_names())
 
-    assert len(names) == 33 + len(OUR_TOPIC_SETTINGS) == 35
+    assert len(names) == 37 + len(OUR_TOPIC_SETTINGS) == 39
     assert names == sorted(names)
 
 

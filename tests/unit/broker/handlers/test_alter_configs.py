@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs through the codec; codes and values are those of Apache Kafka 4.3.1."""
+"""AlterConfigs and IncrementalAlterConfigs through the codec; codes and values are those of Apache Kafka 4.4.0."""
 
 import asyncio
 import logging
@@ -249,6 +249,11 @@ def test_a_request_for_nothing_is_answered_with_nothing(broker: InProcessBroker)
         (GROUP, "g", [("streams.num.standby.replicas", SET, "3")], E.INVALID_CONFIG),
         (GROUP, "g", [("share.auto.offset.reset", SET, "by_duration:PT1H")], E.NONE),
         (GROUP, "g", [("share.auto.offset.reset", SET, "by_duration:-PT1H")], E.INVALID_CONFIG),
+        (GROUP, "g", [("errors.deadletterqueue.topic.name", SET, "__dlq")], E.INVALID_CONFIG),
+        (GROUP, "g", [("streams.assignor.name", SET, "sticky")], E.NONE),
+        (GROUP, "g", [("streams.assignor.name", SET, "nope")], E.INVALID_CONFIG),
+        (GROUP, "g", [("streams.rack.aware.assignment.tags", SET, "zone,zone")], E.INVALID_CONFIG),
+        (GROUP, "g", [("streams.num.warmup.replicas", SET, "21")], E.INVALID_CONFIG),
         (CLIENT_METRICS, "", [("interval.ms", SET, "1000")], E.INVALID_REQUEST),
         (CLIENT_METRICS, "s", [("nope", SET, "1")], E.INVALID_REQUEST),
         (CLIENT_METRICS, "s", [("interval.ms", SET, "99")], E.INVALID_REQUEST),
@@ -353,6 +358,17 @@ def test_groups_and_client_metrics_are_kept_and_described(broker: InProcessBroke
     ]
     assert own(broker, CLIENT_METRICS, "all", OF_CLIENT_METRICS) == {"metrics": "*", "interval.ms": "100"}
     assert own(broker, GROUP, "others", OF_GROUP) == {}
+
+
+def test_an_internal_setting_of_a_group_is_described_where_it_was_set(broker: InProcessBroker) -> None:
+    assert alter(broker, GROUP, "workers", ("streams.num.warmup.replicas", SET, "3")) == E.NONE
+
+    warmup = described(broker, GROUP, "workers")["streams.num.warmup.replicas"]
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in warmup.synonyms] == [
+        ("streams.num.warmup.replicas", "3", OF_GROUP),
+        ("group.streams.num.warmup.replicas", "2", DEFAULT),
+    ]
+    assert "streams.num.warmup.replicas" not in described(broker, GROUP, "others")
 
 
 @pytest.mark.settings(group_consumer_max_session_timeout_ms=90000)
