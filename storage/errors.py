@@ -74,6 +74,10 @@ class UndecodableRecords(StorageError):
     """Records cannot be read: an unknown codec, damaged compressed data, a record that contradicts its own lengths."""
 
 
+class RecordTooLarge(UndecodableRecords):
+    """A record in a compressed batch is larger than `max.decompressed.message.bytes`."""
+
+
 class DecompressionTooLarge(UndecodableRecords):
     """Compressed data would open to more bytes than the caller is willing to hold."""
 

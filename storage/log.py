@@ -401,13 +401,17 @@ class Log:
         return index
 
     def offset_for_timestamp(self, timestamp_ms: int, upper_bound_offset: int) -> RecordPlace | None:
-        """The first record below ``upper_bound_offset`` with this timestamp or a larger one; None if there is none."""
-        found = first_record_at(self.segments, timestamp_ms, self.log_start_offset)
+        """The first record below ``upper_bound_offset`` with this timestamp or a larger one; None if there is none.
+
+        Raises RecordTooLarge where a record larger than ``max.decompressed.message.bytes`` stands before it.
+        """
+        most_record_bytes = self._config.max_decompressed_message_bytes
+        found = first_record_at(self.segments, timestamp_ms, self.log_start_offset, most_record_bytes)
         return found if found is not None and found.offset < upper_bound_offset else None
 
     def offset_of_max_timestamp(self) -> RecordPlace | None:
         """The first record with the largest timestamp in the log; None if the log is empty."""
-        return record_of_largest_timestamp(self.segments)
+        return record_of_largest_timestamp(self.segments, self._config.max_decompressed_message_bytes)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """Where a leader epoch ends; (-1, -1) if that is not known."""

@@ -19,8 +19,13 @@ class RecordPlace(NamedTuple):
     leader_epoch: int
 
 
-def first_record_at(segments: Segments, timestamp_ms: int, from_offset: int) -> RecordPlace | None:
-    """The first record at or behind ``from_offset`` with ``timestamp_ms`` or a larger timestamp."""
+def first_record_at(
+    segments: Segments, timestamp_ms: int, from_offset: int, most_record_bytes: int
+) -> RecordPlace | None:
+    """The first record at or behind ``from_offset`` with ``timestamp_ms`` or a larger timestamp.
+
+    Raises RecordTooLarge if a record of more than ``most_record_bytes`` stands before it in its compressed batch.
+    """
     for segment in segments.from_offset(from_offset):
         if segment.largest.timestamp < timestamp_ms:
             continue
@@ -28,14 +33,17 @@ def first_record_at(segments: Segments, timestamp_ms: int, from_offset: int) -> 
         start = max(segment.last_below(timestamp_ms).offset, from_offset)
         for batch in segment.batches_from(segment.position_of(start), chunk_bytes=_CHUNK_BYTES):
             if batch.header.max_timestamp >= timestamp_ms:
-                found = _first_in(batch, timestamp_ms, from_offset)
+                found = _first_in(batch, timestamp_ms, from_offset, most_record_bytes)
                 if found is not None:
                     return found
     return None
 
 
-def record_of_largest_timestamp(segments: Segments) -> RecordPlace | None:
-    """The first record with the largest timestamp of all; None without records."""
+def record_of_largest_timestamp(segments: Segments, most_record_bytes: int) -> RecordPlace | None:
+    """The first record with the largest timestamp of all; None without records.
+
+    Raises RecordTooLarge as `first_record_at` does.
+    """
     newest: Segment | None = None
     for segment in segments:
         if segment.size and (newest is None or segment.largest.timestamp > newest.largest.timestamp):
@@ -44,12 +52,12 @@ def record_of_largest_timestamp(segments: Segments) -> RecordPlace | None:
         return None
     timestamp, last_offset = newest.largest
     for batch in newest.batches_from(newest.position_of(last_offset), chunk_bytes=_CHUNK_BYTES):
-        return _first_in(batch, timestamp, 0)
+        return _first_in(batch, timestamp, 0, most_record_bytes)
     return None
 
 
-def _first_in(batch: StoredBatch, timestamp_ms: int, from_offset: int) -> RecordPlace | None:
-    for record in iterate_records(batch.data):
+def _first_in(batch: StoredBatch, timestamp_ms: int, from_offset: int, most_record_bytes: int) -> RecordPlace | None:
+    for record in iterate_records(batch.data, most_record_bytes=most_record_bytes):
         if record.timestamp >= timestamp_ms and record.offset >= from_offset:
             return RecordPlace(record.timestamp, record.offset, batch.header.partition_leader_epoch)
     return None

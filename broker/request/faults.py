@@ -178,6 +178,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     storage.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     storage.BatchLargerThanSegment: ErrorCode.RECORD_LIST_TOO_LARGE,
     storage.InvalidRecord: ErrorCode.INVALID_RECORD,
+    storage.RecordTooLarge: ErrorCode.INVALID_RECORD,
     storage.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     storage.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     # Kafka's answer to records that no codec can read, seen on 4.3.1: clients take it for the broker's fault.

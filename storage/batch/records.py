@@ -33,7 +33,7 @@ from storage.batch.record_batch import (
     write_header,
 )
 from storage.batch.varints import VARINT_BYTES, VARLONG_BYTES, decode_signed, encode_signed, wrap_64
-from storage.errors import DecompressionTooLarge, UndecodableRecords
+from storage.errors import DecompressionTooLarge, RecordTooLarge, UndecodableRecords
 from storage.sentinels import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 SMALLEST_RECORD: Final = 7
@@ -41,6 +41,9 @@ SMALLEST_RECORD: Final = 7
 
 NOT_PLACED: Final = -1
 """The offset of a record that has no place in a log yet."""
+
+ANY_SIZE: Final = 0x7FFF_FFFF
+"""More than any record can have."""
 
 MOST_BYTES_READ: Final = 1 << 28
 """What a stored batch may open to when nobody says otherwise (256 MiB)."""
@@ -65,13 +68,16 @@ def open_records(batch: Buffer, header: BatchHeader, most_bytes: int) -> bytes:
     return decompress(header.codec, section, most_bytes)
 
 
-def walk(section: bytes, count: int, most_headers: int) -> Iterator[tuple[int, int, bool, int, int]]:
+def walk(
+    section: bytes, count: int, most_headers: int, most_record_bytes: int = ANY_SIZE
+) -> Iterator[tuple[int, int, bool, int, int]]:
     """Walk over `count` records that must fill `section` exactly; keys, values and headers are only measured.
 
     Yields (timestamp delta, offset delta, whether the key is null, position of the key's length, end of the record).
     From the key's length to the end nothing depends on the batch around the record. Raises UndecodableRecords, naming
-    record and position, where the structure breaks or the section is too short or too long, and DecompressionTooLarge
-    before walking over more than `most_headers` in all.
+    record and position, where the structure breaks or the section is too short or too long, RecordTooLarge at a record
+    of more than `most_record_bytes` behind its length, and DecompressionTooLarge before walking over more than
+    `most_headers` in all.
     """
     position = index = 0
     total = len(section)
@@ -84,6 +90,8 @@ def walk(section: bytes, count: int, most_headers: int) -> Iterator[tuple[int, i
                 position += 1
             else:
                 length, position = decode_signed(section, position, VARINT_BYTES)
+            if length > most_record_bytes:
+                raise RecordTooLarge(f"record {index} has {length} bytes; up to {most_record_bytes} are allowed")
             end = position + length
             if end > total or length < SMALLEST_RECORD - 1:
                 raise UndecodableRecords(
@@ -157,11 +165,14 @@ def _skip_headers(section: bytes, position: int, end: int, count: int) -> int:
     raise UndecodableRecords(f"{count} headers reach beyond their record")
 
 
-def iterate_records(batch: Buffer, *, most_bytes: int = MOST_BYTES_READ) -> Iterator[Record]:
+def iterate_records(
+    batch: Buffer, *, most_bytes: int = MOST_BYTES_READ, most_record_bytes: int = ANY_SIZE
+) -> Iterator[Record]:
     """All records of one batch, which begins with its header; the CRC is not looked at.
 
-    Raises UndecodableRecords for bytes that are not a batch of magic 2 or whose records cannot be read, and
-    DecompressionTooLarge if they open to more than `most_bytes`.
+    Raises UndecodableRecords for bytes that are not a batch of magic 2 or whose records cannot be read,
+    DecompressionTooLarge if they open to more than `most_bytes`, and RecordTooLarge at a record of a compressed batch
+    that has more than `most_record_bytes` behind its length.
     """
     header = read_header(batch)
     if header.magic != MAGIC:
@@ -175,14 +186,17 @@ def iterate_records(batch: Buffer, *, most_bytes: int = MOST_BYTES_READ) -> Iter
     if header.record_count < 0:
         raise UndecodableRecords(f"the batch at offset {header.base_offset} counts {header.record_count} records")
     try:
-        yield from _records_of(open_records(batch, header, most_bytes), header)
+        section = open_records(batch, header, most_bytes)
+        yield from _records_of(section, header, most_record_bytes if header.attributes & CODEC_BITS else ANY_SIZE)
     except UndecodableRecords as error:
         raise type(error)(f"the batch at offset {header.base_offset}: {error}") from None
 
 
-def _records_of(section: bytes, header: BatchHeader) -> Iterator[Record]:
+def _records_of(section: bytes, header: BatchHeader, most_record_bytes: int) -> Iterator[Record]:
     given = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
-    for timestamp_delta, offset_delta, _, position, _ in walk(section, header.record_count, len(section)):
+    for timestamp_delta, offset_delta, _, position, _ in walk(
+        section, header.record_count, len(section), most_record_bytes
+    ):
         key, position = read_bytes(section, position)
         value, position = read_bytes(section, position)
         count, position = decode_signed(section, position, VARINT_BYTES)

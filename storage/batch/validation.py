@@ -1,4 +1,4 @@
-"""What a client's batch must fulfil before the log takes it, in the order and with the errors of Apache Kafka 4.3.1.
+"""What a client's batch must fulfil before the log takes it, in the order and with the errors of Apache Kafka 4.4.0.
 
 Walking over every record in Python would cost more than everything else about an append. So there are two ways.
 
@@ -10,6 +10,7 @@ and that the header's timestamps are possible and within the topic's limits.
 The records themselves are walked where something depends on them:
 - the topic is compacted (each record needs a key), or limits how old a record may be (no header field shows that);
 - the batch must be recompressed;
+- the batch is compressed, and the topic limits what a record may have then (`max.decompressed.message.bytes`);
 - the header's max timestamp is below its base timestamp or out of the topic's limits: then the records decide;
 - the batch is small, so that walking costs next to nothing: up to WALKED_RECORDS records, and if compressed up to
   WALKED_COMPRESSED_BYTES that open to no more than WALKED_OPENED_BYTES;
@@ -42,7 +43,7 @@ from storage.batch.record_batch import (
     read_header,
     restamp_time,
 )
-from storage.batch.records import SMALLEST_RECORD, assemble_batch, encode_record, open_records, walk
+from storage.batch.records import ANY_SIZE, SMALLEST_RECORD, assemble_batch, encode_record, open_records, walk
 from storage.batch.varints import VARINT_BYTES, encode_signed, wrap_64
 from storage.errors import (
     BatchLargerThanSegment,
@@ -88,6 +89,11 @@ MOST_RECORD_ERRORS: Final = 1000
 _NO_CODEC: Final = int(Codec.NONE)
 _ZSTD: Final = int(Codec.ZSTD)
 
+_EVERY_CODEC: Final = sum(1 << codec for codec in Codec)
+
+NO_RECORD_LIMIT: Final = 2_147_483_639
+"""Kafka's default of `max.decompressed.message.bytes`: nothing that is opened here has so many bytes."""
+
 _FOREVER_MS: Final = 2**63 - 1
 _LEGACY_SMALLEST: Final = 14
 
@@ -97,6 +103,7 @@ class AppendRules:
     """What one topic asks of a batch. Made once for each version of its configuration."""
 
     max_message_bytes: int = 1024 * 1024 + LOG_OVERHEAD
+    max_decompressed_message_bytes: int = NO_RECORD_LIMIT
     segment_bytes: int = 1024 * 1024 * 1024
     target_codec: Codec | None = None
     """The codec that records are stored with; None: whatever the producer chose."""
@@ -109,8 +116,8 @@ class AppendRules:
     walks_all_records: bool = False
     """`ottla.records.validation=full`."""
     gives_log_append_time: bool = field(init=False)
-    walks_every_batch: bool = field(init=False)
-    """True if something on this topic depends on the records of each batch."""
+    walked_codecs: int = field(init=False)
+    """A bit for each codec: whether something on this topic depends on the records of each batch in it."""
     most_opened_bytes: int = field(init=False)
     """What a compressed batch may open to."""
     most_records: int = field(init=False)
@@ -122,7 +129,14 @@ class AppendRules:
         limits_age = not gives_log_append_time and self.timestamp_before_max_ms < _FOREVER_MS
         put = object.__setattr__
         put(self, "gives_log_append_time", gives_log_append_time)
-        put(self, "walks_every_batch", self.walks_all_records or self.is_compacted or limits_age)
+        walked = 0
+        if self.walks_all_records or self.is_compacted or limits_age:
+            walked = _EVERY_CODEC
+        elif self.max_decompressed_message_bytes < NO_RECORD_LIMIT:
+            walked = _EVERY_CODEC & ~(1 << Codec.NONE)
+        if self.target_codec is not None:
+            walked |= _EVERY_CODEC & ~(1 << self.target_codec)
+        put(self, "walked_codecs", walked)
         put(self, "most_opened_bytes", max(LEAST_OPENED_BYTES, MOST_GAIN * self.max_message_bytes))
         put(self, "most_records", max(LEAST_RECORDS, self.max_message_bytes // SMALLEST_RECORD))
 
@@ -145,6 +159,7 @@ class AppendRules:
                 target, level = Codec[other.upper()], None
         return cls(
             max_message_bytes=config.max_message_bytes,
+            max_decompressed_message_bytes=config.max_decompressed_message_bytes,
             segment_bytes=config.segment_bytes,
             target_codec=target,
             compression_level=level,
@@ -214,16 +229,12 @@ def validate_produced(records: memoryview | None, rules: AppendRules, now_ms: in
     if records.readonly:
         records = memoryview(bytearray(records))
     section: bytes | None = None
-    if (
-        rules.walks_every_batch
-        or (rules.target_codec is not None and rules.target_codec != codec)
-        or (
-            not rules.gives_log_append_time
-            and (
-                max_timestamp < base_timestamp
-                or max_timestamp < NO_TIMESTAMP
-                or max_timestamp - now_ms > rules.timestamp_after_max_ms
-            )
+    if rules.walked_codecs >> codec & 1 or (
+        not rules.gives_log_append_time
+        and (
+            max_timestamp < base_timestamp
+            or max_timestamp < NO_TIMESTAMP
+            or max_timestamp - now_ms > rules.timestamp_after_max_ms
         )
     ):
         section = _opened(records, header, rules)
@@ -313,9 +324,16 @@ def _corrupt(batch: memoryview, crc: int | None) -> CorruptBatch:
 
 
 def _opened(batch: memoryview, header: BatchHeader, rules: AppendRules) -> bytes:
+    """The records, of which no more are held than may be right."""
+    most_bytes = header.record_count * (rules.max_decompressed_message_bytes + VARINT_BYTES)
     try:
-        return open_records(batch, header, rules.most_opened_bytes)
+        return open_records(batch, header, min(most_bytes, rules.most_opened_bytes))
     except DecompressionTooLarge as error:
+        if most_bytes < rules.most_opened_bytes:
+            raise InvalidRecord(
+                f"{header.record_count} records open to more than {most_bytes} bytes; "
+                f"max.decompressed.message.bytes is {rules.max_decompressed_message_bytes}"
+            ) from None
         raise BatchTooLarge(str(error)) from None
 
 
@@ -433,12 +451,15 @@ def _judged(section: bytes, header: BatchHeader, rules: AppendRules, now_ms: int
     newest = min(now_ms + rules.timestamp_after_max_ms, _FOREVER_MS)
     is_compacted = rules.is_compacted
     base_timestamp = header.base_timestamp
+    most_record_bytes = rules.max_decompressed_message_bytes if header.attributes & CODEC_BITS else ANY_SIZE
     max_timestamp = NO_TIMESTAMP
     in_order = True
     errors: list[tuple[int, str]] = []
     faults = time_faults = index = 0
     try:
-        for timestamp_delta, offset_delta, key_is_null, _, _ in walk(section, header.record_count, rules.most_records):
+        for timestamp_delta, offset_delta, key_is_null, _, _ in walk(
+            section, header.record_count, rules.most_records, most_record_bytes
+        ):
             timestamp = header.max_timestamp if claims_log_append_time else base_timestamp + timestamp_delta
             if key_is_null and is_compacted:
                 faults += 1

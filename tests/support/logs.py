@@ -6,7 +6,7 @@ from pathlib import Path
 
 from config.log_config import LogConfig
 from storage.appending import StagedAppend
-from storage.batch.record_batch import BatchHeader, read_header
+from storage.batch.record_batch import BatchHeader, Codec, read_header
 from storage.batch.records import Record, encode_batch, iterate_records
 from storage.batch.validation import ValidatedBatch
 from storage.errors import LogDirFailed
@@ -30,6 +30,7 @@ def batch_of(
     epoch: int = 0,
     sequence: int = 0,
     is_transactional: bool = False,
+    codec: Codec = Codec.NONE,
 ) -> ValidatedBatch:
     """A batch of records with these values, the first at ``timestamp`` and each later one ``step_ms`` more."""
     records = [Record(timestamp=timestamp + n * step_ms, value=value) for n, value in enumerate(values)]
@@ -39,6 +40,7 @@ def batch_of(
         producer_epoch=epoch if producer_id >= 0 else -1,
         base_sequence=sequence if producer_id >= 0 else -1,
         is_transactional=is_transactional,
+        codec=codec,
     )
     return ValidatedBatch(header=read_header(data), data=memoryview(data), log_append_time_ms=-1)
 

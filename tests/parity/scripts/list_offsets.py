@@ -106,6 +106,10 @@ def too_large(exchange: Exchange) -> None:
             f"a batch behind it, in {name}", produce_request(name, produced([record(timestamp=T + 9)], codec=codec)), 9
         )
         exchange.ask(f"the limit of {name}", limited(name, 100), 1)
+        if codec is not Codec.NONE:
+            exchange.wait_until(
+                request(T + 2, topic=name), 11, lambda answer: answer.topics[0].partitions[0].error_code
+            )
         for after in (0, 1, 2, 3, 4, 10):
             exchange.ask(f"the time {after} ms after the first, in {name}", request(T + after, topic=name), 11)
         for timestamp in (-3, -1, -2):

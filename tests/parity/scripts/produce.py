@@ -64,7 +64,7 @@ def run(exchange: Exchange) -> None:
     requests(exchange, create, ask_each, read_back)
     producers(exchange, create, ask_each, read_back)
     limits(exchange, create, ask_each, read_back)
-    decompressed(exchange, create, ask_each, read_back)
+    decompressed(create, ask_each, read_back)
 
 
 Create = Callable[..., str]
@@ -359,58 +359,43 @@ def limits(exchange: Exchange, create: Create, ask_each: AskEach, read_back: Rea
     read_back(limited)
 
 
-BODY = 128
-"""Bytes of a record without its length: the value has 120, its key 1."""
+LARGE_BYTES = 128
+"""Bytes of the larger record behind its length: its value has 120 of them."""
 
 
-def decompressed(exchange: Exchange, create: Create, ask_each: AskEach, read_back: ReadBack) -> None:
-    whole = record(b"x" * 120, key=b"k")
-    small = record(b"x", key=b"k")
+def decompressed(create: Create, ask_each: AskEach, read_back: ReadBack) -> None:
+    small, large = record(b"x", key=b"k"), record(b"x" * 120, key=b"k")
+
+    def ask(step: str, topic: str, batch: memoryview) -> None:
+        ask_each(f"{step}, {topic}", topic, batch, since=12)
+
     for codec in Codec:
-        name = codec.name.lower()
-        for limit in (BODY - 1, BODY):
-            topic = create(f"records-of-{limit}-in-{name}", max_decompressed_message_bytes=limit)
-            ask_each(f"a record of {BODY} bytes in {name}, {limit} are allowed", topic, produced([whole], codec=codec))
-        for count in (1, 5, 200):
-            many = [*([small] * count), whole]
-            ask_each(
-                f"the last of {count + 1} is too large, in {name}",
-                f"records-of-{BODY - 1}-in-{name}",
-                produced(many, codec=codec),
-            )
-        ask_each(
-            f"many small records in {name}", f"records-of-{BODY - 1}-in-{name}", produced([small] * 500, codec=codec)
+        roomy = create(f"up-to-{LARGE_BYTES}-in-{codec.name.lower()}", max_decompressed_message_bytes=LARGE_BYTES)
+        ask(f"a record of {LARGE_BYTES} bytes", roomy, produced([large], codec=codec))
+        tight = create(
+            f"up-to-{LARGE_BYTES - 1}-in-{codec.name.lower()}", max_decompressed_message_bytes=LARGE_BYTES - 1
         )
-        ask_each(
-            f"a record too large of the future, in {name}",
-            f"records-of-{BODY - 1}-in-{name}",
-            produced([record(b"x", timestamp=2**62), record(b"x" * 500)], codec=codec),
+        for count in (0, 1, 5, 200):
+            ask(f"a large record behind {count} others", tight, produced([*([small] * count), large], codec=codec))
+        ask("many small records", tight, produced([small] * 500, codec=codec))
+        late = [record(b"x", timestamp=2**62), large]
+        ask("a record of the future and a large one", tight, produced(late, codec=codec))
+        two = produced([small, large], codec=codec)
+        for count in (1, 3):
+            miscounted = changed(two, record_count=count, last_offset_delta=count - 1)
+            ask(f"a small and a large record, {count} counted", tight, miscounted)
+        read_back(tight)
+    for target in ("zstd", "uncompressed"):
+        converted = create(
+            f"up-to-{LARGE_BYTES - 1}-into-{target}",
+            max_decompressed_message_bytes=LARGE_BYTES - 1,
+            compression_type=target,
         )
-        squeezed = produced([small, whole], codec=codec)
-        ask_each(
-            f"a record too large and a third one counted, in {name}",
-            f"records-of-{BODY - 1}-in-{name}",
-            changed(squeezed, record_count=3, last_offset_delta=2),
-        )
-        ask_each(
-            f"a record too large that is not counted, in {name}",
-            f"records-of-{BODY - 1}-in-{name}",
-            changed(squeezed, record_count=1, last_offset_delta=0),
-        )
-        read_back(f"records-of-{BODY - 1}-in-{name}")
-    into = create("records-into-zstd", max_decompressed_message_bytes=BODY - 1, compression_type="zstd")
-    outof = create("records-out-of-codecs", max_decompressed_message_bytes=BODY - 1, compression_type="uncompressed")
-    for codec in Codec:
-        for topic in (into, outof):
-            ask_each(f"a record too large, in {codec.name.lower()}, for {topic}", topic, produced([whole], codec=codec))
-            ask_each(
-                f"a record small enough, in {codec.name.lower()}, for {topic}", topic, produced([small], codec=codec)
-            )
-    compacted = create("compacted-records", max_decompressed_message_bytes=BODY - 1, cleanup_policy="compact")
-    keyless = [record(key=None), whole]
-    ask_each("a record without a key before one that is too large", compacted, produced(keyless, codec=Codec.LZ4))
-    bomb = create("bomb", max_decompressed_message_bytes=100_000)
+        for codec in Codec:
+            ask(f"a large record in {codec.name.lower()}", converted, produced([large], codec=codec))
+            ask(f"a small record in {codec.name.lower()}", converted, produced([small], codec=codec))
+    compacted = create("large-compacted", max_decompressed_message_bytes=LARGE_BYTES - 1, cleanup_policy="compact")
+    ask("a record without a key and a large one", compacted, produced([record(key=None), large], codec=Codec.LZ4))
+    bombs = create("bombs", max_decompressed_message_bytes=100_000)
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
-        ask_each(
-            f"a megabyte of {codec.name.lower()} in few bytes", bomb, produced([record(b"x" * 10_000_000)], codec=codec)
-        )
+        ask(f"ten million bytes in {codec.name.lower()}", bombs, produced([record(b"x" * 10_000_000)], codec=codec))

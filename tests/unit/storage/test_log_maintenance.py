@@ -4,8 +4,9 @@ import errno
 
 import pytest
 
+from storage.batch.record_batch import Codec
 from storage.checkpoints import LEADER_EPOCHS
-from storage.errors import DiskFull, OffsetOutOfRange
+from storage.errors import DiskFull, OffsetOutOfRange, RecordTooLarge
 from storage.log import Log
 from tests.support.logs import LogHome, T, batch_of, values_in
 
@@ -300,6 +301,20 @@ def test_the_first_of_several_inside_a_batch_is_found(home: LogHome) -> None:
     log = home.open()
     home.append(log, batch_of(b"a", b"b", b"c", b"d", timestamp=T, step_ms=5))
     assert log.offset_for_timestamp(T + 6, 10) == (T + 10, 2, 0)
+
+
+def test_a_record_larger_than_the_topic_allows_hides_those_behind_it_in_a_compressed_batch(home: LogHome) -> None:
+    log = home.open()
+    for codec in (Codec.NONE, Codec.ZSTD):
+        home.append(log, batch_of(b"a", bytes(500), b"c", timestamp=log.log_end_offset, step_ms=1, codec=codec))
+    home.append(log, batch_of(b"d", timestamp=6))
+    log.config = log.config.replace(max_decompressed_message_bytes=100)
+
+    assert [log.offset_for_timestamp(time, 10) for time in (1, 2, 3)] == [(1, 1, 0), (2, 2, 0), (3, 3, 0)]
+    for time in (4, 5):
+        with pytest.raises(RecordTooLarge, match="record 1 has 507 bytes; up to 100 are allowed"):
+            log.offset_for_timestamp(time, 10)
+    assert log.offset_for_timestamp(6, 10) == log.offset_of_max_timestamp() == (6, 6, 0)
 
 
 def test_the_largest_timestamp_is_found_first_record_first(home: LogHome) -> None:

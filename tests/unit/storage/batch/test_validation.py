@@ -1,4 +1,4 @@
-"""What a producer's batch is refused for, and what is put right in it: Apache Kafka 4.3.1, row by row."""
+"""What a producer's batch is refused for, and what is put right in it: Apache Kafka 4.4.0, row by row."""
 
 import struct
 import tracemalloc
@@ -426,6 +426,63 @@ def test_wrong_offset_deltas_are_put_right_by_recompression() -> None:
     assert [each.offset for each in iterate_records(validated.data)] == [0, 1]
 
 
+# max.decompressed.message.bytes ---------------------------------------------------------------------------------------
+
+
+BODY_BYTES = 128
+"""What follows the length of `LARGE`."""
+LARGE = record(bytes(120), key=b"k")
+SMALL_RECORDS = AppendRules(max_decompressed_message_bytes=BODY_BYTES - 1)
+LARGE_RECORDS = AppendRules(max_decompressed_message_bytes=BODY_BYTES)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_a_compressed_record_may_be_as_large_as_the_topic_says(codec: Codec) -> None:
+    content = [*records(MANY), LARGE]
+    accept(produced([LARGE], codec=codec), LARGE_RECORDS)
+    accept(produced(content, codec=codec), LARGE_RECORDS)
+    for refused in ([LARGE], content):
+        with pytest.raises(InvalidRecord, match=r"12[78]"):
+            validate_produced(produced(refused, codec=codec), SMALL_RECORDS, T)
+
+
+@pytest.mark.parametrize("target", [None, *EVERY_CODEC])
+def test_an_uncompressed_record_may_be_larger(target: Codec | None) -> None:
+    rules = AppendRules(max_decompressed_message_bytes=BODY_BYTES - 1, target_codec=target)
+    accept(produced([LARGE]), rules)
+    accept(produced([*records(MANY), LARGE]), rules)
+
+
+@pytest.mark.parametrize("target", EVERY_CODEC)
+def test_a_record_that_is_too_large_is_refused_into_whatever_codec_it_would_go(target: Codec) -> None:
+    rules = AppendRules(max_decompressed_message_bytes=BODY_BYTES - 1, target_codec=target)
+    with pytest.raises(InvalidRecord, match="127"):
+        validate_produced(produced([LARGE], codec=Codec.LZ4), rules, T)
+
+
+def test_a_record_that_is_too_large_is_named_before_what_else_is_wrong_with_others() -> None:
+    rules = AppendRules(max_decompressed_message_bytes=BODY_BYTES - 1, is_compacted=True)
+    content = [record(key=None), record(timestamp=T + 2 * HOUR_MS), LARGE]
+    with pytest.raises(InvalidRecord, match="record 2 has 128 bytes; up to 127 are allowed") as refusal:
+        validate_produced(produced(content, codec=Codec.GZIP), rules, T)
+    assert refusal.value.record_errors == ()
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_no_more_is_opened_than_records_of_the_allowed_size_can_have(codec: Codec) -> None:
+    bomb = produced([record(bytes(50 << 20))], codec=codec)
+    rules = AppendRules(max_decompressed_message_bytes=100_000, max_message_bytes=4 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRecord, match="1 records open to more than 100005 bytes"):
+            validate_produced(bomb, rules, T)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # A slice of zstd opens to 16 MiB at most; cramjam's memory is not traced.
+    assert peak < 20 << 20
+
+
 # Recompression --------------------------------------------------------------------------------------------------------
 
 
@@ -488,6 +545,7 @@ def test_rules_follow_the_topics_configuration() -> None:
                 "message.timestamp.type": "LogAppendTime",
                 "cleanup.policy": "compact,delete",
                 "max.message.bytes": "5000",
+                "max.decompressed.message.bytes": "4000",
                 "segment.bytes": "2000000",
                 "message.timestamp.before.max.ms": "11",
                 "message.timestamp.after.max.ms": "12",
@@ -501,6 +559,7 @@ def test_rules_follow_the_topics_configuration() -> None:
         timestamp_type=TimestampType.LOG_APPEND_TIME,
         is_compacted=True,
         max_message_bytes=5000,
+        max_decompressed_message_bytes=4000,
         segment_bytes=2_000_000,
         timestamp_before_max_ms=11,
         timestamp_after_max_ms=12,
