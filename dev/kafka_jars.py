@@ -6,31 +6,49 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Final
 
 from dev.broker_process import REPOSITORY
 from dev.maven import NoJars, fetch
 
-KAFKA_VERSION = "4.3.1"
-DIRECTORY = REPOSITORY / ".kafka" / KAFKA_VERSION
-PROJECT = Path(__file__).with_name("kafka-jars.pom.xml")
+NEWEST: Final = "4.4.0"
+BEFORE: Final = "4.3.1"
+
+KAFKA_VERSION: Final = os.environ.get("OTTLA_TEST_KAFKA_VERSION", NEWEST)
+"""What this broker is held against: answers, settings, tools and speed are Kafka's of this version."""
+
+DIRECTORY_VERSIONS: Final = (BEFORE, NEWEST)
+"""Those that data directories go to and come back from."""
+
+PROJECT: Final = Path(__file__).with_name("kafka-jars.pom.xml")
 
 
 class NoKafka(Exception):
     """Apache Kafka cannot be had here; the sentence says why, and what would bring it."""
 
 
-def libraries() -> Path:
-    """The directory with the jars: what `OTTLA_TEST_KAFKA_LIBS` names, or one that Maven fills. Raises `NoKafka`."""
+def libraries(version: str = KAFKA_VERSION, *, fetching: bool = True) -> Path:
+    """The directory with the jars of a version: what `OTTLA_TEST_KAFKA_LIBS` names if that has them, or one that Maven
+    fills unless ``fetching`` is false. Raises `NoKafka`."""
     if shutil.which("java") is None:
         raise NoKafka("there is no 'java' on the path: install a Java runtime of version 17 or newer")
-    if named := os.environ.get("OTTLA_TEST_KAFKA_LIBS"):
+    named = os.environ.get("OTTLA_TEST_KAFKA_LIBS")
+    if named and (Path(named) / f"kafka-clients-{version}.jar").exists():
         return Path(named)
-    if not DIRECTORY.exists():
+    if named and version == KAFKA_VERSION:
+        raise NoKafka(
+            f"OTTLA_TEST_KAFKA_LIBS is {named}, where there is no kafka-clients-{version}.jar; "
+            "OTTLA_TEST_KAFKA_VERSION says which version is wanted"
+        )
+    directory = REPOSITORY / ".kafka" / version
+    if not directory.exists():
+        if not fetching:
+            raise NoKafka(f"{directory} is not there, nor does OTTLA_TEST_KAFKA_LIBS name the jars of {version}")
         try:
-            fetch(PROJECT, DIRECTORY, f"-Dkafka.version={KAFKA_VERSION}", instead="OTTLA_TEST_KAFKA_LIBS")
+            fetch(PROJECT, directory, f"-Dkafka.version={version}", instead="OTTLA_TEST_KAFKA_LIBS")
         except NoJars as reason:
             raise NoKafka(str(reason)) from None
-    return DIRECTORY
+    return directory
 
 
 if __name__ == "__main__":

@@ -26,9 +26,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from tests.support.apache_kafka import ApacheKafka  # noqa: E402
-from tests.support.server import port_below_client_ports  # noqa: E402
-
+from dev.apache_kafka import ApacheKafka  # noqa: E402
+from dev.broker_process import port_below_client_ports  # noqa: E402
 from tests.parity.exchange import Exchange as ParityExchange  # noqa: E402
 from tests.parity.members import await_coordinator  # noqa: E402
 from tests.parity.normalised import Normaliser  # noqa: E402

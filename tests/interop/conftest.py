@@ -111,11 +111,19 @@ def java(broker: BrokerProcess) -> JavaTools:
     return JavaTools(installed(programs.java), broker.bootstrap)
 
 
+@pytest.fixture(params=kafka_jars.DIRECTORY_VERSIONS)
+def kafka_version(request: pytest.FixtureRequest) -> str:
+    """The version of Apache Kafka that shares a directory with Ottla: each in turn."""
+    version: str = request.param
+    return version
+
+
 @pytest.fixture
-def shared(tmp_path: Path) -> Iterator[SharedDirectory]:
+def shared(tmp_path: Path, kafka_version: str) -> Iterator[SharedDirectory]:
     """A directory that Ottla and Apache Kafka serve in turns."""
     installed(programs.java)
-    directory = SharedDirectory(tmp_path, kafka_jars.libraries(), settings=FEW_INTERNAL_PARTITIONS)
+    libraries = installed(lambda: programs.kafka_libraries(kafka_version))
+    directory = SharedDirectory(tmp_path, libraries, settings=FEW_INTERNAL_PARTITIONS)
     try:
         yield directory
     finally:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import BrokerDidNotStart, BrokerProcess, port_below_client_ports
-from dev.kafka_jars import libraries
+from dev.kafka_jars import KAFKA_VERSION, libraries
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
@@ -393,7 +393,7 @@ def main() -> None:
     survey = Survey(arguments.directory, port=arguments.port or port_below_client_ports(), libraries=str(libraries()))
     survey.prepare([*SOUND, *DAMAGES, *DANGEROUS])
     for origin in ("killed", "clean"):
-        say(f"\n### The broker was {origin}\n\n| damage | Kafka 4.3.1 | Ottla |\n|---|---|---|")
+        say(f"\n### The broker was {origin}\n\n| damage | Kafka {KAFKA_VERSION} | Ottla |\n|---|---|---|")
         kafka, ottla = (survey.run(kind, origin, DAMAGES) for kind in ("kafka", "ottla"))
         for topic in DAMAGES:
             say_row(topic, kafka.cell(topic), ottla.cell(topic))

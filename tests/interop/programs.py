@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from dev.broker_process import REPOSITORY
-from dev.kafka_jars import NoKafka, libraries
+from dev.kafka_jars import KAFKA_VERSION, NoKafka, libraries
 from dev.maven import one_at_a_time
 from tests.support.archives import unpack
 
@@ -157,12 +157,17 @@ def prometheus() -> Path:
     return _installed("prometheus", [], fetch) / "usr" / "bin"
 
 
-def java() -> list[str]:
-    """How Kafka's command line tools are started: append a class and its arguments."""
+def kafka_libraries(version: str = KAFKA_VERSION) -> Path:
+    """The directory with the jars of a version of Apache Kafka."""
     try:
-        jars = libraries()
+        return libraries(version)
     except NoKafka as reason:
         raise Missing(str(reason)) from None
+
+
+def java() -> list[str]:
+    """How Kafka's command line tools are started: append a class and its arguments."""
+    jars = kafka_libraries()
     # For a program that lives for a second: no second compiler, one collector thread, no more memory than it needs.
     quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256M", "-Dlog4j2.level=ERROR")
     return ["java", *quick, "-cp", f"{jars}/*"]

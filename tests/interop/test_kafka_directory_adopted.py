@@ -32,12 +32,14 @@ FEATURES = {
     "eligible.leader.replicas.version": 1,
     "group.version": 1,
     "kraft.version": 1,
-    "metadata.version": 30,
-    "share.version": 1,
     "streams.version": 1,
     "transaction.version": 2,
 }
-"""What Kafka 4.3.1 formats a directory with."""
+FEATURES_OF = {
+    "4.3.1": FEATURES | {"metadata.version": 30, "share.version": 1},
+    "4.4.0": FEATURES | {"metadata.version": 33, "share.version": 2},
+}
+"""What each Kafka formats a directory with."""
 
 GROUP_OFFSETS = {0: 4, 1: 2}
 
@@ -48,7 +50,7 @@ INTERNAL = ("__consumer_offsets-*", "__transaction_state-*")
     "leave", [lambda broker: broker.stop(), lambda broker: broker.kill()], ids=["stopped", "killed"]
 )
 def test_ottla_starts_on_a_directory_that_kafka_left(
-    shared: SharedDirectory, leave: Callable[[BrokerProcess], Any]
+    shared: SharedDirectory, kafka_version: str, leave: Callable[[BrokerProcess], Any]
 ) -> None:
     shared.kafka.start()
     written, before = write_with_kafka(shared.kafka)
@@ -70,7 +72,7 @@ def test_ottla_starts_on_a_directory_that_kafka_left(
     look_again(shared.kafka, before)
     read_committed(shared.kafka, before)
     with Visitor(shared.kafka.bootstrap) as kafka:
-        assert kafka.features() == FEATURES
+        assert kafka.features() == FEATURES_OF[kafka_version]
     look_at_groups(shared.kafka)
     end_open_transaction(shared.kafka)
     look_at_groups(shared.kafka)
@@ -78,7 +80,9 @@ def test_ottla_starts_on_a_directory_that_kafka_left(
     shared.kafka.stop()
 
 
-def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla(shared: SharedDirectory) -> None:
+def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla(
+    shared: SharedDirectory, kafka_version: str
+) -> None:
     shared.kafka.settings |= SNAPSHOTS_OFTEN
     shared.kafka.start()
     written, before = write_with_kafka(shared.kafka)
@@ -109,7 +113,7 @@ def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla
     shared.kafka.start()
     look_again(shared.kafka, before)
     with Visitor(shared.kafka.bootstrap) as kafka:
-        assert kafka.features() == FEATURES
+        assert kafka.features() == FEATURES_OF[kafka_version]
     assert tools.lines("kafka-configs", "--describe", *alice) == of_alice
     look_at_groups(shared.kafka)
     shared.kafka.stop()

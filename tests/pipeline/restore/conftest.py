@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,15 +25,11 @@ def second(tmp_path: Path) -> Iterator[BrokerProcess]:
         process.close()
 
 
-@pytest.fixture(scope="session")
-def kafka_libraries() -> Path:
-    """The jars of Apache Kafka; only what is there already, for they are large."""
+@pytest.fixture(scope="session", params=kafka_jars.DIRECTORY_VERSIONS)
+def kafka_libraries(request: pytest.FixtureRequest) -> Path:
+    """The jars of Apache Kafka, of each version; only what is there already (`make interop`), for they are large."""
     try:
-        if not kafka_jars.DIRECTORY.exists() and "OTTLA_TEST_KAFKA_LIBS" not in os.environ:
-            pytest.skip(
-                "no Apache Kafka: OTTLA_TEST_KAFKA_LIBS does not name its jars, nor has `make interop` got them"
-            )
-        return kafka_jars.libraries()
+        return kafka_jars.libraries(request.param, fetching=False)
     except kafka_jars.NoKafka as reason:
         pytest.skip(f"no Apache Kafka: {reason}")
 
