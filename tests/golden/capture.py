@@ -110,7 +110,7 @@ def java_job(libraries: str, bootstrap: str) -> None:
     config = ("--config", "max.message.bytes=2000000")
     tool(f"{tools}.TopicCommand", *to, "--create", "--topic", "golden", "--partitions", "2", *config)
     tool(f"{tools}.TopicCommand", *to, "--describe", "--topic", "golden")
-    tool("kafka.admin.ConfigCommand", *to, "--describe", "--all", "--topic", "golden")
+    tool(f"{tools}.ConfigCommand", *to, "--describe", "--all", "--topic", "golden")
     tool(f"{tools}.ConsoleProducer", *to, "--topic", "golden", given=b"first\nsecond\n")
     produce = (*to, "--topic", "made-by-producing", "--compression-codec", "zstd")
     tool(f"{tools}.ConsoleProducer", *produce, given=b"compressed\n")
