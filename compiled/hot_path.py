@@ -20,6 +20,7 @@ HOT_PATH: Final = (
     "broker/replication/replica_manager.py",
     "broker/request/channel.py",
     "broker/request/response.py",
+    "broker/request/session.py",
     "broker/request/stats.py",
     "broker/runtime/clock.py",
     "broker/runtime/histogram.py",

@@ -1,7 +1,7 @@
 """One request: its header and body are read, its handler asked, and its answer put into its slot."""
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from broker.dispatch.registry import Registry, Route
 from broker.request.context import ApiVersionRange, RequestContext
@@ -14,6 +14,9 @@ from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.primitives import Malformed, skip_tagged_fields
 
 log = logging.getLogger(__name__)
+
+BEFORE_AUTHENTICATION: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""The APIs that are served to a client that has not authenticated yet."""
 
 
 class DispatcherStats:
@@ -42,11 +45,16 @@ class Dispatcher:
         """Serve one request."""
         frame = slot.frame
         self.stats.handled += 1
-        repeats = slot.peer.repeats
+        repeats = slot.stream.repeats
         try:
             if repeats is not None and repeats.take(slot):
                 return
             header, position = decode_request_header(frame)
+            session = slot.session
+            if not session.is_authenticated and header.api_key not in BEFORE_AUTHENTICATION:
+                slot.close_connection(f"API {header.api_key} is not served before authentication")
+                return
+            session.client_id = header.client_id
             route = self._registry.route(header.api_key, header.api_version)
             if route is None:
                 self._refuse_version(header, frame, position, slot)

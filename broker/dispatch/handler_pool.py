@@ -18,6 +18,19 @@ MOST_NS_A_TURN: Final = 20_000_000
 seconds (docs/decisions/bad-input.md)."""
 
 
+def evaluate(slot: ResponseSlot, turn: HandlerTurn, handle: Callable[[ResponseSlot], None]) -> None:
+    """Handle a request that was taken from the channel, if the requests before it on its connection allow it."""
+    stream = slot.stream
+    if not stream.is_free and not stream.admits(slot):
+        return
+    slot.turn = turn
+    handle(slot)
+    if not slot.is_filled:
+        stream.wait_for(slot)
+    elif not stream.is_free:
+        stream.move_on()
+
+
 class HandlerPoolStats:
     """What the handlers have counted."""
 
@@ -33,8 +46,9 @@ class HandlerPoolStats:
 class HandlerPool:
     """``size`` handlers, which bound how many requests are worked on between two returns to the loop.
 
-    A request never waits inside a handler: what cannot be answered yet waits in a purgatory. ``end_of_turn`` runs when
-    a handler has worked off its turn, before anything it answered is sent.
+    A request never waits inside a handler: what cannot be answered yet waits in a purgatory, and what must not be
+    evaluated before that waits with its connection's `RequestStream`. ``end_of_turn`` runs when a handler has worked
+    off its turn, before anything it answered is sent.
     """
 
     def __init__(
@@ -92,8 +106,7 @@ class HandlerPool:
             channel.begin_turn()
             try:
                 for number, slot in enumerate(requests, 1):
-                    slot.turn = turn
-                    handle(slot)
+                    evaluate(slot, turn, handle)
                     if now_ns() > latest_ns:
                         channel.put_back(requests[number:])
                         break

@@ -22,7 +22,7 @@ from broker.replication.isolation import consumer_isolation
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault
-from broker.request.response import Peer, ResponseSlot
+from broker.request.response import RequestStream, ResponseSlot
 from protocol.fetch_layout import (
     FETCH_OFFSET,
     AskedEntries,
@@ -60,7 +60,7 @@ class FetchFastPath:
 
     def fetch(self, frame: memoryview, position: int, context: RequestContext) -> bool:
         """Answer the request whose body begins at ``position``, now or later. False: the slow path must."""
-        before = context.peer.repeats
+        before = context.slot.stream.repeats
         if isinstance(before, RepeatedFetch) and before.has_refused:
             before.has_refused = False
             return False
@@ -76,7 +76,7 @@ class FetchFastPath:
             max_wait_ms=request.max_wait_ms,
             fetch_max_bytes=self._fetch_max_bytes,
         )
-        repeated = self._repeated_of(context.peer)
+        repeated = self._repeated_of(context.slot.stream)
         if repeated is not None and request.partitions > MOST_REMEMBERED:
             return self._fetch_changed(repeated.unchanged, request, requirements, frame, position, context)
         entries = layout.entries(frame, request)
@@ -93,11 +93,11 @@ class FetchFastPath:
             self.wait(entries, offsets, context, requirements, frame, position)
         return True
 
-    def _repeated_of(self, peer: Peer) -> "RepeatedFetch | None":
+    def _repeated_of(self, stream: RequestStream) -> "RepeatedFetch | None":
         """What is remembered of a consumer's requests; None for a connection whose produce requests are remembered."""
-        if peer.repeats is None:
-            peer.repeats = RepeatedFetch(self, UnchangedPartitions(self._replicas.fetch_purgatory, self._memory))
-        return peer.repeats if isinstance(peer.repeats, RepeatedFetch) else None
+        if stream.repeats is None:
+            stream.repeats = RepeatedFetch(self, UnchangedPartitions(self._replicas.fetch_purgatory, self._memory))
+        return stream.repeats if isinstance(stream.repeats, RepeatedFetch) else None
 
     def answer(
         self,
@@ -111,7 +111,7 @@ class FetchFastPath:
             context.api_version,
             len(entries),
             is_committed=requirements.wants_aborted,
-            throttle_time_ms=context.peer.throttle_time_ms,
+            throttle_time_ms=context.session.throttle_time_ms,
         )
         budget = FetchBudget(requirements.max_bytes)
         find = self._replicas.find

@@ -58,7 +58,7 @@ class UnchangedFetch:
             context.api_version,
             len(request.topics),
             is_committed=requirements.wants_aborted,
-            throttle_time_ms=context.peer.throttle_time_ms,
+            throttle_time_ms=context.session.throttle_time_ms,
         )
         reading = _Reading(answer, self._find, requirements, context.api_version)
         counted: list[tuple[Partition, int]] = []

@@ -165,7 +165,7 @@ def _check_logger(change: ConfigChange) -> None:
 
 
 def _check_allowed(resource: Resource, context: RequestContext) -> None:
-    principal = context.peer.principal
+    principal = context.session.principal
     if resource.type == ConfigResource.TOPIC:
         if not context.may(Operation.ALTER_CONFIGS, ResourceType.TOPIC, resource.name):
             raise TopicAuthorizationFailed(f"{principal} may not alter the configs of {resource}")

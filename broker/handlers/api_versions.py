@@ -8,6 +8,7 @@ from broker.metadata.cache import MetadataCache
 from broker.raft.quorum import Quorum
 from broker.request.context import RequestContext
 from broker.request.node import Node
+from broker.request.session import ClientSoftware
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -43,7 +44,7 @@ class ApiVersionsHandler:
         ):
             return self.refuse(request, ErrorCode.INVALID_REQUEST, None)
         if context.api_version >= SOFTWARE_SINCE_VERSION:
-            context.peer.software = (request.client_software_name, request.client_software_version)
+            context.session.software = ClientSoftware(request.client_software_name, request.client_software_version)
         if names_node and (request.cluster_id, request.node_id) != (self._node.cluster_id, self._node.node_id):
             return self.refuse(request, ErrorCode.REBOOTSTRAP_REQUIRED, None)
         return ApiVersionsResponse(

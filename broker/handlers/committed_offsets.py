@@ -237,7 +237,7 @@ class CommittedOffsetsHandler:
         Raises what says that nobody answers for the group, or not to this client.
         """
         if not context.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            raise GroupAuthorizationFailed(f"{context.peer.principal} may not see group {group_id!r}")
+            raise GroupAuthorizationFailed(f"{context.session.principal} may not see group {group_id!r}")
         shard = self._groups.of(group_id).shard
         if asked is None:
             return list(self._visible(shard.fetch(group_id, None, require_stable=require_stable), context))
@@ -282,7 +282,7 @@ class CommittedOffsetsHandler:
                 raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
             name = known.name
         if not context.may(operation, ResourceType.TOPIC, name):
-            raise TopicAuthorizationFailed(f"{context.peer.principal} may not {operation.name} topic {name}")
+            raise TopicAuthorizationFailed(f"{context.session.principal} may not {operation.name} topic {name}")
         return name
 
     def _expire_timestamp(self, retention_time_ms: int) -> int:

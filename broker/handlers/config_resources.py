@@ -25,7 +25,7 @@ class ConfigResourcesHandler:
     ) -> ListConfigResourcesResponse:
         """List the resources of the types asked for, or of all; the first version knows client metrics only."""
         if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
-            raise ClusterAuthorizationFailed(f"{context.peer.principal} may not describe the configs of the cluster")
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not describe the configs of the cluster")
         wanted = set(request.resource_types)
         if context.api_version < TYPES_SINCE_VERSION:
             wanted = {ConfigResource.CLIENT_METRICS}

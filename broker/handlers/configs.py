@@ -104,7 +104,7 @@ class ConfigsHandler:
                 return describe_client_metrics(self._configs.own(ConfigResource.CLIENT_METRICS, name))
             case ConfigResource.GROUP:
                 if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, name):
-                    raise GroupAuthorizationFailed(f"{context.peer.principal} may not describe the group {name}")
+                    raise GroupAuthorizationFailed(f"{context.session.principal} may not describe the group {name}")
                 _check_named(name, "group")
                 return describe_group(self._configs.own(ConfigResource.GROUP, name), self._configs.broker_texts())
             case _:
@@ -112,7 +112,7 @@ class ConfigsHandler:
 
     def _topic_entries(self, name: str, context: RequestContext) -> Sequence[ConfigEntry]:
         if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
-            raise TopicAuthorizationFailed(f"{context.peer.principal} may not describe the configs of {name}")
+            raise TopicAuthorizationFailed(f"{context.session.principal} may not describe the configs of {name}")
         fault = fault_of_name(name)
         if fault is not None:
             raise InvalidTopic(fault)
@@ -138,7 +138,7 @@ def _each_once(resources: Sequence[Asked]) -> Iterable[Asked]:
 
 def _check_cluster(context: RequestContext) -> None:
     if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
-        raise ClusterAuthorizationFailed(f"{context.peer.principal} may not describe the configs of the cluster")
+        raise ClusterAuthorizationFailed(f"{context.session.principal} may not describe the configs of the cluster")
 
 
 def _check_named(name: str, kind: str) -> None:

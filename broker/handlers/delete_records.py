@@ -68,7 +68,7 @@ class DeleteRecordsHandler:
 
     def _begin(self, topic: str, index: int, offset: int, context: RequestContext) -> RecordDeletion:
         if not context.may(Operation.DELETE, ResourceType.TOPIC, topic):
-            raise TopicAuthorizationFailed(f"{context.peer.principal} may not delete records of {topic}")
+            raise TopicAuthorizationFailed(f"{context.session.principal} may not delete records of {topic}")
         partition = self._replicas.partition(topic, index)
         return RecordDeletion(partition, partition.delete_records_before(offset))
 

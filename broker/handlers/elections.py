@@ -34,7 +34,7 @@ class ElectionsHandler:
     def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         """Say of each partition why it keeps its leader. If all are meant, those that need no election are left out."""
         if not context.may(Operation.ALTER, ResourceType.CLUSTER):
-            raise ClusterAuthorizationFailed(f"{context.peer.principal} may not elect leaders")
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not elect leaders")
         if request.election_type not in tuple(ElectionType):
             raise InvalidRequest(f"there is no election type {request.election_type}")
         if request.timeout_ms <= 0:

@@ -74,7 +74,7 @@ class FetchHandler:
         if is_follower:
             isolation = FetchIsolation.LOG_END
         terms = FetchTerms(
-            principal=context.peer.principal,
+            principal=context.session.principal,
             uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE_VERSION,
             is_follower=is_follower,
             isolation=isolation,
@@ -145,7 +145,7 @@ class FetchHandler:
             if fetch.topic is None:
                 fetch.topic = self._name_of(fetch.topic_id)
             if not context.may(Operation.READ, ResourceType.TOPIC, fetch.topic):
-                raise TopicAuthorizationFailed(f"{context.peer.principal} may not read {fetch.topic}")
+                raise TopicAuthorizationFailed(f"{context.session.principal} may not read {fetch.topic}")
             partition = fetch.partition = self._replicas.partition(fetch.topic, fetch.index)
             if fetch.topic_id not in (NO_UUID, partition.topic_id):
                 raise InconsistentTopicId(f"{fetch.topic} had the id {fetch.topic_id.hex()} when it was found first")

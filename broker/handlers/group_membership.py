@@ -149,7 +149,7 @@ class GroupMembershipHandler:
 def _check(group_id: str, context: RequestContext) -> None:
     """Raises `GroupAuthorizationFailed`, `InvalidGroupId`."""
     if not context.may(Operation.READ, ResourceType.GROUP, group_id):
-        raise GroupAuthorizationFailed(f"{context.peer.principal} may not be a member of group {group_id!r}")
+        raise GroupAuthorizationFailed(f"{context.session.principal} may not be a member of group {group_id!r}")
     if not group_id:
         raise InvalidGroupId("a group has a name")
 

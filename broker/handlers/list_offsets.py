@@ -41,7 +41,7 @@ class ListOffsetsHandler:
             for index, (asked, *again) in partitions.items():
                 try:
                     if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
-                        raise TopicAuthorizationFailed(f"{context.peer.principal} may not describe {name}")
+                        raise TopicAuthorizationFailed(f"{context.session.principal} may not describe {name}")
                     if again:
                         raise InvalidRequest(f"partition {index} of {name} is listed {1 + len(again)} times")
                     of_partition = self._find(name, asked, isolation, context.api_version)

@@ -48,7 +48,7 @@ class OffsetForLeaderEpochHandler:
 
     def _find(self, topic: str, asked: AskedPartition, context: RequestContext) -> Answer:
         if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
-            raise TopicAuthorizationFailed(f"{context.peer.principal} may not describe {topic}")
+            raise TopicAuthorizationFailed(f"{context.session.principal} may not describe {topic}")
         partition = self._replicas.partition(topic, asked.partition)
         partition.check_leadership(asked.current_leader_epoch)
         end = partition.log.end_offset_for_epoch(asked.leader_epoch)

@@ -142,7 +142,7 @@ class ProduceHandler:
                 raise UnknownTopicId(f"no topic has the id {topic.topic_id.hex()}")
             name = known.name
         if not context.may(Operation.WRITE, ResourceType.TOPIC, name):
-            raise TopicAuthorizationFailed(f"{context.peer.principal} may not write to {name}")
+            raise TopicAuthorizationFailed(f"{context.session.principal} may not write to {name}")
         return self._replicas.partition(name, index)
 
 
@@ -186,7 +186,7 @@ def _fault_of_all(request: ProduceRequest, context: RequestContext) -> Fault | N
     if transactional_id is None:
         return TransactionalIdAuthorizationFailed("a transactional batch in a request without a transactional id")
     if not context.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        return TransactionalIdAuthorizationFailed(f"{context.peer.principal} may not write as {transactional_id}")
+        return TransactionalIdAuthorizationFailed(f"{context.session.principal} may not write as {transactional_id}")
     if len(producer_ids) > 1:
         return InvalidProducerIdMapping(f"transactional batches of {len(producer_ids)} producers in one request")
     return None

@@ -195,7 +195,7 @@ class RepeatedProduce:
             _write_offsets(frame, self._offsets_at, staged.first_offset, staged.log_append_time_ms, start)
         else:
             _write_offsets_without_start(frame, self._offsets_at, staged.first_offset, staged.log_append_time_ms)
-        throttle_time_ms = slot.peer.throttle_time_ms
+        throttle_time_ms = slot.stream.session.throttle_time_ms
         if throttle_time_ms:
             _write_throttle_time(frame, self._throttle_time_at, throttle_time_ms)
         slot.fill((frame,))
@@ -232,8 +232,9 @@ def remember(request: ProduceRequest, context: RequestContext, partition: Partit
         end = len(frame) - len(NO_TAGS) - len(records) - len(encode_uvarint(len(records) + 1))
     else:
         end = len(frame) - len(records) - 4
-    repeats = context.peer.repeats
+    stream = context.slot.stream
+    repeats = stream.repeats
     if repeats is None or (isinstance(repeats, Repeats) and not repeats.fits(version, end)):
-        repeats = context.peer.repeats = Repeats(version, end)
+        repeats = stream.repeats = Repeats(version, end)
     if isinstance(repeats, Repeats):  # a connection that has fetched first is remembered for that
         repeats.add(bytes(frame[FIRST_COMPARED:end]), RepeatedProduce(request, context, partition, replicas))

@@ -27,7 +27,7 @@ class QuorumHandler:
     def describe_quorum(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
         """Describe the metadata log; whoever asks for anything beside it gets errors only, as in Kafka."""
         if not context.may(Operation.DESCRIBE, ResourceType.CLUSTER):
-            raise ClusterAuthorizationFailed(f"{context.peer.principal} may not describe the cluster")
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not describe the cluster")
         asked = [
             (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
         ]

@@ -34,7 +34,7 @@ class ReassignmentsHandler:
     ) -> None:
         """Answer once what could be changed is durable."""
         if not context.may(Operation.ALTER, ResourceType.CLUSTER):
-            raise ClusterAuthorizationFailed(f"{context.peer.principal} may not reassign partitions")
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not reassign partitions")
         if request.timeout_ms <= 0:
             raise RequestTimedOut(f"the request's timeout of {request.timeout_ms} ms was over before anything moved")
         wishes = [
@@ -82,7 +82,7 @@ class ReassignmentsHandler:
     ) -> ListPartitionReassignmentsResponse:
         """List those that are asked for, or all; what does not move, or is not there, is left out."""
         if not context.may(Operation.DESCRIBE, ResourceType.CLUSTER):
-            raise ClusterAuthorizationFailed(f"{context.peer.principal} may not describe the cluster")
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not describe the cluster")
         topics = []
         for topic, partitions in self._asked(request):
             moving = [_answer(partition) for partition in partitions if _is_moving(partition)]

@@ -9,7 +9,7 @@ from typing import Final
 from broker.metrics.past import Past
 from broker.metrics.series import Family, Samples, count, counter, gauge, one
 from broker.metrics.sources import MetricSources
-from broker.request.response import UNKNOWN_SOFTWARE
+from broker.request.session import UNKNOWN_SOFTWARE
 
 _US_PER_S: Final = 1_000_000
 _NS_PER_US: Final = 1000
@@ -233,9 +233,9 @@ class Network:
         for processor in self._sources.processors:
             index = str(processor.index)
             for connection in processor:
-                peer = connection.peer
-                connections[peer.listener, index] += 1
-                software[*peer.software, peer.listener, index] += 1
+                session = connection.session
+                connections[session.peer.listener, index] += 1
+                software[*session.software, session.peer.listener, index] += 1
         yield Samples(CONNECTIONS, list(connections.items()))
         yield Samples(SOFTWARE, software.most_common(MOST_SOFTWARE))
 

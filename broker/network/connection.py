@@ -20,7 +20,9 @@ from broker.network.buffer_pool import SMALLEST_BUFFER, Buffer
 from broker.network.connection_owner import ConnectionOwner, Runs
 from broker.network.departed import Departed
 from broker.network.send_buffer import RegionCutShort, SendBuffer, SendOutcome, held_bytes
-from broker.request.response import NO_FRAME, NO_REPEATS, NOTHING, Peer, ResponseSlot
+from broker.request.response import NO_FRAME, NOTHING, RequestStream, ResponseSlot
+from broker.request.session import Session
+from broker.runtime.clock import Alarm
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,8 @@ class Pause:
     """Nothing more is wanted from it."""
     TURN: Final = 32
     """It has put in all that it may in one turn of the loop."""
+    THROTTLED: Final = 64
+    """Its client has exceeded a quota."""
 
 
 class Connection:
@@ -91,16 +95,21 @@ class Connection:
         "_socket",
         "_start",
         "_stats",
+        "_throttle_alarm",
         "_unsent",
         "is_closed",
         "last_active_us",
         "max_in_flight",
         "pauses",
         "peer",
+        "session",
+        "stream",
     )
 
-    def __init__(self, owner: "ConnectionOwner[Connection]", connected: socket.socket, peer: Peer) -> None:
-        self.peer = peer
+    def __init__(self, owner: "ConnectionOwner[Connection]", connected: socket.socket, session: Session) -> None:
+        self.session = session
+        self.peer = session.peer
+        self.stream = RequestStream(session, owner.channel.put_back)
         self.max_in_flight = owner.settings.max_in_flight
         self.is_closed = False
         self.last_active_us = owner.now_us()
@@ -123,7 +132,7 @@ class Connection:
         """Whose answers are in there, whole or in part."""
         self._sending_us = 0
         """When they were put there."""
-        self._stats = owner.stats_of(peer.listener)
+        self._stats = owner.stats_of(session.peer.listener)
         self._held_bytes = 0
         """Memory in answers that wait for one before them."""
         self.pauses = 0
@@ -131,6 +140,8 @@ class Connection:
         self._is_reading = False
         self._is_touched = False
         self._is_blocked = False
+        self._throttle_alarm: Alarm | None = None
+        """When the client is throttled no more."""
         self._read_again()
 
     def __repr__(self) -> str:
@@ -159,7 +170,7 @@ class Connection:
             self._receive_in_place()
             return
         channel = owner.channel
-        room = channel.room
+        room = channel.remaining_capacity
         if room <= 0:
             # The system holds its bytes: thousands that all ask at once must not hold a buffer each until it is their
             # turn (bench: idle-connections).
@@ -181,7 +192,7 @@ class Connection:
             if not 0 < size <= MOST_COPIED_BYTES or frame + size > end:
                 break
             start = frame + size
-            arrived.append(ResponseSlot(self, memoryview(data[frame:start]), now_us))
+            arrived.append(ResponseSlot(self, self.stream, memoryview(data[frame:start]), now_us))
             room -= 1
         if arrived:
             self._put(arrived)
@@ -234,7 +245,7 @@ class Connection:
         data, view = buffer.data, buffer.view
         most_bytes = owner.settings.socket_request_max_bytes
         start, end = self._start, self._end
-        room = min(self.max_in_flight - len(self._slots), owner.channel.room, MOST_REQUESTS_A_TURN)
+        room = min(self.max_in_flight - len(self._slots), owner.channel.remaining_capacity, MOST_REQUESTS_A_TURN)
         arrived: list[ResponseSlot] = []
         refused: int | None = None
         while len(arrived) < room and end - start >= SIZE_BYTES:
@@ -247,7 +258,7 @@ class Connection:
             if frame + size > end:
                 break
             start = frame + size
-            arrived.append(ResponseSlot(self, view[frame:start], now_us))
+            arrived.append(ResponseSlot(self, self.stream, view[frame:start], now_us))
         self._start = start
         if arrived:
             self._put(arrived)
@@ -288,9 +299,9 @@ class Connection:
         channel = self._owner.channel
         if len(self._slots) >= self.max_in_flight:
             self._pause(Pause.IN_FLIGHT)
-        elif channel.room <= 0:
+        elif channel.remaining_capacity <= 0:
             self._pause(Pause.CHANNEL)
-            channel.when_room(self._on_channel_room)
+            channel.when_not_full(self._on_channel_room)
         else:
             self._pause(Pause.TURN)
             self._owner.loop.call_soon(self._on_next_turn)
@@ -432,7 +443,7 @@ class Connection:
     def close_at(self, slot: ResponseSlot, reason: str) -> None:
         """Part of `SlotOwner`: what was asked before ``slot`` is answered, what was asked behind it is not."""
         log.info("Closing %s: %s", self.peer, reason)
-        heir = Departed(self.peer)
+        heir = Departed()
         while self._slots[-1] is not slot:
             behind = self._slots.pop()
             behind.bequeath(heir)
@@ -529,6 +540,25 @@ class Connection:
         else:
             self._resume(Pause.ANSWERS)
 
+    def throttle(self, throttle_time_ms: int) -> None:
+        """Part of `SlotOwner`: of two throttles the one that lasts longer counts."""
+        clock = self._owner.clock
+        until_ms = clock.monotonic_ms() + throttle_time_ms
+        if self.is_closed or until_ms <= self.session.throttled_until_ms:
+            return
+        if self._throttle_alarm is not None:
+            self._throttle_alarm.cancel()
+        self._throttle_alarm = clock.call_at(until_ms, self._end_throttle)
+        self.stream.throttle(throttle_time_ms, until_ms)
+        self._pause(Pause.THROTTLED)
+
+    def _end_throttle(self) -> None:
+        if self._throttle_alarm is not None:
+            self._throttle_alarm.cancel()
+            self._throttle_alarm = None
+            self.stream.end_throttle()
+            self._resume(Pause.THROTTLED)
+
     # Reading or not, and the end
 
     def _read_again(self) -> None:
@@ -563,6 +593,7 @@ class Connection:
     def stop_reading(self) -> None:
         """The daemon stops: no new requests; what is under way is answered, then the connection closes."""
         if not self.pauses & Pause.FINISHING:
+            self._end_throttle()
             self._finish()
 
     def _lost(self, error: OSError) -> None:
@@ -575,6 +606,9 @@ class Connection:
             return
         self.is_closed = True
         self._pause(Pause.FINISHING)
+        if self._throttle_alarm is not None:
+            self._throttle_alarm.cancel()
+            self._throttle_alarm = None
         # A descriptor that the loop still watches could be another connection's by the time it looks.
         if self._is_blocked:
             self._owner.loop.remove_writer(self._fd)
@@ -586,14 +620,13 @@ class Connection:
             buffers.append(self._buffer)
         self._retired.clear()
         self._buffer = None
-        heir = Departed(self.peer)
-        for slot in self._slots:
+        heir = Departed()
+        slots = [*self._slots, *self._detached]
+        for slot in slots:
             slot.bequeath(heir)
-        heir.inherit([*self._slots, *self._detached], buffers, self._owner.pool)
+        heir.inherit(slots, buffers, self._owner.pool)
         self._slots.clear()
         self._detached.clear()
-        if self.peer.repeats is not None:
-            self.peer.repeats.close()
-        self.peer.repeats = NO_REPEATS
+        self.stream.close()
         self._owner.memory.leave(self)
         self._owner.closed(self)

@@ -8,6 +8,7 @@ from broker.network.buffer_pool import Buffer, BufferPool, RequestMemory
 from broker.request.channel import RequestChannel
 from broker.request.response import ResponseSlot
 from broker.request.stats import ALL_TIMED, ONE_TIMED_IN
+from broker.runtime.clock import Clock
 from broker.runtime.histogram import Histogram
 
 ConnectionT = TypeVar("ConnectionT", contravariant=True)
@@ -75,6 +76,7 @@ class ConnectionOwner(Protocol[ConnectionT]):
     """The processor, as its connections see it."""
 
     loop: asyncio.AbstractEventLoop
+    clock: Clock
     settings: NetworkSettings
     channel: RequestChannel
     memory: RequestMemory

@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 
 from broker.network.buffer_pool import Buffer, BufferPool
-from broker.request.response import NO_FRAME, NOTHING, Peer, ResponseSlot
+from broker.request.response import NO_FRAME, NOTHING, ResponseSlot
 
 
 class Departed:
     """It drops the answers of the requests that were under way, and gives
     the buffers back when these need them no more. A `SlotOwner`."""
 
-    __slots__ = ("_buffers", "_pool", "_slots", "peer")
+    __slots__ = ("_buffers", "_pool", "_slots")
 
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
+    def __init__(self) -> None:
         self._slots: Sequence[ResponseSlot] = ()
         self._buffers: Sequence[Buffer] = ()
         self._pool: BufferPool | None = None
@@ -39,3 +38,6 @@ class Departed:
                 self._pool.give_back(buffer)
             self._slots = self._buffers = ()
             self._pool = None
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """No further request comes."""

@@ -12,7 +12,7 @@ from broker.network.connection import MOST_BYTES_A_TURN, Connection
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.connection_owner import ListenerStats, NetworkSettings
 from broker.request.channel import RequestChannel
-from broker.request.response import Peer
+from broker.request.session import Session
 from broker.runtime.clock import Alarm, Clock
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Processor:
         self.settings = settings
         self.now_us = now_us
         self.stats = ProcessorStats(now_us())
-        self._clock = clock
+        self.clock = clock
         self._limits = limits
         self._connections: set[Connection] = set()
         self._touched: list[Connection] = []
@@ -94,11 +94,11 @@ class Processor:
         lived_us = max(self.now_us() - self.stats.started_us, 1)
         return 1 - self.stats.busy_us / lived_us
 
-    def adopt(self, connected: socket.socket, peer: Peer) -> Connection:
+    def adopt(self, connected: socket.socket, session: Session) -> Connection:
         """Make a connection of a non-blocking socket and read it from now on. Raises `OSError` if the system cannot."""
-        connection = Connection(self, connected, peer)
+        connection = Connection(self, connected, session)
         self._connections.add(connection)
-        self.stats_of(peer.listener).connections_created += 1
+        self.stats_of(session.peer.listener).connections_created += 1
         if self._idle_alarm is None and self.settings.connections_max_idle_ms >= 0:
             self._arm_idle_alarm(self.settings.connections_max_idle_ms)
         return connection
@@ -128,7 +128,7 @@ class Processor:
 
     def bytes_a_turn(self, connection: Connection) -> int:
         """Part of `ConnectionOwner`."""
-        others_wait = self._touched or self.channel.holds_others_than(connection.peer)
+        others_wait = self._touched or self.channel.holds_others_than(connection.stream)
         return MOST_BYTES_WHILE_OTHERS_WAIT if others_wait else MOST_BYTES_ALONE
 
     def give_scratch(self) -> None:
@@ -171,7 +171,7 @@ class Processor:
     # The idle
 
     def _arm_idle_alarm(self, after_ms: int) -> None:
-        self._idle_alarm = self._clock.call_at(self._clock.monotonic_ms() + after_ms, self._close_idle)
+        self._idle_alarm = self.clock.call_at(self.clock.monotonic_ms() + after_ms, self._close_idle)
 
     def _close_idle(self) -> None:
         """Close who has neither sent nor received for `connections.max.idle.ms`, a request that waits included."""

@@ -59,10 +59,10 @@ class ReplicaManager:
         self.fetch_purgatory = fetch_purgatory
         self.delete_records_purgatory = delete_records_purgatory
 
-    def expire_waiting(self) -> None:
-        """Answer every request that waits as if its time were over."""
+    def end_waiting(self) -> None:
+        """Answer every request that waits as if its time were over. No request waits from now on."""
         for purgatory in (self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory):
-            purgatory.expire_all()
+            purgatory.close()
 
     def watch_leadership(self, topic: str, told: Callable[[Partition], None]) -> None:
         """Call ``told`` with each partition of ``topic`` that this node comes to lead, or leads no more: those that it

@@ -1,16 +1,17 @@
-"""What a handler knows beside the request itself: who asks, in which version, and where the answer goes."""
+"""What a handler knows beside the request itself: the session, the version, and where the answer goes."""
 
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from broker.request.response import NOTHING, ResponseSlot
+from broker.request.session import Peer
 from protocol.error_counts import error_counter
 from protocol.headers import frame_response
 
 
 class Operation(IntEnum):
-    """What somebody wants to do, by the codes of Kafka's authorizer."""
+    """What a principal wants to do, by the codes of Kafka's authorizer."""
 
     READ = 3
     WRITE = 4
@@ -25,7 +26,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What it is done to, by the codes of Kafka's authorizer."""
+    """The kind of a resource that an operation is for, by the codes of Kafka's authorizer."""
 
     TOPIC = 2
     GROUP = 3
@@ -34,7 +35,7 @@ class ResourceType(IntEnum):
 
 
 CLUSTER_NAME = "kafka-cluster"
-"""What the one resource of type CLUSTER is called."""
+"""The name of the one resource of type CLUSTER."""
 
 
 def operations_mask(*operations: Operation) -> int:
@@ -52,7 +53,7 @@ TOPIC_OPERATIONS = operations_mask(
     Operation.DESCRIBE_CONFIGS,
     Operation.ALTER_CONFIGS,
 )
-"""What there is to be allowed on a topic."""
+"""Every operation that may be allowed on a topic."""
 
 CLUSTER_OPERATIONS = operations_mask(
     Operation.CREATE,
@@ -63,7 +64,7 @@ CLUSTER_OPERATIONS = operations_mask(
     Operation.ALTER_CONFIGS,
     Operation.IDEMPOTENT_WRITE,
 )
-"""What there is to be allowed on the cluster."""
+"""Every operation that may be allowed on the cluster."""
 
 GROUP_OPERATIONS = operations_mask(
     Operation.READ,
@@ -72,7 +73,7 @@ GROUP_OPERATIONS = operations_mask(
     Operation.DESCRIBE_CONFIGS,
     Operation.ALTER_CONFIGS,
 )
-"""What there is to be allowed on a group."""
+"""Every operation that may be allowed on a group."""
 
 
 class ApiVersionRange(NamedTuple):
@@ -91,8 +92,8 @@ class ServedApis(Protocol):
 
 
 @runtime_checkable
-class Throttled(Protocol):
-    """An answer that says how long the client is throttled."""
+class TellsThrottleTime(Protocol):
+    """An answer that can say how long its client is throttled for; since which version, its declaration knows."""
 
     throttle_time_ms: int
 
@@ -100,7 +101,7 @@ class Throttled(Protocol):
 class RequestContext:
     """One request's surroundings. Handlers never see the connection."""
 
-    __slots__ = ("api_version", "apis", "client_id", "correlation_id", "peer", "slot")
+    __slots__ = ("api_version", "apis", "client_id", "correlation_id", "session", "slot")
 
     def __init__(
         self, api_version: int, correlation_id: int, client_id: str, slot: ResponseSlot, apis: ServedApis
@@ -108,32 +109,42 @@ class RequestContext:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.peer = slot.peer
+        self.session = slot.session
         self.slot = slot
         self.apis = apis
 
+    @property
+    def peer(self) -> Peer:
+        """The other end of the connection."""
+        return self.session.peer
+
     def may(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the principal may do this to the resource. Everybody may, until there is an authorizer."""
+        """Whether the session's principal may do this to the resource. Every principal may, until there is an
+        authorizer."""
         return True
 
     def respond(self, answer: object) -> None:
-        """Fill the slot with ``answer``, encoded in the request's version; with the client's throttle time, where the
-        answer has a field for it."""
+        """Fill the slot with ``answer``, encoded in the request's version."""
+        if self.session.throttle_time_ms and isinstance(answer, TellsThrottleTime):
+            answer.throttle_time_ms = self.session.throttle_time_ms
         self.count_errors(answer)
-        if self.peer.throttle_time_ms and isinstance(answer, Throttled):
-            answer.throttle_time_ms = self.peer.throttle_time_ms
         self.slot.fill(frame_response(self.correlation_id, answer, self.api_version))
 
+    def throttle(self, throttle_time_ms: int) -> None:
+        """The request has exceeded a quota. Its answer, which is still to be given, says so and is sent at once; then
+        nothing more of the connection is read or evaluated for ``throttle_time_ms`` (KIP-219)."""
+        self.slot.throttle(throttle_time_ms)
+
     def count_errors(self, answer: object) -> None:
-        """Count the error codes of ``answer``, which the client may never see."""
+        """Count the error codes of ``answer``, which may never be sent."""
         kind = self.slot.kind
         if kind is not None:
             error_counter(type(answer))(answer, kind.errors)
 
     def respond_nothing(self) -> None:
-        """No answer is due (acks=0)."""
+        """The client expects no answer (acks=0)."""
         self.slot.fill(NOTHING)
 
     def close_connection(self, reason: str) -> None:
-        """The only answer there is: what was answered before goes out, then the connection closes."""
+        """Answer by closing: the answers to earlier requests are sent, then the connection closes."""
         self.slot.close_connection(reason)

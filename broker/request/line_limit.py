@@ -3,7 +3,7 @@
 import logging
 from typing import TYPE_CHECKING, Final
 
-from broker.request.response import Peer
+from broker.request.session import Peer
 
 if TYPE_CHECKING:
     from broker.runtime.clock import Clock

@@ -1,92 +1,227 @@
-"""The slot that a request's answer goes to: made by the connection, filled once, sent in order."""
+"""The requests of a connection while they are under way: a slot for each answer, and the order of evaluation.
 
-from collections.abc import Sequence
+A request is evaluated when the requests before it on its connection are answered, as in Kafka, which reads a
+connection's next request after the answer to the last one. So no answer is older than the request's turn. The one
+exception is a Produce behind Produces: their order is all that matters, and it is kept without waiting.
+
+    connection's queue     Produce  Produce  Metadata  Produce
+                           evaluated, not    held until both Produces
+                           answered yet      are answered (docs/decisions/request-queue.md)
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import Final, Protocol
 
+from broker.request.session import Peer, Session
 from broker.request.stats import HandlerTurn, RequestKind
 from protocol.codec import Chunk
 
 NOTHING: Final[Sequence[Chunk]] = ()
-"""The answer of a produce with acks=0: none, but what stands behind it may go out."""
-
-UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
+"""The answer to a Produce with acks=0: no bytes. The answers behind it may be sent."""
 
 NO_FRAME: Final = memoryview(b"")
 """Stands where a frame was."""
 
 
 class Repeats(Protocol):
-    """What a handler has left with a connection, to recognise its next request without reading it anew."""
+    """What a handler has left with a connection, to recognise its next request without decoding it."""
 
     def take(self, slot: "ResponseSlot") -> bool:
-        """Serve a request that is like an earlier one. False: it is not, and nothing has been done."""
+        """Serve a request that is like an earlier one. False: it is not like one, and nothing has been done."""
 
     def close(self) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
 
 
 class NoRepeats:
-    """Recognises nothing: of a connection that is gone."""
+    """The `Repeats` of a closed connection: recognises nothing."""
 
     def take(self, slot: "ResponseSlot") -> bool:
-        """It is not like an earlier one."""
+        """The request is not like an earlier one."""
         return False
 
     def close(self) -> None:
-        """Nothing hangs on it."""
+        """There is nothing to let go of."""
 
 
 NO_REPEATS: Final = NoRepeats()
 
 
-class Peer:
-    """Who is at the other end of a connection; one object for all its requests."""
-
-    __slots__ = ("host", "listener", "port", "principal", "repeats", "software", "throttle_time_ms")
-
-    def __init__(self, *, host: str, port: int, listener: str, principal: str = "User:ANONYMOUS") -> None:
-        self.host = host
-        self.port = port
-        self.listener = listener
-        self.principal = principal
-        self.repeats: Repeats | None = None
-        self.software = UNKNOWN_SOFTWARE
-        """Name and version of the client, as it has told them (KIP-511)."""
-        self.throttle_time_ms = 0
-        """How long the client is throttled, as every answer says it (KIP-219). 0: it is not."""
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
 class SlotOwner(Protocol):
     """A connection as its slots see it."""
-
-    peer: Peer
 
     def slot_filled(self, slot: "ResponseSlot") -> None:
         """``slot`` has its answer: put the connection on its processor's touched list."""
 
     def close_at(self, slot: "ResponseSlot", reason: str) -> None:
-        """Send what was asked before ``slot``, then close; ``reason`` goes to the log."""
+        """Send the answers to requests before ``slot``, then close; ``reason`` goes to the log."""
 
     def frame_released(self) -> None:
         """One more slot waits for its answer without its frame: perhaps the buffer is free."""
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """Read and evaluate no further request for ``throttle_time_ms``; answers are sent."""
+
+
+class RequestStream:
+    """The requests of one connection: which of them may be evaluated now, and which are held until later.
+
+    A handler takes requests in their order. It asks `admits` where `is_free` is false, and says afterwards whether the
+    request has its answer (`move_on`) or not (`wait_for`). Held requests come back through the request channel, one at
+    a time, so that other connections have their turn in between.
+    """
+
+    __slots__ = (
+        "_held",
+        "_is_called",
+        "_is_closed",
+        "_is_cut",
+        "_only_produces",
+        "_put_back",
+        "_unanswered",
+        "is_free",
+        "repeats",
+        "session",
+    )
+
+    def __init__(self, session: Session, put_back: Callable[[Sequence["ResponseSlot"]], None]) -> None:
+        """``put_back`` puts requests at the head of the request channel."""
+        self.session = session
+        self.repeats: Repeats | None = None
+        """Recognises requests like earlier ones; None until a handler leaves something here."""
+        self.is_free = True
+        """The next request may be evaluated without a question: all before it are answered, and none is held."""
+        self._put_back = put_back
+        self._held: deque[ResponseSlot] = deque()
+        """Requests that a handler has taken before their turn, in their order."""
+        self._is_called = False
+        """The first held request is in the channel."""
+        self._unanswered = 0
+        """Requests evaluated and not answered."""
+        self._only_produces = True
+        """Every one of these is a Produce."""
+        self._is_cut = False
+        self._is_closed = False
+
+    @property
+    def held(self) -> int:
+        """Requests that wait for their turn outside of the channel."""
+        return len(self._held)
+
+    def admits(self, slot: "ResponseSlot") -> bool:
+        """Whether ``slot``, the next request of this connection from the channel, is to be evaluated now. If not, it
+        is held until its turn comes; behind a request that was answered by closing it is dropped."""
+        held = self._held
+        if self._is_cut:
+            if not slot.is_filled:
+                slot.fill(NOTHING)
+            return False
+        if not held:
+            if self._may_begin(slot):
+                return True
+            held.append(slot)
+        elif held[0] is not slot:
+            held.append(slot)
+        else:
+            self._is_called = False
+            if self._may_begin(slot):
+                held.popleft()
+                return True
+        return False
+
+    def wait_for(self, slot: "ResponseSlot") -> None:
+        """``slot`` is evaluated and has no answer yet: hold what comes behind it."""
+        if self._is_closed:
+            self.move_on()
+            return
+        slot.is_awaited = True
+        self.is_free = False
+        self._unanswered += 1
+        if not _is_produce(slot):
+            self._only_produces = False
+        elif self._held:
+            self.move_on()
+
+    def answered(self) -> None:
+        """A request that was waited for has its answer."""
+        if self._is_closed:
+            return
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._only_produces = True
+            self.move_on()
+
+    def move_on(self) -> None:
+        """Call the first held request if its turn has come."""
+        held = self._held
+        if not held:
+            self.is_free = not (self._unanswered or self._is_cut or self.session.throttled_until_ms)
+        elif not self._is_called and self._may_begin(held[0]):
+            self._is_called = True
+            self._put_back((held[0],))
+
+    def throttle(self, throttle_time_ms: int, until_ms: int) -> None:
+        """Evaluate nothing more until `end_throttle`, and let answers tell the client so."""
+        self.session.throttle_time_ms = throttle_time_ms
+        self.session.throttled_until_ms = until_ms
+        self.is_free = False
+
+    def end_throttle(self) -> None:
+        """The client is throttled no more."""
+        self.session.throttle_time_ms = 0
+        self.session.throttled_until_ms = 0
+        self.move_on()
+
+    def cut(self) -> None:
+        """A request was answered by closing: no request behind it is evaluated."""
+        self._is_cut = True
+        self.is_free = False
+        while self._held:
+            self._held.popleft().fill(NOTHING)
+
+    def close(self) -> None:
+        """The connection is closed. Its requests are evaluated in their order, as a producer with acks=0 may send and
+        go; none of them waits for an answer to another, since answers are dropped."""
+        self._is_closed = True
+        self._unanswered = 0
+        self._only_produces = True
+        if self.repeats is not None:
+            self.repeats.close()
+        self.repeats = NO_REPEATS
+        self.end_throttle()
+
+    def _may_begin(self, slot: "ResponseSlot") -> bool:
+        if self.session.throttled_until_ms:
+            return False
+        return not self._unanswered or (self._only_produces and _is_produce(slot))
 
 
 class ResponseSlot:
     """One request under way: its frame on the way in, its chunks on the way out.
 
-    A connection's slots stand in a queue in the order of its requests and are sent in that order, whoever is
-    filled first. A request whose connection has died is handled all the same (a producer with acks=0 may send and
-    go); its slot accepts the answer and drops it.
+    A connection's slots stand in a queue in the order of its requests. Answers are sent in that order, whichever slot
+    is filled first. A request whose connection has closed is handled all the same; its slot drops the answer.
     """
 
-    __slots__ = ("_owner", "chunks", "filled_us", "frame", "is_filled", "kind", "received_us", "size", "turn")
+    __slots__ = (
+        "_owner",
+        "chunks",
+        "filled_us",
+        "frame",
+        "is_awaited",
+        "is_filled",
+        "kind",
+        "received_us",
+        "size",
+        "stream",
+        "turn",
+    )
 
-    def __init__(self, owner: SlotOwner, frame: memoryview, received_us: int) -> None:
+    def __init__(self, owner: SlotOwner, stream: RequestStream, frame: memoryview, received_us: int) -> None:
         self._owner = owner
+        self.stream = stream
         self.frame = frame
         """The request without its four bytes of size; readable (and writable) until the slot is filled or the frame
         released."""
@@ -95,20 +230,27 @@ class ResponseSlot:
         """When the turn began in which the request was complete, on a clock that never goes back."""
         self.chunks: Sequence[Chunk] = NOTHING
         self.is_filled = False
+        self.is_awaited = False
+        """The requests behind this one wait for its answer."""
         self.turn: HandlerTurn | None = None
-        """In which it is, or was, worked on."""
+        """In which the request is, or was, worked on."""
         self.kind: RequestKind | None = None
-        """Where it is counted; None while nobody knows what it is."""
+        """Where the request is counted; None while its API is not known."""
         self.filled_us = 0
-        """When its answer came, where that was behind its turn."""
+        """When the answer came, where that was after the turn."""
+
+    @property
+    def session(self) -> Session:
+        """The session of the connection, closed or not."""
+        return self.stream.session
 
     @property
     def peer(self) -> Peer:
-        """The other end, gone or not."""
-        return self._owner.peer
+        """The other end of the connection, closed or not."""
+        return self.stream.session.peer
 
     def fill(self, chunks: Sequence[Chunk]) -> None:
-        """Give the answer, the first chunk beginning with its size; `NOTHING` where none is due."""
+        """Give the answer, the first chunk beginning with its size; `NOTHING` where no answer is due."""
         assert not self.is_filled, "a slot is filled once"
         self.is_filled = True
         self.chunks = chunks
@@ -117,19 +259,32 @@ class ResponseSlot:
         if turn is not None and turn.ended_us:
             self.filled_us = monotonic_ns() // 1000
         self._owner.slot_filled(self)
+        if self.is_awaited:
+            self.stream.answered()
 
     def close_connection(self, reason: str) -> None:
-        """Answer by closing: what was asked before is still answered, what was asked behind it is not."""
+        """Answer by closing: the requests before this one are still answered, those behind it are not evaluated."""
         assert not self.is_filled, "a slot is filled once"
         self.is_filled = True
         self.frame = NO_FRAME
         self._owner.close_at(self, reason)
+        self.stream.cut()
 
     def release_frame(self) -> None:
-        """The answer comes later and needs the frame no more: its memory may serve another request."""
+        """The answer comes later and needs the frame no more: the frame's memory may serve another request."""
         self.frame = NO_FRAME
         self._owner.frame_released()
 
+    def throttle(self, throttle_time_ms: int) -> None:
+        """The request has exceeded a quota: read and evaluate nothing more of its connection for that long."""
+        self._owner.throttle(throttle_time_ms)
+
     def bequeath(self, heir: SlotOwner) -> None:
-        """The connection has died: ``heir`` takes the answer, to drop it."""
+        """The connection has closed: ``heir`` takes the answer, to drop it."""
         self._owner = heir
+
+
+def _is_produce(slot: ResponseSlot) -> bool:
+    """Whether a request that has its frame is a Produce: API key 0, the first two bytes."""
+    frame = slot.frame
+    return len(frame) > 1 and not frame[1] and not frame[0]

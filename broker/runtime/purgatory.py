@@ -77,6 +77,7 @@ class Purgatory:
         self._purge_interval = purge_interval
         self._watchers: dict[Hashable, list[DelayedOperation]] = {}
         self._completed_since_purge = 0
+        self._is_closed = False
         self.stats = PurgatoryStats()
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
@@ -93,6 +94,9 @@ class Purgatory:
 
     def wait(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> None:
         """The same for an operation of which it is known that its time has not come; ``timeout_ms`` is above 0."""
+        if self._is_closed:
+            self._expire(operation)
+            return
         operation._purgatory = self
         self.stats.pending += 1
         for key in keys:
@@ -126,8 +130,13 @@ class Purgatory:
         self._sweep(key, watchers)
         return completed
 
+    def close(self) -> None:
+        """The broker stops: complete every operation as if its time had come, and those that come later at once."""
+        self._is_closed = True
+        self.expire_all()
+
     def expire_all(self) -> None:
-        """The daemon stops: complete everything as if its time had come."""
+        """Complete every operation as if its time had come."""
         for watchers in tuple(self._watchers.values()):
             for operation in tuple(watchers):
                 self._expire(operation)

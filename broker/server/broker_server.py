@@ -279,7 +279,7 @@ class BrokerServer:
         self.lifecycle.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self.socket_server.stop_reading()
         components.group_coordinator.stop()
-        components.replicas.expire_waiting()
+        components.replicas.end_waiting()
         await self.socket_server.drain()
 
     async def _close(self) -> None:

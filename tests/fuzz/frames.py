@@ -17,14 +17,14 @@ from pathlib import Path
 
 from broker.controller import topic_creation
 from broker.dispatch.dispatcher import Dispatcher
-from broker.dispatch.handler_pool import MOST_A_TURN
+from broker.dispatch.handler_pool import MOST_A_TURN, evaluate
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor, monotonic_us
 from broker.request.channel import RequestChannel
-from broker.request.response import Peer
+from broker.request.session import Peer, Session
 from broker.request.stats import HandlerTurn
 from protocol.headers import encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -150,7 +150,8 @@ class Victim:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        return ours, self._processor.adopt(theirs, Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT"))
+        session = Session(Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT"))
+        return ours, self._processor.adopt(theirs, session)
 
     def renew_if_full(self) -> None:
         """Begin anew with an empty broker where this one has become another."""
@@ -173,8 +174,7 @@ class Victim:
                 self._channel.take(MOST_A_TURN).send(None)
             except StopIteration as taken:
                 for slot in taken.value:
-                    slot.turn = turn
-                    self._dispatcher.handle(slot)
+                    evaluate(slot, turn, self._dispatcher.handle)
             self.broker.server.components.replicas.appender.write_staged()
             turn.ended_us = monotonic_us()
         self._wires.write()
@@ -203,7 +203,9 @@ class Victim:
                     answered += _taken(ours)
                 if turn % 4 == 3:
                     # Whoever waits has waited long enough; a topic is created by way of a thread.
-                    self.broker.server.components.replicas.expire_waiting()
+                    of = self.broker.server.components.replicas
+                    for purgatory in (of.produce_purgatory, of.fetch_purgatory, of.delete_records_purgatory):
+                        purgatory.expire_all()
                     self.broker.run(asyncio.sleep(0 if turn < 8 else 0.0002))
             assert connection.is_closed, f"neither answered nor closed: {connection}"
             assert self._memory.used_bytes == 0, f"{self._memory.used_bytes} bytes are held for nobody"

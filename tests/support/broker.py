@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.network.connection import Connection
-from broker.request.response import Peer
+from broker.request.session import Peer, Session
 from broker.runtime.clock import Ids
 from broker.server.broker_server import BrokerServer
 from config.parse import load_settings
@@ -174,10 +174,10 @@ class InProcessBroker:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        peer = Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener)
+        session = Session(Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener))
 
         async def adopt() -> Connection:
-            return self.server.socket_server.processors[processor].adopt(theirs, peer)
+            return self.server.socket_server.processors[processor].adopt(theirs, session)
 
         client = Client(self, ours, self.run(adopt()))
         self._clients.append(client)

@@ -10,7 +10,7 @@ from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.registry import Handlers, Registry
 from broker.request.context import ApiVersionRange, RequestContext
 from broker.request.faults import InvalidRequest
-from broker.request.response import NO_FRAME, NOTHING, Peer, ResponseSlot
+from broker.request.response import NO_FRAME, NOTHING, ResponseSlot
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
@@ -18,25 +18,9 @@ from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRespon
 from protocol.messages.cluster import DescribeClusterRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest
+from tests.support.slots import Owner, slot_of
 
 Handle = Callable[[ApiVersionsRequest, RequestContext], ApiVersionsResponse | None]
-
-
-class Owner:
-    """The connection that a slot belongs to."""
-
-    def __init__(self) -> None:
-        self.peer = Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT")
-        self.closed: str | None = None
-        self.released = 0
-
-    def slot_filled(self, slot: ResponseSlot) -> None: ...
-
-    def close_at(self, slot: ResponseSlot, reason: str) -> None:
-        self.closed = reason
-
-    def frame_released(self) -> None:
-        self.released += 1
 
 
 class Exchange:
@@ -60,7 +44,7 @@ class Exchange:
         self.owner = Owner()
 
     def send(self, frame: bytes) -> ResponseSlot:
-        slot = ResponseSlot(self.owner, memoryview(bytearray(frame)), 0)
+        slot = slot_of(bytearray(frame), self.owner)
         self.dispatcher.handle(slot)
         return slot
 
@@ -222,7 +206,7 @@ def test_who_answers_later_keeps_his_slot_and_his_frame_only_if_he_needs_it() ->
     exchange = Exchange(handler)
     parked = exchange.ask(ApiVersionsRequest(), 2)
     assert parked.frame is NO_FRAME
-    assert exchange.owner.released == 1
+    assert exchange.owner.calls == ["released"]
     writing = exchange.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[]), 9)
     assert writing.frame is not NO_FRAME
     waiting[0].respond(ApiVersionsResponse(api_keys=[]))

@@ -5,20 +5,13 @@ import pytest
 
 from broker.dispatch.handler_pool import MOST_A_TURN, MOST_NS_A_TURN, HandlerPool
 from broker.request.channel import RequestChannel
-from broker.request.response import Peer, ResponseSlot
-
-
-class Owner:
-    peer = Peer(host="10.0.0.1", port=1, listener="PLAINTEXT")
-
-    def slot_filled(self, slot: ResponseSlot) -> None: ...
-    def close_at(self, slot: ResponseSlot, reason: str) -> None: ...
-    def frame_released(self) -> None: ...
+from broker.request.response import ResponseSlot
+from tests.support.slots import slot_of
 
 
 def put(channel: RequestChannel, count: int) -> None:
     for number in range(count):
-        channel.put([ResponseSlot(Owner(), memoryview(b""), number)])
+        channel.put([slot_of(b"", received_us=number)])
 
 
 async def until_empty(channel: RequestChannel) -> None:

@@ -137,7 +137,7 @@ def test_an_answer_says_how_long_its_client_is_throttled(
         fast_path.is_open = is_open
         client = broker.connect()
         for throttle_time_ms in (0, 125, 0):  # the second and the third request are repeated ones
-            client.connection.peer.throttle_time_ms = throttle_time_ms
+            client.connection.session.throttle_time_ms = throttle_time_ms
             assert client.ask(several(topics), version).throttle_time_ms == throttle_time_ms
     assert fast_path.taken == 3
 
@@ -413,13 +413,13 @@ def test_a_producers_requests_stay_remembered_where_it_fetches_too(
     broker: InProcessBroker, topics: dict[str, bytes], recognised: list[bool]
 ) -> None:
     client = broker.connect()
-    peer = next(iter(broker.server.socket_server.processors[0])).peer
+    stream = client.connection.stream
     client.ask(produce_request("orders", produced(1), topic_id=topics["orders"]), 12)
-    known = peer.repeats
+    known = stream.repeats
     assert known is not None
     client.ask(fetch_request(), 12)
     client.ask(fetch_request(), 12)
-    assert peer.repeats is known
+    assert stream.repeats is known
     assert not recognised
 
 

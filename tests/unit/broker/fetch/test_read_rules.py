@@ -203,7 +203,7 @@ class Outcome:
         if self.has_waited:
             broker.advance(request.max_wait_ms)
         self.payload = client.receive_payload()
-        self.was_read_by_fast_path = isinstance(client.connection.peer.repeats, RepeatedFetch)
+        self.was_read_by_fast_path = isinstance(client.connection.stream.repeats, RepeatedFetch)
         broker.forget(client)
         self.counted = [now - then for now, then in zip(self._counted(broker, partitions), before, strict=True)]
 

@@ -475,14 +475,13 @@ def test_a_second_request_of_the_session_ends_the_first_ones_wait(broker: InProc
     assert (answer.error_code, answer.session_id) == (E.INVALID_FETCH_SESSION_EPOCH, consumer.session_id)
 
 
-def test_who_ends_the_session_does_not_wait_for_its_last_fetch(broker: InProcessBroker, consumer: Consumer) -> None:
-    client = broker.connect()
-    client.send(consumer.request(max_wait_ms=10_000), 12)
-    assert client.has_no_answer()
+def test_the_end_of_a_session_ends_the_wait_of_its_last_fetch(broker: InProcessBroker, consumer: Consumer) -> None:
+    waiting = broker.connect()
+    waiting.send(consumer.request(max_wait_ms=10_000), 12)
+    assert waiting.has_no_answer()
     consumer.epoch = -1
-    client.send(consumer.request(), 12)
-    assert client.receive().responses == []
-    assert client.receive().session_id == 0
+    assert broker.connect().ask(consumer.request(), 12).session_id == 0
+    assert waiting.receive().responses == []
 
 
 def test_a_session_that_nobody_uses_is_told_of_a_change_once(broker: InProcessBroker, consumer: Consumer) -> None:

@@ -263,12 +263,16 @@ def test_a_fetch_of_nothing_is_answered_at_once(broker: InProcessBroker) -> None
     assert broker.ask(request, 12).responses == []
 
 
-def test_a_parked_fetch_holds_back_what_its_connection_asks_behind_it(broker: InProcessBroker, orders: bytes) -> None:
+def test_a_fetch_that_waits_holds_back_the_produce_behind_it_on_its_connection(
+    broker: InProcessBroker, orders: bytes
+) -> None:
     client = broker.connect()
     client.send(fetch_request(offset=3, max_wait_ms=10_000), 12)
     client.send(produce_request("orders", produced([record(b"d")])), 12)
-    fetched = client.receive().responses[0].partitions[0]
-    assert read_header(fetched.records).base_offset == 3, "the produce was worked on, and woke the fetch before it"
+    assert client.has_no_answer()
+    assert broker.log("orders").log_end_offset == 3
+    broker.advance(10_000)
+    assert client.receive().responses[0].partitions[0].records == b""
     assert client.receive().responses[0].partition_responses[0].base_offset == 3
 
 

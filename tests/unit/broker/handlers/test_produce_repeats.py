@@ -63,7 +63,7 @@ def test_the_answer_to_a_repeated_request_says_how_long_its_client_is_throttled(
 ) -> None:
     client = broker.connect()
     for throttle_time_ms in (125, 0, 125, 0):
-        client.connection.peer.throttle_time_ms = throttle_time_ms
+        client.connection.session.throttle_time_ms = throttle_time_ms
         answer = client.ask(produce_request("orders", produced(2), topic_id=orders), version)
         assert answer.throttle_time_ms == throttle_time_ms
     assert taken == [True] * 3
@@ -202,7 +202,7 @@ def test_only_so_many_partitions_are_remembered(broker: InProcessBroker) -> None
     topic_id = broker.create_topic("orders")
     client = broker.connect()
     client.ask(produce_request("orders", produced(1), topic_id=topic_id), 9)
-    repeats = client.connection.peer.repeats
+    repeats = client.connection.stream.repeats
     assert isinstance(repeats, Repeats)
     (repeated,) = repeats._known.values()
     assert isinstance(repeated, RepeatedProduce)

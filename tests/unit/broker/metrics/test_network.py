@@ -189,7 +189,7 @@ def test_connections_whose_answers_wait_for_their_turn_are_told(broker: InProces
     network = Network(broker.server.metric_sources)
 
     async def look_while_they_wait() -> Samples:
-        broker.server.components.replicas.expire_waiting()
+        broker.server.components.replicas.fetch_purgatory.expire_all()
         return read(network)["kafka_network_requestchannel_responsequeuesize"]
 
     waiting = dict(broker.run(look_while_they_wait()).values)

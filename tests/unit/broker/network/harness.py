@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 import uvloop
 
+from broker.dispatch.handler_pool import evaluate
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
 from broker.request.channel import RequestChannel
-from broker.request.response import Peer, ResponseSlot
+from broker.request.response import ResponseSlot
+from broker.request.session import Peer, Session
+from broker.request.stats import HandlerTurn
 from tests.support.clock import ManualClock
 
 
@@ -114,6 +117,8 @@ class Network:
         self.task = self.loop.create_task(self.processor.run())
         self.slots: list[ResponseSlot] = []
         """Every request that a handler would have taken, in order."""
+        self.evaluated: list[bytes] = []
+        """What requests said that `handle` has evaluated."""
         self.clients: list[Client] = []
 
     def connect(self) -> tuple[Connection, Client]:
@@ -123,7 +128,8 @@ class Network:
         self.limits.opened("PLAINTEXT", "10.0.0.1")
         client = Client(theirs)
         self.clients.append(client)
-        return self.processor.adopt(ours, Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT")), client
+        session = Session(Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT"))
+        return self.processor.adopt(ours, session), client
 
     async def turns(self, count: int = 5) -> None:
         """Let the loop turn, so that whatever can happen does."""
@@ -141,6 +147,23 @@ class Network:
         """Be a handler: take what is in the channel."""
         while len(self.channel):
             self.slots += await self.channel.take(16)
+
+    async def handle(self, *answers: bytes) -> list[bytes]:
+        """Be a handler that keeps to the requests' order: evaluate what may be evaluated, and answer what is named in
+        ``answers`` with itself. Return what the requests say that were evaluated so far."""
+
+        def handle(slot: ResponseSlot) -> None:
+            request = bytes(slot.frame)
+            self.evaluated.append(request)
+            self.slots.append(slot)
+            if request in answers:
+                slot.fill([frame(request)])
+
+        await self.turns()
+        while len(self.channel):
+            for slot in await self.channel.take(16):
+                evaluate(slot, HandlerTurn(0), handle)
+        return self.evaluated
 
     async def requests(self, count: int) -> list[bytes]:
         """Wait until ``count`` requests have been taken in all; return what they say."""

@@ -6,7 +6,8 @@ import pytest
 from broker.network.buffer_pool import SMALLEST_BUFFER, TRIM_INTERVAL_MS
 from broker.network.latencies import LatencyReport
 from broker.network.processor import MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT
-from broker.request.response import Peer
+from broker.request.response import RequestStream
+from broker.request.session import Peer, Session
 from broker.runtime.histogram import upper_bound
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 
@@ -124,20 +125,21 @@ async def test_alone_it_may_send_more_unless_somebody_elses_request_waits() -> N
         connection, client = it.connect()
 
         class Sender:
-            def __init__(self, peer: Peer) -> None:
-                self.peer = peer
+            def __init__(self, stream: RequestStream) -> None:
+                self.stream = stream
 
             def send_answers(self, most_bytes: int, now_us: int) -> None:
                 allowed.append(most_bytes)
 
-        somebody = Sender(Peer(host="127.0.0.2", port=1, listener="PLAINTEXT"))
+        session = Session(Peer(host="127.0.0.2", port=1, listener="PLAINTEXT"))
+        somebody = Sender(RequestStream(session, it.channel.put_back))
         it.processor.touch(somebody)  # type: ignore[arg-type]
         await it.turns()
         client.send(frame(b"?"))
         await it.until(lambda: len(it.channel))
         it.processor.touch(somebody)  # type: ignore[arg-type]
         await it.turns()
-        it.processor.touch(Sender(connection.peer))  # type: ignore[arg-type]
+        it.processor.touch(Sender(connection.stream))  # type: ignore[arg-type]
         await it.turns()
         assert allowed == [MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT, MOST_BYTES_ALONE]
 
@@ -214,7 +216,7 @@ async def test_what_goes_wrong_in_a_turn_comes_out_of_the_processor() -> None:
             raise ZeroDivisionError("a bug")
 
         class Broken:
-            peer = connection.peer
+            stream = connection.stream
             send_answers = staticmethod(broken)
 
         it.processor.touch(Broken())  # type: ignore[arg-type]

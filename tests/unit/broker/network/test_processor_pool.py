@@ -12,11 +12,13 @@ from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
 from broker.network.processor_pool import ProcessorPool
 from broker.request.channel import RequestChannel
-from broker.request.response import Peer
+from broker.request.session import Peer, Session
 from tests.support.clock import ManualClock
 from tests.unit.broker.network.harness import on_both_loops
 
-PEER = Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT")
+
+def session() -> Session:
+    return Session(Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT"))
 
 
 def pool_of(size: int) -> ProcessorPool:
@@ -65,7 +67,7 @@ async def test_one_that_goes_closes_its_connections_and_the_others_keep_theirs()
     running = asyncio.ensure_future(pool.run())
     await settle()
     with ExitStack() as peers:
-        staying, going = (processor.adopt(_connected(peers), PEER) for processor in pool.processors)
+        staying, going = (processor.adopt(_connected(peers), session()) for processor in pool.processors)
 
         pool.resize(1)
         await settle()

@@ -1,19 +1,12 @@
 import asyncio
 
 from broker.request.channel import RequestChannel
-from broker.request.response import Peer, ResponseSlot
-
-
-class Owner:
-    peer = Peer(host="10.0.0.1", port=1, listener="PLAINTEXT")
-
-    def slot_filled(self, slot: ResponseSlot) -> None: ...
-    def close_at(self, slot: ResponseSlot, reason: str) -> None: ...
-    def frame_released(self) -> None: ...
+from broker.request.response import ResponseSlot
+from tests.support.slots import slot_of
 
 
 def request(number: int) -> ResponseSlot:
-    return ResponseSlot(Owner(), memoryview(b"%d" % number), number)
+    return slot_of(b"%d" % number, received_us=number)
 
 
 async def turns(count: int = 3) -> None:
@@ -105,18 +98,18 @@ def test_a_full_channel_calls_those_who_wait_first_come_first_served() -> None:
         order: list[str] = []
         for number in range(4):
             channel.put([request(number)])
-        assert channel.room == 0
+        assert channel.remaining_capacity == 0
 
         def come_in(name: str) -> None:
             order.append(name)
             for number in range(3):
-                if not channel.room:
-                    channel.when_room(lambda: order.append(f"{name} again"))
+                if not channel.remaining_capacity:
+                    channel.when_not_full(lambda: order.append(f"{name} again"))
                     return
                 channel.put([request(number)])
 
-        channel.when_room(lambda: come_in("a"))
-        channel.when_room(lambda: come_in("b"))
+        channel.when_not_full(lambda: come_in("a"))
+        channel.when_not_full(lambda: come_in("b"))
         await channel.take(2)
         assert order == ["a"], "there was room for two requests, and both are its own"
         await channel.take(4)

@@ -20,6 +20,6 @@ def test_an_answer_says_how_long_its_client_is_throttled_where_its_version_has_a
     broker: InProcessBroker, request_of_client: object, version: int, expected: int
 ) -> None:
     client = broker.connect()
-    client.connection.peer.throttle_time_ms = 125
+    client.connection.session.throttle_time_ms = 125
     assert client.ask(request_of_client, version).throttle_time_ms == expected
     assert broker.ask(request_of_client, version).throttle_time_ms == 0, "to a client that is not throttled"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.request.line_limit import INTERVAL_MS, MOST_LINES, LineLimit
-from broker.request.response import Peer
+from broker.request.session import Peer
 from tests.support.clock import ManualClock
 
 network = logging.getLogger("broker.network.connection")

@@ -1,26 +1,12 @@
 import pytest
 
-from broker.request.response import NO_FRAME, Peer, ResponseSlot
-
-
-class Owner:
-    def __init__(self) -> None:
-        self.peer = Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT")
-        self.calls: list[str] = []
-
-    def slot_filled(self, slot: ResponseSlot) -> None:
-        self.calls.append("filled")
-
-    def close_at(self, slot: ResponseSlot, reason: str) -> None:
-        self.calls.append(f"close: {reason}")
-
-    def frame_released(self) -> None:
-        self.calls.append("released")
+from broker.request.response import NO_FRAME
+from tests.support.slots import Owner, slot_of
 
 
 def test_a_slot_is_filled_once() -> None:
     owner = Owner()
-    slot = ResponseSlot(owner, memoryview(b"?"), 0)
+    slot = slot_of(b"?", owner)
     slot.fill([b"!"])
     assert (slot.chunks, slot.is_filled, owner.calls) == ([b"!"], True, ["filled"])
     with pytest.raises(AssertionError, match="filled once"):
@@ -31,7 +17,7 @@ def test_a_slot_is_filled_once() -> None:
 
 def test_the_frame_is_gone_when_it_is_answered_or_released() -> None:
     owner = Owner()
-    answered, waiting = ResponseSlot(owner, memoryview(b"?"), 0), ResponseSlot(owner, memoryview(b"?"), 0)
+    answered, waiting = slot_of(b"?", owner), slot_of(b"?", owner)
     answered.fill([])
     waiting.release_frame()
     assert answered.frame is waiting.frame is NO_FRAME
@@ -40,7 +26,7 @@ def test_the_frame_is_gone_when_it_is_answered_or_released() -> None:
 
 def test_an_heir_takes_the_answer_and_the_peer_stays_known() -> None:
     owner, heir = Owner(), Owner()
-    slot = ResponseSlot(owner, memoryview(b"?"), 0)
+    slot = slot_of(b"?", owner)
     slot.bequeath(heir)
     slot.fill([b"!"])
     assert (owner.calls, heir.calls) == ([], ["filled"])

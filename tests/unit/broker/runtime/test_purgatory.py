@@ -163,6 +163,15 @@ def test_at_a_stop_everything_is_completed(purgatory: Purgatory, clock: ManualCl
     operations = [Delayed() for _ in range(3)]
     for number, operation in enumerate(operations):
         purgatory.watch(operation, ["a", number], 500)
-    purgatory.expire_all()
+    purgatory.close()
     assert all(operation.log == ["complete", "expired"] for operation in operations)
     assert (purgatory.stats.pending, purgatory.stats.watched) == (0, 0)
+
+
+def test_nothing_waits_in_a_purgatory_that_is_closed(purgatory: Purgatory, clock: ManualClock) -> None:
+    purgatory.close()
+    watched, waiting = Delayed(), Delayed()
+    assert purgatory.watch(watched, ["a"], 500)
+    purgatory.wait(waiting, ["a"], 500)
+    assert watched.log == waiting.log == ["complete", "expired"]
+    assert (purgatory.stats.pending, purgatory.stats.watched, clock.alarms) == (0, 0, 0)
