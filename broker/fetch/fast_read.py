@@ -47,7 +47,6 @@ def read_partitions(
     """Read partitions of a topic, each from its own offset, into ``answer``.
 
     False where the slow path must read one of them. Raises Fault and StorageError, which mean the same.
-    (Called once for a topic, and by position: a call for each partition is felt in fetch-16x64kb.)
     """
     add = answer.add
     for index, leader_epoch, _, last_fetched_epoch, max_bytes, tags in entries:
