@@ -7,6 +7,8 @@ Every failure leaves here as an error of `storage.errors`, so nobody above looks
     a failed fsync     LogDirFailed, whatever the errno: the kernel may have dropped the pages it could not write
     everything else    LogDirFailed
     a missing file     FileNotFoundError, as it is: callers expect it; LogDirFailed where a new file's directory is gone
+    a link to nowhere  LogDirFailed
+    no file at all     LogDirFailed: a directory, a pipe or a socket where a file is expected is not opened
 """
 
 import errno
@@ -38,7 +40,8 @@ _LEFT_TO_OTHERS: Final = 256 << 20
 
 def storage_error(error: OSError, doing: str, path: str) -> StorageError:
     """What ``error``, met while ``doing`` something to ``path``, means to this room."""
-    sentence = f"{doing} {path}: {error.strerror or error}"
+    link = f", a link to {os.readlink(path)}" if os.path.islink(path) else ""
+    sentence = f"{doing} {path}{link}: {error.strerror or error}"
     if error.errno in _DISK_FULL:
         return DiskFull(sentence)
     if error.errno in _NO_DESCRIPTORS:
@@ -250,12 +253,24 @@ class FileRegion:
 
 
 class DirectoryEntry(NamedTuple):
-    """A name in a directory, with what is known of it without another question."""
+    """A name in a directory, with what is known of it without another question. A link is what it leads to."""
 
     name: str
     is_directory: bool
     size: int
     mtime_ms: int
+    oddity: str = ""
+    """What there is that is neither a file nor a directory, such as "a pipe"; empty for a file or a directory."""
+
+    @property
+    def is_file(self) -> bool:
+        """It can be read and written."""
+        return not self.is_directory and not self.oddity
+
+    @property
+    def kind(self) -> str:
+        """What there is, for a sentence."""
+        return self.oddity or ("a directory" if self.is_directory else "a file")
 
 
 class DiskSpace(NamedTuple):
@@ -299,6 +314,11 @@ class FileSystem:
         return self._open(path, os.O_RDONLY)
 
     def _open(self, path: str, flags: int, mode: int = 0o644) -> File:
+        if not flags & (os.O_CREAT | os.O_DIRECTORY):
+            # Not asked of the descriptor: to open a pipe waits until somebody writes to it.
+            kind = self._stat(path, "opening").st_mode
+            if not stat.S_ISREG(kind):
+                raise LogDirFailed(f"opening {path}: it is {_kind_of(kind)}, expected a file")
         try:
             fd = os.open(path, flags | os.O_CLOEXEC, mode)
         except OSError as error:
@@ -311,8 +331,8 @@ class FileSystem:
         return File(path, fd)
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything of this name."""
-        return os.path.exists(path)
+        """Whether there is anything of this name, a link that leads nowhere included."""
+        return os.path.lexists(path)
 
     def is_directory(self, path: str) -> bool:
         """Whether it is a directory. Raises FileNotFoundError if there is nothing of this name."""
@@ -326,23 +346,19 @@ class FileSystem:
         """When the file was last written to, in milliseconds since 1970."""
         return self._stat(path).st_mtime_ns // 1_000_000
 
-    def _stat(self, path: str) -> os.stat_result:
+    def _stat(self, path: str, doing: str = "looking at") -> os.stat_result:
         try:
             return os.stat(path)
-        except FileNotFoundError:
-            raise
         except OSError as error:
-            raise storage_error(error, "looking at", path) from error
+            if isinstance(error, FileNotFoundError) and not os.path.islink(path):
+                raise
+            raise storage_error(error, doing, path) from error
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
         """What is in a directory, by name."""
         try:
             with os.scandir(path) as entries:
-                listed = [
-                    DirectoryEntry(e.name, e.is_dir(), status.st_size, status.st_mtime_ns // 1_000_000)
-                    for e in entries
-                    for status in (e.stat(),)
-                ]
+                listed = [found for entry in entries if (found := _looked_at(entry)) is not None]
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -404,7 +420,10 @@ class FileSystem:
             raise storage_error(error, "removing", path) from error
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with everything in it, if it is there."""
+        """Remove a directory with everything in it, if it is there. Of a link only the link goes, as with Kafka."""
+        if os.path.islink(path):
+            self.remove(path)
+            return
         try:
             entries = self.list_directory(path)
         except FileNotFoundError:
@@ -425,7 +444,7 @@ class FileSystem:
 
     def fsync_directory(self, path: str) -> None:
         """Wait until the disk has the names in a directory. Any failure is LogDirFailed."""
-        directory = self._open(path or ".", os.O_RDONLY)
+        directory = self._open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(directory.fileno())
         except OSError as error:
@@ -486,6 +505,31 @@ class FileSystem:
         except OSError as error:
             raise storage_error(error, "locking", path) from error
         return file
+
+
+def _looked_at(entry: os.DirEntry[str]) -> DirectoryEntry | None:
+    """An entry of a directory, whatever it is; None if it has gone meanwhile."""
+    try:
+        status = entry.stat()
+    except OSError as error:
+        if entry.is_symlink():
+            oddity = f"a link to {os.readlink(entry.path)} ({error.strerror})"
+        elif isinstance(error, FileNotFoundError):
+            return None
+        else:
+            oddity = f"something that cannot be looked at ({error.strerror})"
+        return DirectoryEntry(entry.name, False, 0, 0, oddity)
+    is_directory = stat.S_ISDIR(status.st_mode)
+    oddity = "" if is_directory or stat.S_ISREG(status.st_mode) else _kind_of(status.st_mode)
+    return DirectoryEntry(entry.name, is_directory, status.st_size, status.st_mtime_ns // 1_000_000, oddity)
+
+
+def _kind_of(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
 def _in_use(path: str) -> DirectoryLocked:

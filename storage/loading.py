@@ -19,7 +19,7 @@ from typing import Final
 from config.log_config import LogConfig
 from storage.batch.walk import BatchWalk, WalkPolicy
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
-from storage.errors import CorruptCheckpoint, CorruptIndex
+from storage.errors import CorruptCheckpoint, CorruptIndex, LogDirFailed
 from storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_in
 from storage.files import DirectoryEntry, FileSystem
 from storage.leader_epochs import LeaderEpochs
@@ -51,6 +51,7 @@ NEVER: Final = "never"
 
 _CLEANED_SUFFIX: Final = ".cleaned"
 _SWAP_SUFFIX: Final = ".swap"
+_SUFFIXES_OF_A_LOG: Final = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 _TEMPORARY_SUFFIX: Final = ".tmp"
 
 _WITH_RIGHT_CRC: Final = WalkPolicy(checks_crc=True)
@@ -478,6 +479,9 @@ def _finish_what_was_begun(files: FileSystem, directory: str, found: Callable[[s
     removes what they replace and strips the suffix. So `.swap` files count, unless lower `.cleaned` ones are left.
     """
     listing = files.list_directory(directory)
+    for entry in listing:
+        if not entry.is_file and any(offset_in(entry.name, suffix) is not None for suffix in _SUFFIXES_OF_A_LOG):
+            raise LogDirFailed(f"{directory}/{entry.name} is {entry.kind}, expected a file")
     cleaned = _offsets_of(listing, LOG_SUFFIX + _CLEANED_SUFFIX)
     unfinished_from = min(cleaned, default=None)
     removed: list[str] = []

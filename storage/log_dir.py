@@ -10,7 +10,7 @@ replication-offset-checkpoint      high watermarks
 __cluster_metadata-0/              the metadata log, in one of a broker's directories; not looked at here
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from storage.checkpoints import (
@@ -27,7 +27,7 @@ from storage.checkpoints import (
     write_meta_properties,
     write_offset_checkpoint,
 )
-from storage.errors import CorruptCheckpoint, LogDirFailed
+from storage.errors import CorruptCheckpoint, LogDirFailed, WrongDirectory
 from storage.files import DiskSpace, File, FileSystem, Lock
 from storage.topic_partition import PartitionDirectory, TopicPartition, parse_dir_name
 
@@ -160,13 +160,29 @@ class LogDir:
             self.was_clean = self._broker_epoch is not None
         return self._broker_epoch
 
-    def partition_directories(self) -> list[tuple[str, PartitionDirectory]]:
-        """The name of every partition's directory, and what it says. Raises WrongDirectory for any other directory."""
-        return [
-            (entry.name, parse_dir_name(entry.name))
-            for entry in self._files.list_directory(self.path)
-            if entry.is_directory and entry.name not in NOT_LOGS
-        ]
+    def partition_directories(
+        self, is_hosted: Callable[[TopicPartition], bool]
+    ) -> list[tuple[str, PartitionDirectory]]:
+        """The name of every partition's directory, and what it says.
+
+        Raises WrongDirectory for any other directory; LogDirFailed where a partition that this node hosts has something
+        else in the place of its directory, such as a link to a disk that is not there.
+        """
+        found = []
+        for entry in self._files.list_directory(self.path):
+            if entry.is_directory:
+                if entry.name not in NOT_LOGS:
+                    found.append((entry.name, parse_dir_name(entry.name)))
+                continue
+            try:
+                topic_partition, fate = parse_dir_name(entry.name)
+            except WrongDirectory:
+                continue
+            if not fate and is_hosted(topic_partition):
+                raise LogDirFailed(
+                    f"{self.path}/{entry.name} is {entry.kind}, expected the directory of partition {topic_partition}"
+                )
+        return found
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         """Up to where each log is on disk. None if the file is damaged: then everything is recovered."""

@@ -236,7 +236,7 @@ class LogManager:
         high_watermarks = directory.high_watermarks()
         self.findings += directory.findings
         hosted: set[TopicPartition] = set()
-        for name, (topic_partition, fate) in directory.partition_directories():
+        for name, (topic_partition, fate) in directory.partition_directories(lambda one: is_ours(one, None)):
             path = f"{directory.path}/{name}"
             if fate == DELETE:
                 delay_ms = config_of(topic_partition.topic).file_delete_delay_ms

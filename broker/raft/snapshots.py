@@ -23,7 +23,7 @@ from storage.files import FileSystem
 READ_ONLY: Final = 0o400
 """A snapshot is never changed once it has its name."""
 
-_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _RECORDS_PER_BATCH: Final = 1024
 
 

@@ -22,6 +22,7 @@ from broker.server.systemd import ServiceManager
 from config.errors import SettingsError
 from config.parse import LoadedSettings
 from config.settings_options import add_settings_options, settings_of
+from storage.errors import StorageError
 
 log = logging.getLogger("broker")
 
@@ -117,8 +118,9 @@ async def _serve_until(
     manager.stopping()
     await daemon.stop()
     if daemon.failure is not None:
-        log.critical("the broker stopped: %s", daemon.failure, exc_info=daemon.failure)
-        return FAILED
+        if not isinstance(daemon.failure, StorageError):
+            log.critical("the broker stopped", exc_info=daemon.failure)
+        return _failed(daemon.failure)
     return STOPPED
 
 
@@ -179,6 +181,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-def _failed(error: Exception) -> int:
+def _failed(error: BaseException) -> int:
     sys.stderr.write(f"ottla: {error}\n")
     return FAILED

@@ -225,7 +225,7 @@ def producers(files: FileSystem, path: str, wanted: Wanted) -> Iterator[Entry]:
 
 def _base_offset(path: str) -> int:
     digits = path.rpartition("/")[2][:20]
-    return int(digits) if digits.isdigit() else 0
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 # Small text files -----------------------------------------------------------------------------------------------------

@@ -3,12 +3,10 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from config.log_config import LogConfig
 from storage.checkpoints import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
@@ -18,14 +16,12 @@ from storage.checkpoints import (
     write_topic_id,
 )
 from storage.errors import WrongDirectory
-from storage.loading import AFTER_UNCLEAN_STOP, ALWAYS, LoadReport
+from storage.loading import ALWAYS, LoadReport
 from storage.log import Log
-from storage.log_dir import LogDir
-from storage.log_manager import LogManager
-from storage.topic_partition import TopicPartition
 from tests.support.damage import RECORDS, Damage, KnownLog, damage
+from tests.support.data_directory import CONFIG, ORDERS, TOPIC_ID, DataDirectory, the_log
 from tests.support.files import FaultyFileSystem
-from tests.support.logs import SMALL, LogHome, T, batch_of, close_all, load_all, values_in
+from tests.support.logs import LogHome, T, batch_of, values_in
 
 FIRST = f"{0:020d}"
 STOPS = ("an unclean stop", "a clean stop", "a flush")
@@ -251,69 +247,13 @@ def test_a_directory_that_has_lost_all_segments_goes_on_where_it_was_on_disk(hom
 
 # Of the data directory ------------------------------------------------------------------------------------------------
 
-ORDERS = TopicPartition("orders", 0)
-CONFIG = LogConfig(**SMALL)
-TOPIC_ID = b"o" * 16
-
-
-class DataDirectory:
-    """A data directory with one partition of ten records, of which three were deleted, and the broker gone."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.files = FaultyFileSystem()
-        self.log_path = path / ORDERS.dir_name
-
-    def start(self, *, recovery: str = AFTER_UNCLEAN_STOP) -> LogManager:
-        ids: Iterator[int] = iter(range(100))
-        manager = LogManager(self.files, [LogDir.lock(self.files, str(self.path))])
-        load_all(
-            manager,
-            config_of=lambda topic: CONFIG,
-            is_ours=lambda tp, topic_id: tp == ORDERS and topic_id in (None, TOPIC_ID),
-            new_id=lambda: f"{next(ids):032x}",
-            recovery=recovery,
-        )
-        self.manager = manager
-        return manager
-
-    def stop(self, *, clean: bool) -> None:
-        if clean:
-            close_all(self.manager)
-            self.manager.leave()
-            return
-        for log in self.manager.all():
-            log.flush(T)
-        for write in (
-            *self.manager.recovery_point_checkpoints(), *self.manager.log_start_checkpoints(),
-            *self.manager.high_watermark_checkpoints(),
-        ):  # fmt: skip
-            write.perform()
-        self.manager.directory_failed(self.manager.directories[0])
-        self.manager.leave()
-
-    def fill(self) -> None:
-        self.start()
-        log = self.manager.create(ORDERS, TOPIC_ID, CONFIG, T)
-        for number in range(10):
-            log.stage(batch_of(b"%d" % number), leader_epoch=0)
-        log.append_all(T)
-        log.advance_high_watermark(10)
-        log.start_offset_to(3)
-
 
 @pytest.fixture(params=["a clean stop", "an unclean stop"])
 def data(request: pytest.FixtureRequest, tmp_path: Path) -> DataDirectory:
-    directory = DataDirectory(tmp_path / "data")
+    directory = DataDirectory(tmp_path / "data", FaultyFileSystem())
     directory.fill()
     directory.stop(clean=request.param == "a clean stop")
     return directory
-
-
-def the_log(manager: LogManager) -> Log:
-    log = manager.get(ORDERS)
-    assert log is not None
-    return log
 
 
 @pytest.mark.parametrize("what", [*DAMAGES, "too few lines"])
@@ -445,7 +385,7 @@ def test_a_directory_that_is_no_partitions_is_refused_by_name(data: DataDirector
 
 @pytest.mark.parametrize("marker", [b"", b"rubbish", bytes(30)])
 def test_a_marker_that_says_nothing_counts(tmp_path: Path, marker: bytes) -> None:
-    data = DataDirectory(tmp_path / "data")
+    data = DataDirectory(tmp_path / "data", FaultyFileSystem())
     data.fill()
     data.stop(clean=True)
     (data.path / ".kafka_cleanshutdown").write_bytes(marker)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from broker.server.broker_server import CannotStart
-from config.errors import SettingsError
 from config.parse import load_settings
 from tests.support.broker import InProcessBroker, running_broker
 
@@ -40,7 +39,13 @@ def test_a_directory_of_another_cluster_is_refused_as_kafkas_formatting_tool_doe
     assert cluster_id(tmp_path) == GIVEN
 
 
-@pytest.mark.parametrize("text", ["", "my cluster", "a\\b", "id\nnode.id=7"])
-def test_an_id_that_the_file_of_a_directory_could_not_hold_is_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match=r"(?s)ottla.cluster.id is .*, expected letters, digits, - and _"):
-        load_settings(None, [("ottla.cluster.id", text)])
+@pytest.mark.parametrize("text", [f"{GIVEN}==", "my cluster", "a\\b", "id\nnode.id=7", "\N{SNOWMAN}"])
+def test_any_text_is_kept_as_it_was_given(tmp_path: Path, text: str) -> None:
+    loaded = load_settings(None, [("ottla.cluster.id", text)])
+
+    assert cluster_id(tmp_path, ottla_cluster_id=loaded.settings.ottla_cluster_id) == text
+    assert cluster_id(tmp_path, ottla_cluster_id=loaded.settings.ottla_cluster_id) == text
+
+
+def test_an_empty_id_is_none() -> None:
+    assert load_settings(None, [("ottla.cluster.id", "")]).settings.ottla_cluster_id is None
