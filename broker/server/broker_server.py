@@ -85,6 +85,7 @@ class BrokerServer:
         self.lifecycle = BrokerLifecycle(
             log_dirs=self.log_dirs,
             metadata=self.metadata,
+            clock=services.clock,
             scheduler=services.scheduler,
             shutdown=self.shutdown,
             call_soon=services.loop.call_soon,

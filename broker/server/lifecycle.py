@@ -13,6 +13,7 @@ from broker.metadata.broker_state import BrokerState
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.records import Record
 from broker.metadata.registration import Registration
+from broker.runtime.clock import Clock
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.shutdown import Shutdown, first_of
 from broker.server.log_dirs import LogDirs
@@ -21,6 +22,9 @@ from storage.log_dir import LogDir
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
+
+HEARTBEAT_MS: Final = 2_000
+"""Time between two heartbeats while the controller has not agreed: Kafka's ``broker.heartbeat.interval.ms``."""
 
 RETRY_MS: Final = 1_000
 """How long a failed directory waits to be reported where the metadata log has no room for it."""
@@ -34,6 +38,7 @@ class BrokerLifecycle:
         *,
         log_dirs: LogDirs,
         metadata: MetadataCache,
+        clock: Clock,
         scheduler: Scheduler,
         shutdown: Shutdown,
         call_soon: Callable[[Callable[[], None]], object],
@@ -41,6 +46,7 @@ class BrokerLifecycle:
         """``call_soon`` is the loop's: what it is given runs outside of what is under way."""
         self._log_dirs = log_dirs
         self._metadata = metadata
+        self._clock = clock
         self._scheduler = scheduler
         self._shutdown = shutdown
         self._call_soon = call_soon
@@ -74,30 +80,42 @@ class BrokerLifecycle:
         for directory_id, partitions in self._unreported:
             self._report(directory_id, partitions)
         unfenced = asyncio.Event()
-
-        def answered(answer: HeartbeatAnswer) -> None:
-            if not answer.is_fenced:
-                unfenced.set()
-
-        controller.heartbeat(Heartbeat(self._metadata.image.end_offset), answered)
+        self._beat(controller, unfenced, lambda answer: not answer.is_fenced, wants_shutdown=False)
         await self._shutdown.wait_unless(unfenced)
 
     async def shut_down(self) -> None:
         """Ask the controller whether this broker may stop, and return when it may."""
         assert self._controller is not None, "a broker that never registered leads nothing"
         may_stop = asyncio.Event()
-
-        def answered(answer: HeartbeatAnswer) -> None:
-            if answer.should_shut_down:
-                may_stop.set()
-
         try:
-            self._controller.heartbeat(Heartbeat(self._metadata.image.end_offset, wants_shutdown=True), answered)
+            self._beat(self._controller, may_stop, lambda answer: answer.should_shut_down, wants_shutdown=True)
         except StorageError as error:
             # The next start registers anew in any case.
             log.warning("the metadata log could not be told that this node stops: %s", error)
         else:
             await first_of(may_stop, self._shutdown.failed)
+
+    def _beat(
+        self,
+        controller: ControllerClient,
+        agreed: asyncio.Event,
+        agrees: Callable[[HeartbeatAnswer], bool],
+        *,
+        wants_shutdown: bool,
+    ) -> None:
+        """Send heartbeats until the controller's answer is as wanted. Raises StorageError, like the controller."""
+
+        def answered(answer: HeartbeatAnswer) -> None:
+            if agrees(answer):
+                agreed.set()
+            else:
+                self._clock.call_at(self._clock.monotonic_ms() + HEARTBEAT_MS, again)
+
+        def again() -> None:
+            if self._shutdown.failure is None:
+                self._beat(controller, agreed, agrees, wants_shutdown=wants_shutdown)
+
+        controller.heartbeat(Heartbeat(self._metadata.image.end_offset, wants_shutdown=wants_shutdown), answered)
 
     def directory_failed(self, directory: LogDir, error: StorageError, partitions: Collection[TopicPartition]) -> None:
         """A directory is offline until the next start, and ``partitions`` with it.
