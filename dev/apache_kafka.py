@@ -89,7 +89,7 @@ class ApacheKafka(BrokerProcess):
             # Its log goes to stdout: a pipe that nobody reads would fill, and stop it in the middle of an answer.
             self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
-    def start(self, *, timeout_s: float = 60.0) -> BrokerProcess:
+    def start(self, *, timeout_s: float = 180.0) -> BrokerProcess:
         self.format()
         self.launch()
         deadline = time.monotonic() + timeout_s

@@ -18,6 +18,7 @@ from pathlib import Path
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import BrokerDidNotStart, BrokerProcess, port_below_client_ports
 from dev.kafka_jars import KAFKA_VERSION, libraries
+from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
@@ -285,8 +286,11 @@ class Survey:
                     answer = client.ask(produce_request(topic, batch_at(offset, self.producer_id)), 9)
                     (produced_at,) = answer.responses[0].partition_responses
                     assert (produced_at.error_code, produced_at.base_offset) == (0, offset), produced_at
-        broker.kill()
         data = broker.data_directory
+        # A thread writes them, and a busy machine lets it wait.
+        written = [data / f"{topic}-0" / "leader-epoch-checkpoint" for topic in topics]
+        until(lambda: all(path.exists() for path in written), "that every partition has its epochs on disk")
+        broker.kill()
         for topic in topics:
             segments = sorted(path.name for path in (data / f"{topic}-0").glob("*.log"))
             assert segments == [f"{base:020d}.log" for base in SEGMENTS], (topic, segments)
