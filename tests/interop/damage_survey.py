@@ -370,7 +370,9 @@ def listing(directory: Path) -> set[str]:
 def reason_in(log: str) -> str:
     """The line that says why a broker did not start."""
     lines = log.splitlines()
-    telling = [line for line in lines if re.search(r"error in one of the threads|Exception: ", line)]
+    # 4.4.0 tells the exception in a line of its own, behind that of the error.
+    telling = [line for line in lines if re.search(r"Exception: ", line)]
+    telling = telling or [line for line in lines if "error in one of the threads" in line]
     telling = telling or [line for line in lines if re.search(r"ERROR|FATAL|CRITICAL|^ottla: ", line)] or lines[-1:]
     return telling[0][:400] if telling else ""
 
