@@ -1,185 +1,113 @@
-"""The APIs of Kafka 4.4.0 that clients may ask a broker, their versions, and since when each is flexible.
+"""The APIs of Apache Kafka that clients may ask a broker, a line each: key, versions, and since when it is flexible.
 
-It stands beside the messages, not in them, so that a request can be told from another before any message is loaded.
+They stand beside the messages, not in them, so that a request can be told from another before any message is loaded.
 """
 
 from enum import IntEnum
 from typing import Final, TypeAlias
 
+Versions: TypeAlias = tuple[int, int]
+"""The first and the last."""
+
 
 class ApiKey(IntEnum):
     """What a request asks, by the key that stands in its header."""
 
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
-    OFFSET_COMMIT = 8
-    OFFSET_FETCH = 9
-    FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
-    DESCRIBE_GROUPS = 15
-    LIST_GROUPS = 16
-    SASL_HANDSHAKE = 17
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
-    INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
-    ADD_PARTITIONS_TO_TXN = 24
-    ADD_OFFSETS_TO_TXN = 25
-    END_TXN = 26
-    WRITE_TXN_MARKERS = 27
-    TXN_OFFSET_COMMIT = 28
-    DESCRIBE_ACLS = 29
-    CREATE_ACLS = 30
-    DELETE_ACLS = 31
-    DESCRIBE_CONFIGS = 32
-    ALTER_CONFIGS = 33
-    ALTER_REPLICA_LOG_DIRS = 34
-    DESCRIBE_LOG_DIRS = 35
-    SASL_AUTHENTICATE = 36
-    CREATE_PARTITIONS = 37
-    CREATE_DELEGATION_TOKEN = 38
-    RENEW_DELEGATION_TOKEN = 39
-    EXPIRE_DELEGATION_TOKEN = 40
-    DESCRIBE_DELEGATION_TOKEN = 41
-    DELETE_GROUPS = 42
-    ELECT_LEADERS = 43
-    INCREMENTAL_ALTER_CONFIGS = 44
-    ALTER_PARTITION_REASSIGNMENTS = 45
-    LIST_PARTITION_REASSIGNMENTS = 46
-    OFFSET_DELETE = 47
-    DESCRIBE_CLIENT_QUOTAS = 48
-    ALTER_CLIENT_QUOTAS = 49
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
-    ALTER_USER_SCRAM_CREDENTIALS = 51
-    DESCRIBE_QUORUM = 55
-    UPDATE_FEATURES = 57
-    DESCRIBE_CLUSTER = 60
-    DESCRIBE_PRODUCERS = 61
-    UNREGISTER_BROKER = 64
-    DESCRIBE_TRANSACTIONS = 65
-    LIST_TRANSACTIONS = 66
-    CONSUMER_GROUP_HEARTBEAT = 68
-    CONSUMER_GROUP_DESCRIBE = 69
-    GET_TELEMETRY_SUBSCRIPTIONS = 71
-    PUSH_TELEMETRY = 72
-    LIST_CONFIG_RESOURCES = 74
-    DESCRIBE_TOPIC_PARTITIONS = 75
-    SHARE_GROUP_HEARTBEAT = 76
-    SHARE_GROUP_DESCRIBE = 77
-    SHARE_FETCH = 78
-    SHARE_ACKNOWLEDGE = 79
-    ADD_RAFT_VOTER = 80
-    REMOVE_RAFT_VOTER = 81
-    INITIALIZE_SHARE_GROUP_STATE = 83
-    READ_SHARE_GROUP_STATE = 84
-    WRITE_SHARE_GROUP_STATE = 85
-    DELETE_SHARE_GROUP_STATE = 86
-    READ_SHARE_GROUP_STATE_SUMMARY = 87
-    STREAMS_GROUP_HEARTBEAT = 88
-    STREAMS_GROUP_DESCRIBE = 89
-    DESCRIBE_SHARE_GROUP_OFFSETS = 90
-    ALTER_SHARE_GROUP_OFFSETS = 91
-    DELETE_SHARE_GROUP_OFFSETS = 92
-    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
-    UNREGISTER_CONTROLLER = 94
+    versions: Versions
+    """What Kafka 4.4.0 answers, which is what is spoken here."""
+    flexible_since: int | None
+    """The first version with compact lengths and tagged fields, its header's included; None where no version has
+    them."""
 
+    def __new__(cls, key: int, first: int = 0, last: int = 0, flexible_since: int | None = None) -> "ApiKey":
+        member = int.__new__(cls, key)
+        member._value_ = key
+        member.versions = first, last
+        member.flexible_since = flexible_since
+        return member
 
-Versions: TypeAlias = tuple[int, int]
-"""The first and the last."""
+    PRODUCE = 0, 3, 13, 9
+    FETCH = 1, 4, 18, 12
+    LIST_OFFSETS = 2, 1, 11, 6
+    METADATA = 3, 0, 13, 9
+    OFFSET_COMMIT = 8, 2, 10, 8
+    OFFSET_FETCH = 9, 1, 10, 6
+    FIND_COORDINATOR = 10, 0, 6, 3
+    JOIN_GROUP = 11, 0, 9, 6
+    HEARTBEAT = 12, 0, 4, 4
+    LEAVE_GROUP = 13, 0, 5, 4
+    SYNC_GROUP = 14, 0, 5, 4
+    DESCRIBE_GROUPS = 15, 0, 6, 5
+    LIST_GROUPS = 16, 0, 5, 3
+    SASL_HANDSHAKE = 17, 0, 1, None
+    API_VERSIONS = 18, 0, 5, 3
+    CREATE_TOPICS = 19, 2, 7, 5
+    DELETE_TOPICS = 20, 1, 6, 4
+    DELETE_RECORDS = 21, 0, 2, 2
+    INIT_PRODUCER_ID = 22, 0, 5, 2
+    OFFSET_FOR_LEADER_EPOCH = 23, 2, 4, 4
+    ADD_PARTITIONS_TO_TXN = 24, 0, 5, 3
+    ADD_OFFSETS_TO_TXN = 25, 0, 4, 3
+    END_TXN = 26, 0, 5, 3
+    WRITE_TXN_MARKERS = 27, 1, 2, 1
+    TXN_OFFSET_COMMIT = 28, 0, 6, 3
+    DESCRIBE_ACLS = 29, 1, 3, 2
+    CREATE_ACLS = 30, 1, 3, 2
+    DELETE_ACLS = 31, 1, 3, 2
+    DESCRIBE_CONFIGS = 32, 1, 4, 4
+    ALTER_CONFIGS = 33, 0, 2, 2
+    ALTER_REPLICA_LOG_DIRS = 34, 1, 2, 2
+    DESCRIBE_LOG_DIRS = 35, 1, 5, 2
+    SASL_AUTHENTICATE = 36, 0, 2, 2
+    CREATE_PARTITIONS = 37, 0, 3, 2
+    CREATE_DELEGATION_TOKEN = 38, 1, 3, 2
+    RENEW_DELEGATION_TOKEN = 39, 1, 2, 2
+    EXPIRE_DELEGATION_TOKEN = 40, 1, 2, 2
+    DESCRIBE_DELEGATION_TOKEN = 41, 1, 3, 2
+    DELETE_GROUPS = 42, 0, 3, 2
+    ELECT_LEADERS = 43, 0, 2, 2
+    INCREMENTAL_ALTER_CONFIGS = 44, 0, 1, 1
+    ALTER_PARTITION_REASSIGNMENTS = 45, 0, 1, 0
+    LIST_PARTITION_REASSIGNMENTS = 46, 0, 0, 0
+    OFFSET_DELETE = 47, 0, 0, None
+    DESCRIBE_CLIENT_QUOTAS = 48, 0, 1, 1
+    ALTER_CLIENT_QUOTAS = 49, 0, 1, 1
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0, 0, 0
+    ALTER_USER_SCRAM_CREDENTIALS = 51, 0, 0, 0
+    DESCRIBE_QUORUM = 55, 0, 2, 0
+    UPDATE_FEATURES = 57, 0, 2, 0
+    DESCRIBE_CLUSTER = 60, 0, 2, 0
+    DESCRIBE_PRODUCERS = 61, 0, 0, 0
+    UNREGISTER_BROKER = 64, 0, 0, 0
+    DESCRIBE_TRANSACTIONS = 65, 0, 0, 0
+    LIST_TRANSACTIONS = 66, 0, 2, 0
+    CONSUMER_GROUP_HEARTBEAT = 68, 0, 1, 0
+    CONSUMER_GROUP_DESCRIBE = 69, 0, 1, 0
+    GET_TELEMETRY_SUBSCRIPTIONS = 71, 0, 0, 0
+    PUSH_TELEMETRY = 72, 0, 0, 0
+    LIST_CONFIG_RESOURCES = 74, 0, 1, 0
+    DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, 0
+    SHARE_GROUP_HEARTBEAT = 76, 1, 1, 0
+    SHARE_GROUP_DESCRIBE = 77, 1, 1, 0
+    SHARE_FETCH = 78, 1, 2, 0
+    SHARE_ACKNOWLEDGE = 79, 1, 2, 0
+    ADD_RAFT_VOTER = 80, 0, 1, 0
+    REMOVE_RAFT_VOTER = 81, 0, 0, 0
+    INITIALIZE_SHARE_GROUP_STATE = 83, 0, 0, 0
+    READ_SHARE_GROUP_STATE = 84, 0, 0, 0
+    WRITE_SHARE_GROUP_STATE = 85, 0, 1, 0
+    DELETE_SHARE_GROUP_STATE = 86, 0, 0, 0
+    READ_SHARE_GROUP_STATE_SUMMARY = 87, 0, 1, 0
+    STREAMS_GROUP_HEARTBEAT = 88, 0, 1, 0
+    STREAMS_GROUP_DESCRIBE = 89, 0, 1, 0
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90, 0, 1, 0
+    ALTER_SHARE_GROUP_OFFSETS = 91, 0, 0, 0
+    DELETE_SHARE_GROUP_OFFSETS = 92, 0, 0, 0
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93, 0, 0, 0
+    UNREGISTER_CONTROLLER = 94, 0, 0, 0
 
-VERSIONS: Final[dict[ApiKey, Versions]] = {
-    ApiKey.PRODUCE: (3, 13),
-    ApiKey.FETCH: (4, 18),
-    ApiKey.LIST_OFFSETS: (1, 11),
-    ApiKey.METADATA: (0, 13),
-    ApiKey.OFFSET_COMMIT: (2, 10),
-    ApiKey.OFFSET_FETCH: (1, 10),
-    ApiKey.FIND_COORDINATOR: (0, 6),
-    ApiKey.JOIN_GROUP: (0, 9),
-    ApiKey.HEARTBEAT: (0, 4),
-    ApiKey.LEAVE_GROUP: (0, 5),
-    ApiKey.SYNC_GROUP: (0, 5),
-    ApiKey.DESCRIBE_GROUPS: (0, 6),
-    ApiKey.LIST_GROUPS: (0, 5),
-    ApiKey.API_VERSIONS: (0, 5),
-    ApiKey.CREATE_TOPICS: (2, 7),
-    ApiKey.DELETE_TOPICS: (1, 6),
-    ApiKey.DELETE_RECORDS: (0, 2),
-    ApiKey.INIT_PRODUCER_ID: (0, 5),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
-    ApiKey.DESCRIBE_CONFIGS: (1, 4),
-    ApiKey.ALTER_CONFIGS: (0, 2),
-    ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
-    ApiKey.CREATE_PARTITIONS: (0, 3),
-    ApiKey.DELETE_GROUPS: (0, 3),
-    ApiKey.ELECT_LEADERS: (0, 2),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
-    ApiKey.OFFSET_DELETE: (0, 0),
-    ApiKey.DESCRIBE_QUORUM: (0, 2),
-    ApiKey.DESCRIBE_CLUSTER: (0, 2),
-    ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
-}
-"""Of each API that has its messages here, what Kafka 4.4.0 answers, which is what is spoken here."""
-
-_FLEXIBLE_LATER: Final = {
-    ApiKey.PRODUCE: 9,
-    ApiKey.FETCH: 12,
-    ApiKey.LIST_OFFSETS: 6,
-    ApiKey.METADATA: 9,
-    ApiKey.OFFSET_COMMIT: 8,
-    ApiKey.OFFSET_FETCH: 6,
-    ApiKey.FIND_COORDINATOR: 3,
-    ApiKey.JOIN_GROUP: 6,
-    ApiKey.HEARTBEAT: 4,
-    ApiKey.LEAVE_GROUP: 4,
-    ApiKey.SYNC_GROUP: 4,
-    ApiKey.DESCRIBE_GROUPS: 5,
-    ApiKey.LIST_GROUPS: 3,
-    ApiKey.API_VERSIONS: 3,
-    ApiKey.CREATE_TOPICS: 5,
-    ApiKey.DELETE_TOPICS: 4,
-    ApiKey.DELETE_RECORDS: 2,
-    ApiKey.INIT_PRODUCER_ID: 2,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
-    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
-    ApiKey.ADD_OFFSETS_TO_TXN: 3,
-    ApiKey.END_TXN: 3,
-    ApiKey.WRITE_TXN_MARKERS: 1,
-    ApiKey.TXN_OFFSET_COMMIT: 3,
-    ApiKey.DESCRIBE_ACLS: 2,
-    ApiKey.CREATE_ACLS: 2,
-    ApiKey.DELETE_ACLS: 2,
-    ApiKey.DESCRIBE_CONFIGS: 4,
-    ApiKey.ALTER_CONFIGS: 2,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
-    ApiKey.DESCRIBE_LOG_DIRS: 2,
-    ApiKey.SASL_AUTHENTICATE: 2,
-    ApiKey.CREATE_PARTITIONS: 2,
-    ApiKey.CREATE_DELEGATION_TOKEN: 2,
-    ApiKey.RENEW_DELEGATION_TOKEN: 2,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: 2,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: 2,
-    ApiKey.DELETE_GROUPS: 2,
-    ApiKey.ELECT_LEADERS: 2,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: 1,
-    ApiKey.ALTER_CLIENT_QUOTAS: 1,
-}
-
-_NEVER_FLEXIBLE: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.OFFSET_DELETE})
 
 FLEXIBLE_SINCE: Final[dict[int, int]] = {
-    key.value: _FLEXIBLE_LATER.get(key, 0) for key in ApiKey if key not in _NEVER_FLEXIBLE
+    key.value: key.flexible_since for key in ApiKey if key.flexible_since is not None
 }
-"""The first version of each API with compact lengths and tagged fields, its header's included; an API that never has
-them is not in it."""
+"""The first flexible version of each API, by its key; an API that has none is not in it."""

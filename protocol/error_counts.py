@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from protocol.schema import ArrayOf, StructOf, layout
 
-ERROR_CODE: Final = "error_code"
+ERROR_CODES: Final = ("error_code", "partition_error_code")
+"""What the fields of error codes are called."""
 
 _OWN_CODE_UNCOUNTED: Final = frozenset({"MetadataResponse"})
 """Answers of which Kafka counts the codes of their parts only."""
@@ -31,7 +32,7 @@ def error_counter(cls: type[Any]) -> Count:
     if known is None:
         lines = _lines(cls, "message", 1)
         if cls.__name__ in _OWN_CODE_UNCOUNTED:
-            lines = [line for line in lines if line != f"    codes[message.{ERROR_CODE}] += 1"]
+            lines = [line for line in lines if line != "    codes[message.error_code] += 1"]
         lines = lines or ["    codes[0] += 1"]
         names: dict[str, Any] = {}
         exec("\n".join(["def count(message, codes):", *lines]), names)  # noqa: S102 - our own text, from declarations
@@ -52,6 +53,6 @@ def _lines(cls: type[Any], name: str, depth: int) -> list[str]:
             case StructOf(struct):
                 if counting := _lines(struct, inner, depth + 1):
                     lines += [f"{indent}if ({inner} := {name}.{field.name}) is not None:", *counting]
-            case _ if field.name == ERROR_CODE:
-                lines.append(f"{indent}codes[{name}.{ERROR_CODE}] += 1")
+            case _ if field.name in ERROR_CODES:
+                lines.append(f"{indent}codes[{name}.{field.name}] += 1")
     return lines

@@ -21,7 +21,7 @@ import dataclasses
 import struct as binary
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
 from enum import Enum
 from functools import partial
@@ -38,7 +38,7 @@ from typing import (
     get_origin,
 )
 
-from protocol.api_keys import FLEXIBLE_SINCE, VERSIONS, ApiKey, Versions
+from protocol.api_keys import ApiKey, Versions
 from protocol.primitives import Chunk
 
 T = TypeVar("T")
@@ -111,13 +111,32 @@ def field(
     nullable_since: int | None = None,
     default: Any = MISSING,
     default_factory: Any = MISSING,
+    mirrors: str | tuple[str, ...] | None = None,
+    mirrored_until: int = NEWEST,
+    refused: Any = MISSING,
+    unanswered: Any = MISSING,
 ) -> Any:
-    """A field that some versions lack, or that stands among the tagged fields, or has a default.
+    """A field that some versions lack, or that stands among the tagged fields, has a default, or is said more of.
 
     ``since`` and ``until`` are the first and last version that have it, ``nullable_since`` the first version in which
     null is allowed (with ``| None`` in the annotation and without this: every version).
+
+    The others say what stands in the response that refuses a request (`protocol.refusals`). ``mirrors`` names the
+    field of the request that the field repeats, up to version ``mirrored_until``; of an array that is the array whose
+    elements it answers, one by one: several names are several arrays, and ``"dirs.topics"`` is the topics of all dirs.
+    ``refused`` is the value of a field that repeats nothing. A request whose field has the value ``unanswered``
+    expects no response.
     """
-    metadata = {"since": since, "until": until, "tag": tag, "nullable_since": nullable_since}
+    metadata = {
+        "since": since,
+        "until": until,
+        "tag": tag,
+        "nullable_since": nullable_since,
+        "mirrors": (mirrors,) if isinstance(mirrors, str) else mirrors or (),
+        "mirrored_until": mirrored_until,
+        "refused": refused,
+        "unanswered": unanswered,
+    }
     return dataclasses.field(default=default, default_factory=default_factory, metadata=metadata)
 
 
@@ -139,10 +158,31 @@ class MessageInfo(NamedTuple):
         return self.flexible_since is not None and version >= self.flexible_since
 
 
+_api_messages: dict[tuple[int, bool], type[Any]] = {}
+"""By API key: the request (True) and the response (False)."""
+
+
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def api_message(key: ApiKey) -> Callable[[type[T]], type[T]]:
     """Declare the request or the response of an API."""
-    return message(key=key, versions=VERSIONS[key], flexible_since=FLEXIBLE_SINCE.get(key))
+    declare = message(key=key, versions=key.versions, flexible_since=key.flexible_since)
+
+    def declare_api(cls: type[T]) -> type[T]:
+        declared = declare(cls)
+        _api_messages[key, describe(declared).is_request] = declared
+        return declared
+
+    return declare_api
+
+
+def request_class(key: int) -> type[Any]:
+    """The request of an API. Raises `KeyError` until the module of ``protocol.messages`` with it is imported."""
+    return _api_messages[key, True]
+
+
+def response_class(key: int) -> type[Any]:
+    """The response of an API. Raises `KeyError` until the module of ``protocol.messages`` with it is imported."""
+    return _api_messages[key, False]
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
@@ -292,6 +332,10 @@ class FieldLayout(NamedTuple):
     default: Any
     """`MISSING` where every version has the field and the maker must give it, or where there is a factory."""
     default_factory: Any
+    mirrors: tuple[str, ...] = ()
+    mirrored_until: int = NEWEST
+    refused: Any = MISSING
+    unanswered: Any = MISSING
 
     @property
     def has_default(self) -> bool:
@@ -336,8 +380,12 @@ def _annotations(cls: type[Any]) -> list[Any]:
     return found
 
 
+_NOTHING_SAID: Final[Mapping[str, Any]] = field().metadata
+"""Of a field that is declared without `field`."""
+
+
 def _field_layout(cls: type[Any], declared: "dataclasses.Field[Any]", hint: Any) -> FieldLayout:
-    metadata: Any = declared.metadata or {"since": 0, "until": NEWEST, "tag": None, "nullable_since": None}
+    metadata: Any = declared.metadata or _NOTHING_SAID
     nullable_since = metadata["nullable_since"]
     if get_origin(hint) in (Union, types.UnionType):
         (hint,) = (alternative for alternative in get_args(hint) if alternative is not type(None))
@@ -353,6 +401,10 @@ def _field_layout(cls: type[Any], declared: "dataclasses.Field[Any]", hint: Any)
         nullable_since=nullable_since,
         default=declared.default,
         default_factory=declared.default_factory,
+        mirrors=metadata["mirrors"],
+        mirrored_until=metadata["mirrored_until"],
+        refused=metadata["refused"],
+        unanswered=metadata["unanswered"],
     )
     may_be_absent = found.since > 0 or found.until < NEWEST or found.tag is not None
     if may_be_absent and not found.has_default:

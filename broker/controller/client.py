@@ -15,9 +15,9 @@ from storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
     from broker.controller.partition_creation import GrowthResult, MorePartitions
-    from broker.controller.placement import Refused
     from broker.controller.topic_creation import NewTopic, TopicResult
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
+    from broker.request.faults import Fault
 
 
 class Heartbeat(NamedTuple):
@@ -94,7 +94,7 @@ class ControllerClient(Protocol):
         self,
         wishes: Sequence[tuple[str, int, Sequence[int] | None]],
         *,
-        then: Callable[[list[Refused | None]], None],
+        then: Callable[[list[Fault | None]], None],
     ) -> None:
         """Give partitions (topic, index) other replicas, or with None call off what moves them (KIP-455).
 

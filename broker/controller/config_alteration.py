@@ -13,7 +13,7 @@ from broker.metadata.configs import EVERY_BROKER, ConfigView
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.records import Record
 from broker.metadata.topic_rules import fault_of_name
-from broker.request.faults import Fault, InvalidRequest, InvalidTopic, UnknownTopicOrPartition
+from broker.request.faults import Fault, InvalidRequest, InvalidTopic, UnknownTopicOrPartition, error_code_of
 from config.alteration import check_broker_alteration
 from config.client_metrics import InvalidSubscription, validate_client_metrics
 from config.definitions import broker_definition
@@ -122,10 +122,8 @@ class ConfigPlanner:
             self._check_name(wanted.resource)
             after = wanted.applied_to(before)
             self._check(wanted.resource, after)
-        except Fault as fault:
-            return AlterationResult(fault.code, str(fault))
-        except InvalidConfig as error:
-            return AlterationResult(ErrorCode.INVALID_CONFIG, str(error))
+        except (Fault, InvalidConfig) as error:
+            return AlterationResult(error_code_of(error), str(error))
         changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
         self._add_records(wanted.resource, changed, after)
         return AlterationResult(changed=changed)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from broker.controller.client import Heartbeat, HeartbeatAnswer
-from broker.controller.placement import Placement, Refused, is_online
+from broker.controller.placement import Placement, is_online
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
@@ -22,6 +22,7 @@ from broker.metadata.record_versions import version_of
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.raft.single_voter_log import SingleVoterLog
+from broker.request.faults import Fault
 from broker.runtime.clock import Ids
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode
@@ -281,7 +282,7 @@ class LocalController:
         self,
         wishes: Sequence[tuple[str, int, Sequence[int] | None]],
         *,
-        then: Callable[[list[Refused | None]], None],
+        then: Callable[[list[Fault | None]], None],
     ) -> None:
         """Give partitions (topic, index) other replicas, or with None call off what moves them (KIP-455).
 
@@ -290,12 +291,12 @@ class LocalController:
         from broker.controller.reassignment import ReassignmentPlanner
 
         planner = ReassignmentPlanner(self.image, self._placement())
-        results: list[Refused | None] = []
+        results: list[Fault | None] = []
         for topic, index, replicas in wishes:
             try:
                 planner.plan(topic, index, replicas)
-            except Refused as refused:
-                results.append(refused)
+            except Fault as fault:
+                results.append(fault.with_traceback(None))  # which leads back to the planner and this list
             else:
                 results.append(None)
         if planner.records:

@@ -5,10 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.controller.placement import MAX_PARTITIONS_PER_REQUEST, Placement, Refused, misplaced
+from broker.controller.placement import MAX_PARTITIONS_PER_REQUEST, Placement
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.records import Record
 from broker.metadata.image.topics import partition_record
+from broker.request.faults import (
+    Fault,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    PolicyViolation,
+    UnknownTopicOrPartition,
+)
 from protocol.errors import ErrorCode
 
 
@@ -60,25 +67,27 @@ class GrowthPlanner:
     def _plan_one(self, wish: MorePartitions) -> GrowthResult:
         try:
             self._grow(wish)
-        except Refused as refused:
-            return GrowthResult(topic=wish.topic, error=refused.error, message=refused.message)
+        except Fault as fault:
+            return GrowthResult(topic=wish.topic, error=fault.code, message=str(fault) or None)
         return GrowthResult(topic=wish.topic)
 
     def _grow(self, wish: MorePartitions) -> None:
         topic = self._image.topics.by_name.get(wish.topic)
         if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+            raise UnknownTopicOrPartition  # Kafka says no more, nor do we
         there = len(topic.partitions)
         if wish.count <= there:
-            text = f"Topic '{wish.topic}' has {there} partitions, and {wish.count} are not more."
-            raise Refused(ErrorCode.INVALID_PARTITIONS, text)
+            raise InvalidPartitions(f"Topic '{wish.topic}' has {there} partitions, and {wish.count} are not more.")
         added = range(there, wish.count)
         if len(self.records) + len(added) > MAX_PARTITIONS_PER_REQUEST:
             # Kafka's controller chokes on it and says UNKNOWN_SERVER_ERROR; this is what its CreateTopics says.
-            text = f"{len(added)} more partitions: a request may ask for {MAX_PARTITIONS_PER_REQUEST} in all."
-            raise Refused(ErrorCode.POLICY_VIOLATION, text)
+            raise PolicyViolation(
+                f"{len(added)} more partitions: a request may ask for {MAX_PARTITIONS_PER_REQUEST} in all."
+            )
         if wish.assignments is not None and len(wish.assignments) != len(added):
-            raise misplaced(f"{len(added)} partitions are to be added, and {len(wish.assignments)} are assigned.")
+            raise InvalidReplicaAssignment(
+                f"{len(added)} partitions are to be added, and {len(wish.assignments)} are assigned."
+            )
         brokers: Sequence[Sequence[int]] = wish.assignments or [[self._placement.broker_id]] * len(added)
         for index, replicas in zip(added, brokers, strict=True):
             self._placement.check_brokers(index, replicas)

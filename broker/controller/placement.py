@@ -6,7 +6,7 @@ from typing import Final
 
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
-from protocol.errors import ErrorCode
+from broker.request.faults import InvalidReplicaAssignment
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
@@ -21,15 +21,6 @@ LOST: Final = (2).to_bytes(16, "big")
 def is_online(directory: bytes, online: Collection[bytes]) -> bool:
     """Whether a replica in this log directory can be used. One that has no directory yet can."""
     return directory in online or (int.from_bytes(directory, "big") < RESERVED_IDS and directory != LOST)
-
-
-class Refused(Exception):
-    """Why a topic is not created, or gets no more partitions: an error code and a sentence."""
-
-    def __init__(self, error: ErrorCode, message: str | None) -> None:
-        super().__init__(message)
-        self.error = error
-        self.message = message
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:
@@ -66,14 +57,14 @@ class Placement:
         )
 
     def check_brokers(self, index: int, brokers: Sequence[int]) -> None:
-        """Refuse brokers that partition ``index`` cannot have."""
+        """Raises `InvalidReplicaAssignment` for brokers that partition ``index`` cannot have."""
         if not brokers:
-            raise misplaced(f"Partition {index} is assigned to no broker.")
+            raise InvalidReplicaAssignment(f"Partition {index} is assigned to no broker.")
         if len(set(brokers)) != len(brokers):
-            raise misplaced(f"Partition {index} is assigned to the same broker twice: {list(brokers)}.")
+            raise InvalidReplicaAssignment(f"Partition {index} is assigned to the same broker twice: {list(brokers)}.")
         unknown = [broker for broker in brokers if broker != self.broker_id]
         if unknown:
-            raise misplaced(
+            raise InvalidReplicaAssignment(
                 f"Partition {index} is assigned to broker {unknown[0]}, but only broker {self.broker_id} is there."
             )
 
@@ -89,8 +80,3 @@ class Placement:
         chosen = min(self._directories, key=lambda directory: load[directory])
         load[chosen] += 1
         return chosen
-
-
-def misplaced(message: str) -> Refused:
-    """Replicas that a client wants where they cannot be."""
-    return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

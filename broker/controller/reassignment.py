@@ -6,11 +6,11 @@ on several brokers, or was about to move.
 
 from collections.abc import Sequence
 
-from broker.controller.placement import Placement, Refused
+from broker.controller.placement import Placement
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.records import Record
 from broker.metadata.image.topics import PartitionImage
-from protocol.errors import ErrorCode
+from broker.request.faults import NoReassignmentInProgress, UnknownTopicOrPartition
 from protocol.records.cluster_metadata import PartitionChangeRecord
 
 
@@ -23,14 +23,20 @@ class ReassignmentPlanner:
         self.records: list[Record] = []
 
     def plan(self, topic: str, index: int, replicas: Sequence[int] | None) -> None:
-        """Give a partition ``replicas``, or with None call off what moves it. Raises `Refused`."""
+        """Give a partition ``replicas``, or with None call off what moves it.
+
+        Raises:
+            UnknownTopicOrPartition: there is no such partition.
+            NoReassignmentInProgress: nothing moves it that could be called off.
+            InvalidReplicaAssignment: the replicas cannot be there.
+        """
         known = self._image.topics.by_name.get(topic)
         partition = known.partition(index) if known is not None else None
         if known is None or partition is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of topic '{topic}'.")
+            raise UnknownTopicOrPartition(f"There is no partition {index} of topic '{topic}'.")
         if replicas is None:
             if not (partition.adding_replicas or partition.removing_replicas):
-                raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+                raise NoReassignmentInProgress
             replicas = [broker for broker in partition.replicas if broker not in partition.adding_replicas]
         else:
             self._placement.check_brokers(index, replicas)

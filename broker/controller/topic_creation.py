@@ -4,11 +4,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from broker.controller.placement import MAX_PARTITIONS_PER_REQUEST, Placement, Refused, misplaced
+from broker.controller.placement import MAX_PARTITIONS_PER_REQUEST, Placement
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.records import Record
 from broker.metadata.image.topics import partition_record
 from broker.metadata.topic_rules import CLUSTER_METADATA, collision_key, fault_of_name
+from broker.request.faults import (
+    Fault,
+    InvalidConfiguration,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    TopicAlreadyExists,
+)
 from broker.runtime.clock import Ids
 from config.errors import InvalidConfig
 from config.log_config import LogConfig, validate_topic_overrides
@@ -86,13 +96,13 @@ class TopicPlanner:
             self._plan_one(topic) for topic in topics if times[topic.name] == 1 and topic.name != CLUSTER_METADATA
         ]
         results += [
-            _refusal(name, Refused(ErrorCode.INVALID_REQUEST, f"The request names topic '{name}' {count} times."))
+            _refusal(name, InvalidRequest(f"The request names topic '{name}' {count} times."))
             for name, count in times.items()
             if count > 1
         ]
         if times[CLUSTER_METADATA] == 1:
             text = f"{CLUSTER_METADATA} is the metadata log itself and can't be created as a topic."
-            results.append(_refusal(CLUSTER_METADATA, Refused(ErrorCode.INVALID_REQUEST, text)))
+            results.append(_refusal(CLUSTER_METADATA, InvalidRequest(text)))
         return results
 
     def _excessive(self, topics: Sequence[NewTopic]) -> str | None:
@@ -111,8 +121,8 @@ class TopicPlanner:
             self._check_name(topic.name)
             configs = self._checked_configs(topic)
             replicas = self._assigned(topic) if topic.assignments else self._placed(topic)
-        except Refused as refused:
-            return _refusal(topic.name, refused)
+        except Fault as fault:
+            return _refusal(topic.name, fault)
         topic_id = self._ids.uuid()
         self._add_records(topic.name, topic_id, replicas, configs)
         return TopicResult(
@@ -125,63 +135,58 @@ class TopicPlanner:
 
     def _check_name(self, name: str) -> None:
         if name in self._image.topics.by_name:
-            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+            raise TopicAlreadyExists(f"Topic '{name}' already exists.")
         fault = fault_of_name(name)
         if fault is not None:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+            raise InvalidTopic(fault)
         key = collision_key(name)
         # Only topics that are there count: of two new names alike in one request, both are created, as Kafka does it.
         alike = self._image.topics.names_by_collision_key.get(key) if key is not None else None
         if alike:
-            raise Refused(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
+            raise InvalidTopic(
                 f"Topic '{name}' collides with topic '{min(alike)}': '.' and '_' are the same in metric names.",
             )
 
     def _checked_configs(self, topic: NewTopic) -> dict[str, str]:
         nulls = [key for key, value in topic.configs if value is None]
         if nulls:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"A topic config can't be null: {', '.join(nulls)}.")
+            raise InvalidConfiguration(f"A topic config can't be null: {', '.join(nulls)}.")
         configs = {key: value for key, value in topic.configs if value is not None}
         try:
             validate_topic_overrides(configs, self._defaults.log_config)
         except InvalidConfig as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"{error}.") from None
+            raise InvalidConfiguration(f"{error}.") from None
         return configs
 
     def _assigned(self, topic: NewTopic) -> list[list[int]]:
         """The brokers of each partition as the client places them."""
         if topic.replication_factor != BROKER_DEFAULT:
-            raise Refused(
-                ErrorCode.INVALID_REQUEST,
+            raise InvalidRequest(
                 f"Replicas are assigned by hand, so the replication factor must be -1, not {topic.replication_factor}.",
             )
         if topic.partitions != BROKER_DEFAULT:
-            raise Refused(
-                ErrorCode.INVALID_REQUEST,
+            raise InvalidRequest(
                 f"Replicas are assigned by hand, so the number of partitions must be -1, not {topic.partitions}.",
             )
         replicas: dict[int, list[int]] = {}
         for index, brokers in topic.assignments:
             if index in replicas:
-                raise misplaced(f"Partition {index} is assigned twice.")
+                raise InvalidReplicaAssignment(f"Partition {index} is assigned twice.")
             self._placement.check_brokers(index, brokers)
             replicas[index] = list(brokers)
         indexes = sorted(replicas)
         if indexes != list(range(len(indexes))):
-            raise misplaced(f"Partitions must be numbered from 0 without gaps, not {indexes}.")
+            raise InvalidReplicaAssignment(f"Partitions must be numbered from 0 without gaps, not {indexes}.")
         return [replicas[index] for index in indexes]
 
     def _placed(self, topic: NewTopic) -> list[list[int]]:
         """The brokers of each partition as we place them."""
         if topic.replication_factor == 0 or topic.replication_factor < BROKER_DEFAULT:
-            raise Refused(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
+            raise InvalidReplicationFactor(
                 f"The replication factor must be above 0, or -1 for the broker's own, not {topic.replication_factor}.",
             )
         if topic.partitions == 0 or topic.partitions < BROKER_DEFAULT:
-            raise Refused(
-                ErrorCode.INVALID_PARTITIONS,
+            raise InvalidPartitions(
                 f"The number of partitions must be above 0, or -1 for the broker's own, not {topic.partitions}.",
             )
         count = self._defaults.partitions if topic.partitions == BROKER_DEFAULT else topic.partitions
@@ -189,9 +194,7 @@ class TopicPlanner:
         if factor == BROKER_DEFAULT:
             factor = self._defaults.replication_factor
         if factor > 1:
-            raise Refused(
-                ErrorCode.INVALID_REPLICATION_FACTOR, f"A partition can't have {factor} replicas: there is 1 broker."
-            )
+            raise InvalidReplicationFactor(f"A partition can't have {factor} replicas: there is 1 broker.")
         return [[self._placement.broker_id] for _ in range(count)]
 
     def _add_records(self, name: str, topic_id: bytes, replicas: list[list[int]], configs: dict[str, str]) -> None:
@@ -207,5 +210,5 @@ class TopicPlanner:
             self.records.append(ClearElrRecord(topic_name=name))
 
 
-def _refusal(name: str, refused: Refused) -> TopicResult:
-    return TopicResult(name=name, error=refused.error, message=refused.message)
+def _refusal(name: str, fault: Fault) -> TopicResult:
+    return TopicResult(name=name, error=fault.code, message=str(fault))

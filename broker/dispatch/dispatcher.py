@@ -98,11 +98,7 @@ class Dispatcher:
         message = "" if code is ErrorCode.UNKNOWN_SERVER_ERROR else str(error)
         if message:
             log.info("Refused %s of %s with %s: %s", route.name, context.peer, code.name, message)
-        refusal = route.refuse(request, code, message)
-        if refusal is None:
-            context.close_connection(f"{route.name} failed with {code.name} and has no answer to say so: {error}")
-        else:
-            context.respond(refusal)
+        context.refuse(request, code, message)
 
     def _refuse_version(self, header: RequestHeader, frame: memoryview, position: int, slot: ResponseSlot) -> None:
         """Nobody serves this. An ApiVersions of the future gets an answer that every client can read: error 35, in

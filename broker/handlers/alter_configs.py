@@ -23,11 +23,11 @@ from broker.request.faults import (
     GroupAuthorizationFailed,
     InvalidRequest,
     TopicAuthorizationFailed,
+    error_code_of,
 )
 from broker.runtime import loggers
 from config.errors import InvalidConfig
 from config.resources import ConfigResource
-from protocol.errors import ErrorCode
 from protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -78,29 +78,6 @@ class AlterConfigsHandler:
 
         self._alter(wanted, context, validate_only=request.validate_only, then=respond)
 
-    def refuse(self, request: AlterConfigsRequest, code: ErrorCode, message: str | None) -> AlterConfigsResponse:
-        """The answer in which every resource carries ``code``."""
-        refused = AlterationResult(code, message)
-        return AlterConfigsResponse(
-            responses=[
-                _answer(AlterConfigsResponse.Response, Resource(asked.resource_type, asked.resource_name), refused)
-                for asked in request.resources
-            ]
-        )
-
-    def refuse_incremental(
-        self, request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str | None
-    ) -> IncrementalAlterConfigsResponse:
-        """The answer in which every resource carries ``code``."""
-        refused = AlterationResult(code, message)
-        kind = IncrementalAlterConfigsResponse.Response
-        return IncrementalAlterConfigsResponse(
-            responses=[
-                _answer(kind, Resource(asked.resource_type, asked.resource_name), refused)
-                for asked in request.resources
-            ]
-        )
-
     def _alter(
         self,
         wanted: Sequence[Alteration | Replacement],
@@ -122,10 +99,8 @@ class AlterConfigsHandler:
                     self._alter_loggers(one, validate_only=validate_only)
                 else:
                     for_controller.append((index, one))
-            except Fault as fault:
-                results[index] = AlterationResult(fault.code, str(fault))
-            except InvalidConfig as error:
-                results[index] = AlterationResult(ErrorCode.INVALID_CONFIG, str(error))
+            except (Fault, InvalidConfig) as error:
+                results[index] = AlterationResult(error_code_of(error), str(error))
 
         def altered(by_controller: Sequence[AlterationResult]) -> None:
             for (index, _), result in zip(for_controller, by_controller, strict=True):

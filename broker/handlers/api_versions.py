@@ -7,9 +7,9 @@ from typing import Final
 from broker.metadata.cache import MetadataCache
 from broker.raft.quorum import Quorum
 from broker.request.context import RequestContext
+from broker.request.faults import InvalidRequest, RebootstrapRequired
 from broker.request.node import Node
 from broker.request.session import ClientSoftware
-from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE_SINCE_VERSION = 3
@@ -38,15 +38,18 @@ class ApiVersionsHandler:
         """List what is served, unless the client means to ask another cluster or node."""
         names_node = request.node_id != NO_NODE
         if names_node != (request.cluster_id is not None):
-            return self.refuse(request, ErrorCode.INVALID_REQUEST, None)
+            raise InvalidRequest("the id of a node and that of its cluster come together")
         if context.api_version >= SOFTWARE_SINCE_VERSION and not (
             _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
         ):
-            return self.refuse(request, ErrorCode.INVALID_REQUEST, None)
+            raise InvalidRequest(
+                f"a client names its software {request.client_software_name!r} {request.client_software_version!r}; "
+                "a name or version is letters, digits, dots and hyphens, of which the last two stand inside only"
+            )
         if context.api_version >= SOFTWARE_SINCE_VERSION:
             context.session.software = ClientSoftware(request.client_software_name, request.client_software_version)
         if names_node and (request.cluster_id, request.node_id) != (self._node.cluster_id, self._node.node_id):
-            return self.refuse(request, ErrorCode.REBOOTSTRAP_REQUIRED, None)
+            raise RebootstrapRequired(f"node {request.node_id} of cluster {request.cluster_id!r} is another one")
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersionsResponse.ApiVersion(
@@ -74,7 +77,3 @@ class ApiVersionsHandler:
         if self._quorum.kraft_version > 0:
             features["kraft.version"] = self._quorum.kraft_version
         return features
-
-    def refuse(self, request: ApiVersionsRequest, code: ErrorCode, message: str | None) -> ApiVersionsResponse:
-        """The answer that carries ``code`` and lists nothing."""
-        return ApiVersionsResponse(error_code=code, api_keys=[])

@@ -1,8 +1,8 @@
 """DescribeCluster: the cluster's id and its brokers (API key 60; KIP-700, KIP-919)."""
 
 from broker.request.context import CLUSTER_OPERATIONS, RequestContext
+from broker.request.faults import MismatchedEndpointType, UnsupportedEndpointType
 from broker.request.node import Node
-from protocol.errors import ErrorCode
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 
 BROKERS = 1
@@ -18,13 +18,9 @@ class ClusterHandler:
     def describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
         """Name the cluster and its one broker, at the address of the listener that was asked."""
         if request.endpoint_type == CONTROLLERS:
-            return self.refuse(
-                request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener; controllers have their own"
-            )
+            raise MismatchedEndpointType("this is a broker's listener; controllers have their own")
         if request.endpoint_type != BROKERS:
-            return self.refuse(
-                request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}"
-            )
+            raise UnsupportedEndpointType(f"there is no endpoint type {request.endpoint_type}")
         endpoint = self._node.endpoints[context.peer.listener]
         answer = DescribeClusterResponse(
             cluster_id=self._node.cluster_id,
@@ -38,7 +34,3 @@ class ClusterHandler:
         if request.include_cluster_authorized_operations:
             answer.cluster_authorized_operations = CLUSTER_OPERATIONS
         return answer
-
-    def refuse(self, request: DescribeClusterRequest, code: ErrorCode, message: str | None) -> DescribeClusterResponse:
-        """The answer that carries ``code`` and names nobody."""
-        return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])

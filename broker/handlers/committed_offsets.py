@@ -18,7 +18,6 @@ from broker.request.faults import (
     Fault,
     GroupAuthorizationFailed,
     TopicAuthorizationFailed,
-    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from broker.runtime.clock import Clock
@@ -72,7 +71,7 @@ class CommittedOffsetsHandler:
     def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | None:
         """Commit the offsets of partitions that exist; the others have their errors beside them."""
         if not context.may(Operation.READ, ResourceType.GROUP, request.group_id):
-            return self.refuse_commit(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+            raise GroupAuthorizationFailed(f"{context.session.principal} may not read as group {request.group_id!r}")
         expire_timestamp = self._expire_timestamp(request.retention_time_ms)
         refused: dict[TopicKey, PartitionErrors] = {}
         taken: list[tuple[TopicKey, list[OffsetToCommit]]] = []
@@ -130,13 +129,6 @@ class CommittedOffsetsHandler:
             coordinator.write(coordinator.shard.commit(commit, committed))
         return None
 
-    def refuse_commit(self, request: OffsetCommitRequest, code: ErrorCode, message: str | None) -> OffsetCommitResponse:
-        """The answer in which every partition carries ``code``."""
-        return _commit_answer(
-            ((topic.name, topic.topic_id), [(one.partition_index, code) for one in topic.partitions])
-            for topic in request.topics
-        )
-
     def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
         """Tell what is committed; for what is not, that there is nothing."""
         version = context.api_version
@@ -149,30 +141,16 @@ class CommittedOffsetsHandler:
         try:
             fetched = self._fetch(request.group_id, topics, request.require_stable, context)
         except Fault as fault:
-            if version >= GROUP_ERROR_SINCE_VERSION:
-                return OffsetFetchResponse(error_code=fault.code)
-            return self.refuse_fetch(request, fault.code, None)
+            if version < GROUP_ERROR_SINCE_VERSION:
+                raise
+            return OffsetFetchResponse(error_code=fault.code)
         return OffsetFetchResponse(topics=[_fetch_answer(topic) for topic in fetched])
-
-    def refuse_fetch(self, request: OffsetFetchRequest, code: ErrorCode, message: str | None) -> OffsetFetchResponse:
-        """The answer in which every group and, where only these can, every partition carries ``code``."""
-        return OffsetFetchResponse(
-            error_code=code,
-            topics=[
-                _fetch_answer(_failed(topic.name, NO_UUID, topic.partition_indexes, code))
-                for topic in request.topics or ()
-            ],
-            groups=[
-                OffsetFetchResponse.Group(group_id=asked.group_id, topics=[], error_code=code)
-                for asked in request.groups
-            ],
-        )
 
     def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse | None:
         """Delete the offsets of partitions that exist; the others have their errors beside them."""
         group_id = request.group_id
         if not context.may(Operation.DELETE, ResourceType.GROUP, group_id):
-            return self.refuse_delete(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+            raise GroupAuthorizationFailed(f"{context.session.principal} may not delete offsets of group {group_id!r}")
         coordinator = self._groups.of(group_id)
         refused: dict[TopicKey, PartitionErrors] = {}
         taken: list[tuple[TopicKey, list[int]]] = []
@@ -205,10 +183,6 @@ class CommittedOffsetsHandler:
         partitions = [TopicPartitionName(name, index) for (name, _), found in taken for index in found]
         coordinator.write(coordinator.shard.delete_offsets(group_id, partitions, deleted))
         return None
-
-    def refuse_delete(self, request: OffsetDeleteRequest, code: ErrorCode, message: str | None) -> OffsetDeleteResponse:
-        """The answer that carries ``code`` for all."""
-        return OffsetDeleteResponse(error_code=code)
 
     # Parts
 
@@ -277,10 +251,7 @@ class CommittedOffsetsHandler:
     def _name(self, name: str, topic_id: bytes, operation: Operation, context: RequestContext) -> str:
         """The name of a topic, there or not. Raises `UnknownTopicId`, `TopicAuthorizationFailed`."""
         if _goes_by_id(context):
-            known = self._metadata.image.topics.by_id.get(topic_id)
-            if known is None:
-                raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
-            name = known.name
+            name = self._metadata.image.topics.of_id(topic_id).name
         if not context.may(operation, ResourceType.TOPIC, name):
             raise TopicAuthorizationFailed(f"{context.session.principal} may not {operation.name} topic {name}")
         return name

@@ -7,7 +7,6 @@ from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, UnsupportedVersion
 from broker.request.node import Node
 from config.resources import ConfigResource
-from protocol.errors import ErrorCode
 from protocol.messages.config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 TYPES_SINCE_VERSION = 1
@@ -40,12 +39,6 @@ class ConfigResourcesHandler:
                 for name in self._names(type_)
             ]
         )
-
-    def refuse(
-        self, request: ListConfigResourcesRequest, code: ErrorCode, message: str | None
-    ) -> ListConfigResourcesResponse:
-        """The answer that carries ``code`` and lists nothing."""
-        return ListConfigResourcesResponse(error_code=code, config_resources=[])
 
     def _names(self, type_: ConfigResource) -> Iterable[str]:
         match type_:

@@ -29,7 +29,6 @@ from config.described import (
 )
 from config.resources import ConfigResource
 from config.values import ConfigType
-from protocol.errors import ErrorCode
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 
 Asked = DescribeConfigsRequest.Resource
@@ -70,21 +69,6 @@ class ConfigsHandler:
                 ]
             results.append(result)
         return DescribeConfigsResponse(results=results)
-
-    def refuse(self, request: DescribeConfigsRequest, code: ErrorCode, message: str | None) -> DescribeConfigsResponse:
-        """The answer in which every resource carries ``code``."""
-        return DescribeConfigsResponse(
-            results=[
-                Result(
-                    error_code=code,
-                    error_message=message,
-                    resource_type=asked.resource_type,
-                    resource_name=asked.resource_name,
-                    configs=[],
-                )
-                for asked in request.resources
-            ]
-        )
 
     def _entries(self, asked: Asked, context: RequestContext) -> Sequence[ConfigEntry]:
         name = asked.resource_name

@@ -7,7 +7,6 @@ from broker.replication.log_start_checkpoints import Failures
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault, RequestTimedOut, TopicAuthorizationFailed, error_code_of
-from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from storage.errors import StorageError
 from storage.sentinels import NO_OFFSET
@@ -51,20 +50,6 @@ class DeleteRecordsHandler:
             self._replicas.delete_records(deletions, timeout_ms=request.timeout_ms, then=finished)
         else:
             context.respond(answer)
-
-    def refuse(self, request: DeleteRecordsRequest, code: ErrorCode, message: str | None) -> DeleteRecordsResponse:
-        """The answer in which every partition carries ``code``."""
-        return DeleteRecordsResponse(
-            topics=[
-                TopicAnswer(
-                    name=topic,
-                    partitions=[
-                        Answer(partition_index=index, low_watermark=NO_OFFSET, error_code=code) for index in offsets
-                    ],
-                )
-                for topic, offsets in _by_topic(request).items()
-            ]
-        )
 
     def _begin(self, topic: str, index: int, offset: int, context: RequestContext) -> RecordDeletion:
         if not context.may(Operation.DELETE, ResourceType.TOPIC, topic):

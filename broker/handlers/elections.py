@@ -63,21 +63,6 @@ class ElectionsHandler:
             ]
         return ElectLeadersResponse(replica_election_results=results)
 
-    def refuse(self, request: ElectLeadersRequest, code: ErrorCode, message: str | None) -> ElectLeadersResponse:
-        """The answer in which everything carries ``code``."""
-        return ElectLeadersResponse(
-            error_code=code,
-            replica_election_results=[
-                TopicResult(
-                    topic=asked.topic,
-                    partition_result=[
-                        Result(partition_id=index, error_code=code, error_message=message) for index in asked.partitions
-                    ],
-                )
-                for asked in request.topic_partitions or ()
-            ],
-        )
-
     def _named(self, election_type: ElectionType, topic: str, index: int) -> Result:
         known = self._metadata.image.topics.by_name.get(topic)
         partition = known.partition(index) if known is not None else None

@@ -15,7 +15,7 @@ from broker.request.faults import (
     InconsistentTopicId,
     NotLeaderOrFollower,
     TopicAuthorizationFailed,
-    UnknownTopicId,
+    UnknownIsolationLevel,
     error_code_of,
 )
 from broker.request.node import Node
@@ -69,7 +69,7 @@ class FetchHandler:
         """Answer with what is there, or wait until ``min_bytes`` are, or ``max_wait_ms`` have passed."""
         isolation = consumer_isolation(request.isolation_level)
         if isolation is None:
-            return self.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            raise UnknownIsolationLevel(f"there is no isolation level {request.isolation_level}")
         is_follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
         if is_follower:
             isolation = FetchIsolation.LOG_END
@@ -113,37 +113,14 @@ class FetchHandler:
     def answer_failure(self, frame: memoryview, position: int, context: RequestContext) -> None:
         """Answer a request that has waited and met a bug."""
         request, _ = decoder(FetchRequest, context.api_version)(frame, position)
-        context.respond(self.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None))
-
-    def refuse(self, request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
-        """The answer in which everything carries ``code``; topics that were asked by their ids are left out of it."""
-        return FetchResponse(
-            error_code=code,
-            responses=[
-                TopicAnswer(
-                    topic=topic.topic,
-                    partitions=[
-                        Answer(
-                            partition_index=asked.partition,
-                            error_code=code,
-                            high_watermark=-1,
-                            aborted_transactions=[],
-                            records=b"",
-                        )
-                        for asked in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-                if topic.topic_id == NO_UUID
-            ],
-        )
+        context.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
     def _locate(self, context: RequestContext, terms: FetchTerms, fetch: PartitionFetch) -> None:
         """Find what is to be read, or say why it can't be: as the image, the partitions and the rights are now."""
         fetch.partition = fetch.fault = None
         try:
             if fetch.topic is None:
-                fetch.topic = self._name_of(fetch.topic_id)
+                fetch.topic = self._metadata.image.topics.of_id(fetch.topic_id).name
             if not context.may(Operation.READ, ResourceType.TOPIC, fetch.topic):
                 raise TopicAuthorizationFailed(f"{context.session.principal} may not read {fetch.topic}")
             partition = fetch.partition = self._replicas.partition(fetch.topic, fetch.index)
@@ -153,12 +130,6 @@ class FetchHandler:
                 raise NotLeaderOrFollower(f"no node is a follower of {partition.topic_partition}")
         except (Fault, StorageError) as fault:
             fetch.fault = fault.with_traceback(None)  # the traceback leads back to the fetch: a cycle
-
-    def _name_of(self, topic_id: bytes) -> str:
-        topic = self._metadata.image.topics.by_id.get(topic_id)
-        if topic is None:
-            raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
-        return topic.name
 
     def _answer(self, context: RequestContext, result: FetchResult) -> None:
         """Put the partitions below their topics: neighbours of one topic stand together."""

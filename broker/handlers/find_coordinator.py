@@ -80,16 +80,6 @@ class FindCoordinatorHandler:
             port=found.port,
         )
 
-    def refuse(self, request: FindCoordinatorRequest, code: ErrorCode, message: str | None) -> FindCoordinatorResponse:
-        """The answer in which every key carries ``code``, and none has a coordinator."""
-        return FindCoordinatorResponse(
-            error_code=code,
-            error_message=message,
-            node_id=NO_NODE,
-            port=NO_PORT,
-            coordinators=[_nobody(key, code, message) for key in request.coordinator_keys],
-        )
-
     def _find(self, key: str, key_type: int, context: RequestContext) -> Answer:
         kept = _KEPT.get(key_type)
         if kept is None:

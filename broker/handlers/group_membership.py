@@ -74,10 +74,6 @@ class GroupMembershipHandler:
         )
         coordinator.write(coordinator.shard.join(join, lambda joined: context.respond(_joined(joined, version))))
 
-    def refuse_join(self, request: JoinGroupRequest, code: ErrorCode, message: str | None) -> JoinGroupResponse:
-        """The answer that carries ``code`` and no generation."""
-        return JoinGroupResponse(error_code=code)
-
     def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | None:
         """Tell a member its part; answered when its leader has brought the assignment."""
         if context.api_version >= PROTOCOL_NAMED_SINCE_VERSION and None in (
@@ -99,10 +95,6 @@ class GroupMembershipHandler:
         coordinator.write(coordinator.shard.sync(sync, lambda synced: context.respond(_synced(synced))))
         return None
 
-    def refuse_sync(self, request: SyncGroupRequest, code: ErrorCode, message: str | None) -> SyncGroupResponse:
-        """The answer that carries ``code`` and no assignment."""
-        return SyncGroupResponse(error_code=code)
-
     def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
         """A member is alive; the answer may tell it to join again."""
         _check(request.group_id, context)
@@ -118,10 +110,6 @@ class GroupMembershipHandler:
             generation=request.generation_id,
         )
         return HeartbeatResponse(error_code=coordinator.shard.heartbeat(heartbeat))
-
-    def refuse_heartbeat(self, request: HeartbeatRequest, code: ErrorCode, message: str | None) -> HeartbeatResponse:
-        """The answer that carries ``code``."""
-        return HeartbeatResponse(error_code=code)
 
     def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> None:
         """Let members go: the client itself, or those that an administrator names."""
@@ -140,10 +128,6 @@ class GroupMembershipHandler:
                 request.group_id, members, lambda left: context.respond(_left(left, members, version))
             )
         )
-
-    def refuse_leave(self, request: LeaveGroupRequest, code: ErrorCode, message: str | None) -> LeaveGroupResponse:
-        """The answer that carries ``code`` for all."""
-        return LeaveGroupResponse(error_code=code)
 
 
 def _check(group_id: str, context: RequestContext) -> None:

@@ -43,14 +43,6 @@ class GroupsHandler:
                     answer.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=answers)
 
-    def refuse_description(
-        self, request: DescribeGroupsRequest, code: ErrorCode, message: str | None
-    ) -> DescribeGroupsResponse:
-        """The answer in which every group carries ``code``."""
-        return DescribeGroupsResponse(
-            groups=[Described(group_id=group_id, error_code=code) for group_id in request.groups]
-        )
-
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """List groups of these states and types, or all, in upper or lower case; around a state there may be spaces."""
         states = {state.strip().lower() for state in request.states_filter}
@@ -72,10 +64,6 @@ class GroupsHandler:
             ]
         )
 
-    def refuse_list(self, request: ListGroupsRequest, code: ErrorCode, message: str | None) -> ListGroupsResponse:
-        """The answer that carries ``code`` and no groups."""
-        return ListGroupsResponse(error_code=code)
-
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> None:
         """Delete groups that nobody is in, with their offsets; one that is named twice is deleted once."""
         group_ids = dict.fromkeys(request.groups_names)
@@ -90,12 +78,6 @@ class GroupsHandler:
             context.respond(_deleted(()))
         for group_id in group_ids:
             self._delete(group_id, context, partial(decided, group_id))
-
-    def refuse_deletion(
-        self, request: DeleteGroupsRequest, code: ErrorCode, message: str | None
-    ) -> DeleteGroupsResponse:
-        """The answer in which every group carries ``code``."""
-        return _deleted((group_id, code) for group_id in dict.fromkeys(request.groups_names))
 
     def _describe(self, group_id: str, context: RequestContext) -> Described:
         if not context.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):

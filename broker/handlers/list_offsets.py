@@ -4,7 +4,14 @@ from broker.replication.isolation import FetchIsolation, consumer_isolation
 from broker.replication.offsets import Named, find_offset
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import Fault, InvalidRequest, TopicAuthorizationFailed, UnsupportedVersion, error_code_of
+from broker.request.faults import (
+    Fault,
+    InvalidRequest,
+    TopicAuthorizationFailed,
+    UnknownIsolationLevel,
+    UnsupportedVersion,
+    error_code_of,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from storage.errors import StorageError
@@ -34,7 +41,7 @@ class ListOffsetsHandler:
         """Answer each partition by itself."""
         isolation = consumer_isolation(request.isolation_level)
         if isolation is None:
-            return self.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            raise UnknownIsolationLevel(f"there is no isolation level {request.isolation_level}")
         answer = ListOffsetsResponse(topics=[])
         for name, partitions in _by_topic(request).items():
             of_topic = TopicAnswer(name=name, partitions=[])
@@ -50,15 +57,6 @@ class ListOffsetsHandler:
                 of_topic.partitions.append(of_partition)
             answer.topics.append(of_topic)
         return answer
-
-    def refuse(self, request: ListOffsetsRequest, code: ErrorCode, message: str | None) -> ListOffsetsResponse:
-        """The answer in which every partition carries ``code``."""
-        return ListOffsetsResponse(
-            topics=[
-                TopicAnswer(name=topic.name, partitions=[_without_offset(asked, code) for asked in topic.partitions])
-                for topic in request.topics
-            ]
-        )
 
     def _find(self, topic: str, asked: AskedPartition, isolation: FetchIsolation, version: int) -> Answer:
         if asked.timestamp < 0 and version < _SINCE_VERSION.get(asked.timestamp, version + 1):

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import error_code_of
-from protocol.errors import ErrorCode
+from broker.request.faults import ClusterAuthorizationFailed, error_code_of
 from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from storage.errors import StorageError
 from storage.log import Log
@@ -28,7 +27,7 @@ class LogDirsHandler:
     def describe_log_dirs(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
         """Describe every directory, with the sizes of the partitions that are asked for, or of all."""
         if not context.may(Operation.DESCRIBE, ResourceType.CLUSTER):
-            return self.refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not describe the cluster")
         by_directory: dict[LogDir, list[Log]] = {directory: [] for directory in self._logs.directories}
         for topic_partition in self._asked(request):
             log = self._logs.get(topic_partition)
@@ -36,10 +35,6 @@ class LogDirsHandler:
             if log is not None and directory is not None:
                 by_directory[directory].append(log)
         return DescribeLogDirsResponse(results=[_result(directory, logs) for directory, logs in by_directory.items()])
-
-    def refuse(self, request: DescribeLogDirsRequest, code: ErrorCode, message: str | None) -> DescribeLogDirsResponse:
-        """The answer that describes nothing. Below version 3 that is all it can say."""
-        return DescribeLogDirsResponse(error_code=code, results=[])
 
     def _asked(self, request: DescribeLogDirsRequest) -> Iterable[TopicPartition]:
         if request.topics is None:

@@ -15,6 +15,7 @@ from broker.request.context import (
     RequestContext,
     ResourceType,
 )
+from broker.request.faults import Fault, InvalidRequest, TopicAuthorizationFailed, TopicWithoutName
 from broker.request.node import Node
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -47,26 +48,13 @@ class MetadataHandler:
         # In version 0 an empty list asks for everything; later null does.
         if asked is None or (context.api_version == 0 and not asked):
             return self._answer(request, context, self._all_topics(context))
-        fault = _fault_of_request(asked, context.api_version)
-        if fault is not None:
-            return self.refuse(request, fault, None)
+        _check(asked, context.api_version)
         if any(topic.topic_id != NO_UUID for topic in asked):
             # Then ids alone count, as in Kafka: entries without one are passed over.
             ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != NO_UUID)
             return self._answer(request, context, [self._by_id(topic_id, context) for topic_id in ids])
         names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
         return self._answer(request, context, self._by_name(names, request, context))
-
-    def refuse(self, request: MetadataRequest, code: ErrorCode, message: str | None) -> MetadataResponse:
-        """The answer in which every topic carries ``code`` and nothing is told of the cluster."""
-        return MetadataResponse(
-            brokers=[],
-            topics=[
-                TopicAnswer(error_code=code, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
-                for topic in request.topics or ()
-            ],
-            error_code=code,
-        )
 
     def _answer(self, request: MetadataRequest, context: RequestContext, topics: list[TopicAnswer]) -> MetadataResponse:
         if request.include_topic_authorized_operations:
@@ -97,13 +85,12 @@ class MetadataHandler:
         ]
 
     def _by_id(self, topic_id: bytes, context: RequestContext) -> TopicAnswer:
-        topic = self._metadata.image.topics.by_id.get(topic_id)
-        if topic is None:
-            return TopicAnswer(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
-        if not _may_describe(context, topic.name):
-            return TopicAnswer(
-                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id, partitions=[]
-            )
+        try:
+            topic = self._metadata.image.topics.of_id(topic_id)
+            if not _may_describe(context, topic.name):
+                raise TopicAuthorizationFailed(f"{context.session.principal} may not describe {topic.name}")
+        except Fault as fault:
+            return TopicAnswer(error_code=fault.code, name=None, topic_id=topic_id, partitions=[])
         return self._found(topic)
 
     def _by_name(self, names: Iterable[str], request: MetadataRequest, context: RequestContext) -> list[TopicAnswer]:
@@ -170,13 +157,13 @@ class MetadataHandler:
             self._controller.auto_create(allowed)
 
 
-def _fault_of_request(asked: Sequence[AskedTopic], version: int) -> ErrorCode | None:
+def _check(asked: Sequence[AskedTopic], version: int) -> None:
+    """Raises `InvalidRequest`, `TopicWithoutName`."""
     if version < LOOKUP_BY_ID_SINCE_VERSION:
         if any(topic.topic_id != NO_UUID or topic.name is None for topic in asked):
-            return ErrorCode.INVALID_REQUEST
+            raise InvalidRequest(f"topics are asked for by their ids in version {version} of Metadata")
     elif any(topic.topic_id == NO_UUID and topic.name is None for topic in asked):
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    return None
+        raise TopicWithoutName("a topic has neither a name nor an id")
 
 
 def _may_describe(context: RequestContext, name: str) -> bool:

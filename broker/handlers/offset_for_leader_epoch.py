@@ -35,17 +35,6 @@ class OffsetForLeaderEpochHandler:
             answer.topics.append(of_topic)
         return answer
 
-    def refuse(
-        self, request: OffsetForLeaderEpochRequest, code: ErrorCode, message: str | None
-    ) -> OffsetForLeaderEpochResponse:
-        """The answer in which every partition carries ``code``."""
-        return OffsetForLeaderEpochResponse(
-            topics=[
-                TopicAnswer(topic=topic.topic, partitions=[_without_offset(asked, code) for asked in topic.partitions])
-                for topic in request.topics
-            ]
-        )
-
     def _find(self, topic: str, asked: AskedPartition, context: RequestContext) -> Answer:
         if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             raise TopicAuthorizationFailed(f"{context.session.principal} may not describe {topic}")

@@ -17,10 +17,9 @@ from broker.request.faults import (
     InvalidTopic,
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
-    UnknownTopicId,
 )
 from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.produce import ProduceRequest
 from storage.batch.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
@@ -115,32 +114,11 @@ class ProduceHandler:
             _log_refusal(refused, context)
         pending.settle_one()
 
-    def refuse(self, request: ProduceRequest, code: ErrorCode, message: str | None) -> ProduceResponse | None:
-        """The answer in which every partition carries ``code``; none for acks=0."""
-        if request.acks == NO_ACKS:
-            return None
-        return ProduceResponse(
-            responses=[
-                TopicAnswer(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partition_responses=[
-                        Answer(index=batch.index, error_code=code, base_offset=-1, error_message=message)
-                        for batch in topic.partition_data
-                    ],
-                )
-                for topic in request.topic_data
-            ]
-        )
-
     def _partition(self, topic: Topic, index: int, context: RequestContext) -> Partition:
         """The partition that is meant, if the client may write to it."""
         name = topic.name
         if context.api_version >= TOPIC_IDS_SINCE_VERSION:
-            known = self._metadata.image.topics.by_id.get(topic.topic_id)
-            if known is None:
-                raise UnknownTopicId(f"no topic has the id {topic.topic_id.hex()}")
-            name = known.name
+            name = self._metadata.image.topics.of_id(topic.topic_id).name
         if not context.may(Operation.WRITE, ResourceType.TOPIC, name):
             raise TopicAuthorizationFailed(f"{context.session.principal} may not write to {name}")
         return self._replicas.partition(name, index)

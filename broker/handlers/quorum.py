@@ -44,10 +44,6 @@ class QuorumHandler:
             answer.nodes = [self._this_node()]
         return answer
 
-    def refuse(self, request: DescribeQuorumRequest, code: ErrorCode, message: str | None) -> DescribeQuorumResponse:
-        """The answer that carries ``code`` and describes nothing."""
-        return DescribeQuorumResponse(error_code=code, error_message=message, topics=[])
-
     def _unknown(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         return DescribeQuorumResponse(
             error_message="",

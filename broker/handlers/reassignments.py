@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from broker.controller.client import ControllerClient
-from broker.controller.placement import Refused
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import ClusterAuthorizationFailed, RequestTimedOut
-from protocol.errors import ErrorCode
+from broker.request.faults import ClusterAuthorizationFailed, Fault, RequestTimedOut
 from protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -43,7 +41,7 @@ class ReassignmentsHandler:
             for partition in topic.partitions
         ]
 
-        def altered(results: Sequence[Refused | None]) -> None:
+        def altered(results: Sequence[Fault | None]) -> None:
             left = iter(results)
             answer = AlterPartitionReassignmentsResponse(
                 allow_replication_factor_change=request.allow_replication_factor_change, responses=[]
@@ -59,24 +57,6 @@ class ReassignmentsHandler:
 
         self._controller.reassign_partitions(wishes, then=altered)
 
-    def refuse_alteration(
-        self, request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str | None
-    ) -> AlterPartitionReassignmentsResponse:
-        """The answer in which everything carries ``code``."""
-        refused = Refused(code, message)
-        return AlterPartitionReassignmentsResponse(
-            allow_replication_factor_change=request.allow_replication_factor_change,
-            error_code=code,
-            error_message=message,
-            responses=[
-                AlterPartitionReassignmentsResponse.Response(
-                    name=topic.name,
-                    partitions=[_altered(partition.partition_index, refused) for partition in topic.partitions],
-                )
-                for topic in request.topics
-            ],
-        )
-
     def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest, context: RequestContext
     ) -> ListPartitionReassignmentsResponse:
@@ -89,12 +69,6 @@ class ReassignmentsHandler:
             if moving:
                 topics.append(TopicAnswer(name=topic.name, partitions=moving))
         return ListPartitionReassignmentsResponse(topics=topics)
-
-    def refuse(
-        self, request: ListPartitionReassignmentsRequest, code: ErrorCode, message: str | None
-    ) -> ListPartitionReassignmentsResponse:
-        """The answer that carries ``code`` and lists nothing."""
-        return ListPartitionReassignmentsResponse(error_code=code, error_message=message, topics=[])
 
     def _asked(
         self, request: ListPartitionReassignmentsRequest
@@ -110,10 +84,10 @@ class ReassignmentsHandler:
         return asked
 
 
-def _altered(index: int, refused: Refused | None) -> AlteredPartition:
-    if refused is None:
+def _altered(index: int, fault: Fault | None) -> AlteredPartition:
+    if fault is None:
         return AlteredPartition(partition_index=index)
-    return AlteredPartition(partition_index=index, error_code=refused.error, error_message=refused.message)
+    return AlteredPartition(partition_index=index, error_code=fault.code, error_message=str(fault) or None)
 
 
 def _is_moving(partition: PartitionImage) -> bool:

@@ -49,14 +49,6 @@ class TopicPartitionsHandler:
                 break
         return answer
 
-    def refuse(
-        self, request: DescribeTopicPartitionsRequest, code: ErrorCode, message: str | None
-    ) -> DescribeTopicPartitionsResponse:
-        """The answer in which every topic carries ``code``."""
-        return DescribeTopicPartitionsResponse(
-            topics=[TopicAnswer(error_code=code, name=topic.name, partitions=[]) for topic in request.topics]
-        )
-
     def _names(self, request: DescribeTopicPartitionsRequest, context: RequestContext) -> Sequence[str]:
         """The topics of the answer in their order, those before the cursor left out. Raises `InvalidRequest`.
 

@@ -20,7 +20,6 @@ from protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from protocol.schema import NO_UUID
 
 log = logging.getLogger(__name__)
 
@@ -68,17 +67,6 @@ class TopicsHandler:
             then=created,
         )
 
-    def refuse_creation(
-        self, request: CreateTopicsRequest, code: ErrorCode, message: str | None
-    ) -> CreateTopicsResponse:
-        """The answer in which every topic carries ``code``."""
-        return CreateTopicsResponse(
-            topics=[
-                CreateTopicsResponse.Topic(name=topic.name, error_code=code, error_message=message)
-                for topic in request.topics
-            ]
-        )
-
     def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> None:
         """Answer once every topic that could be deleted is durably so."""
         by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
@@ -101,19 +89,6 @@ class TopicsHandler:
             context.respond(DeleteTopicsResponse(responses=answers))
 
         self._controller.delete_topics(allowed, timeout_ms=request.timeout_ms, then=deleted)
-
-    def refuse_deletion(
-        self, request: DeleteTopicsRequest, code: ErrorCode, message: str | None
-    ) -> DeleteTopicsResponse:
-        """The answer in which every topic carries ``code``."""
-        named = [(topic.name, topic.topic_id) for topic in request.topics]
-        named += [(name, NO_UUID) for name in request.topic_names]
-        return DeleteTopicsResponse(
-            responses=[
-                DeleteTopicsResponse.Response(name=name, topic_id=topic_id, error_code=code, error_message=message)
-                for name, topic_id in named
-            ]
-        )
 
     def create_partitions(self, request: CreatePartitionsRequest, context: RequestContext) -> None:
         """Answer once every partition that could be added is durable."""
@@ -138,17 +113,6 @@ class TopicsHandler:
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
             then=created,
-        )
-
-    def refuse_growth(
-        self, request: CreatePartitionsRequest, code: ErrorCode, message: str | None
-    ) -> CreatePartitionsResponse:
-        """The answer in which every topic carries ``code``."""
-        return CreatePartitionsResponse(
-            results=[
-                CreatePartitionsResponse.Result(name=topic.name, error_code=code, error_message=message)
-                for topic in request.topics
-            ]
         )
 
     def _refusal(self, topic: UnwantedTopic, context: RequestContext) -> DeletionResult | None:

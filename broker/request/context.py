@@ -7,7 +7,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from broker.request.response import NOTHING, ResponseSlot
 from broker.request.session import Peer
 from protocol.error_counts import error_counter
+from protocol.errors import ErrorCode
 from protocol.headers import frame_response
+from protocol.refusals import refusal
 
 
 class Operation(IntEnum):
@@ -134,6 +136,15 @@ class RequestContext:
         """The request has exceeded a quota. Its answer, which is still to be given, says so and is sent at once; then
         nothing more of the connection is read or evaluated for ``throttle_time_ms`` (KIP-219)."""
         self.slot.throttle(throttle_time_ms)
+
+    def refuse(self, request: object, code: ErrorCode, message: str | None) -> None:
+        """Fill the slot with the answer in which everything that the request names carries ``code``."""
+        answer = refusal(type(request))(request, self.api_version, code, message)
+        if answer is None:
+            name = type(request).__name__
+            self.close_connection(f"a {name} that expects no answer has failed with {code.name}: {message}")
+        else:
+            self.respond(answer)
 
     def count_errors(self, answer: object) -> None:
         """Count the error codes of ``answer``, which may never be sent."""

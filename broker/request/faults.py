@@ -1,7 +1,17 @@
-"""What can go wrong with a request, and the one table from exception to Kafka's error code."""
+"""What can go wrong with a request, and the one table from exception to Kafka's error code.
+
+The broker refuses in one way: it raises. A `Fault` carries its code; the exceptions of storage and config speak their
+own layer's language and get their codes from the table here. Handlers catch them where an answer has an error for each
+topic or partition, and `broker.dispatch.dispatcher` for the request as a whole (`protocol.refusals`).
+
+The state machines of the coordinators are the exception: they return an `ErrorCode`, which is what Kafka's protocol of
+groups is about (UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS tell a client what to do next), and they know no broker around
+them (docs/decisions/refusing.md).
+"""
 
 import logging
 
+from config.errors import InvalidConfig
 from protocol.errors import ErrorCode
 from protocol.primitives import Malformed
 from storage import errors as storage
@@ -55,6 +65,42 @@ class InvalidTopic(Fault):
     """A name that no topic may have, or a topic that clients may not write to."""
 
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class TopicAlreadyExists(Fault):
+    """A topic of this name is there already."""
+
+    code = ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+class InvalidPartitions(Fault):
+    """A number of partitions that the topic cannot have."""
+
+    code = ErrorCode.INVALID_PARTITIONS
+
+
+class InvalidReplicationFactor(Fault):
+    """A number of replicas that there are no brokers for."""
+
+    code = ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+class InvalidReplicaAssignment(Fault):
+    """Replicas that a client wants where they cannot be."""
+
+    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+class NoReassignmentInProgress(Fault):
+    """The partition is not being moved."""
+
+    code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+class InvalidConfiguration(Fault):
+    """Configs that a resource cannot have."""
+
+    code = ErrorCode.INVALID_CONFIG
 
 
 class NotLeaderOrFollower(Fault):
@@ -141,10 +187,40 @@ class NegativeFetchSize(Fault):
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+class UnknownIsolationLevel(Fault):
+    """Neither read_uncommitted nor read_committed; Kafka finds no better code for it."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class TopicWithoutName(Fault):
+    """A topic that has neither a name nor an id; Kafka finds no better code for it."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class InvalidRequest(Fault):
     """The request contradicts itself."""
 
     code = ErrorCode.INVALID_REQUEST
+
+
+class MismatchedEndpointType(Fault):
+    """A broker's listener is asked for controllers."""
+
+    code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+class RebootstrapRequired(Fault):
+    """The client means to ask another node or cluster: it has to look for that anew (KIP-1242)."""
+
+    code = ErrorCode.REBOOTSTRAP_REQUIRED
+
+
+class UnsupportedEndpointType(Fault):
+    """Neither brokers nor controllers are asked for."""
+
+    code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
 
 class PolicyViolation(Fault):
@@ -173,6 +249,7 @@ class InvalidProducerIdMapping(Fault):
 
 _CODES: dict[type[Exception], ErrorCode] = {
     Malformed: ErrorCode.INVALID_REQUEST,
+    InvalidConfig: ErrorCode.INVALID_CONFIG,
     storage.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     storage.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     storage.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,

@@ -24,6 +24,7 @@ from broker.runtime.clock import Clock, Ids
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown, first_of
 from broker.server.apis import serve_all
+from broker.server.handlers import Handlers
 from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.startup import ServerComponents, Startup
@@ -220,22 +221,22 @@ class BrokerServer:
 
     async def _serve(self, components: ServerComponents) -> None:
         """Accept and answer requests until somebody wants a stop; return when the last answer is out."""
-        serve_all(
-            self.registry,
+        handlers = Handlers(
             settings=self._settings,
             node=components.node,
             replicas=components.replicas,
             fetch_executor=FetchExecutor(components.replicas.fetch_purgatory, self.services.read_ahead),
             fetch_sessions=components.fetch_sessions,
-            metadata=components.metadata,
-            configs=components.configs,
+            metadata_cache=components.metadata,
+            config_view=components.configs,
             raft=components.metadata_log,
             logs=components.logs,
             clock=self.services.clock,
             controller=components.controller,
             producer_ids=ProducerIds(components.controller.allocate_producer_ids),
-            groups=components.group_coordinator.groups,
+            group_coordinators=components.group_coordinator.groups,
         )
+        serve_all(self.registry, handlers)
         pool = HandlerPool(
             self._channel,
             Dispatcher(self.registry).handle,

@@ -20,7 +20,7 @@ class DescribeClusterResponse:
     error_code: Int16 = 0
     error_message: String | None = None
     endpoint_type: Int8 = field(since=1, default=1)
-    cluster_id: String
+    cluster_id: String = field(refused="")
     controller_id: Int32 = -1
     brokers: Array[Broker]
     cluster_authorized_operations: Int32 = OPERATIONS_NOT_ASKED_FOR

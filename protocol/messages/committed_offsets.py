@@ -36,13 +36,13 @@ class OffsetCommitRequest:
 @api_message(ApiKey.OFFSET_COMMIT)
 class OffsetCommitResponse:
     throttle_time_ms: Int32 = field(since=3, default=0)
-    topics: Array[Topic]
+    topics: Array[Topic] = field(mirrors="topics")
 
     @struct
     class Topic:
-        name: String = field(until=9, default="")
-        topic_id: Uuid = field(since=10, default=NO_UUID)
-        partitions: Array[Partition]
+        name: String = field(until=9, default="", mirrors="name")
+        topic_id: Uuid = field(since=10, default=NO_UUID, mirrors="topic_id")
+        partitions: Array[Partition] = field(mirrors="partitions")
 
         @struct
         class Partition:
@@ -79,19 +79,19 @@ class OffsetFetchRequest:
 @api_message(ApiKey.OFFSET_FETCH)
 class OffsetFetchResponse:
     throttle_time_ms: Int32 = field(since=3, default=0)
-    topics: Array[Topic] = field(until=7, default_factory=list)
+    topics: Array[Topic] = field(until=7, default_factory=list, mirrors="topics")
     error_code: Int16 = field(since=2, until=7, default=0)
-    groups: Array[Group] = field(since=8, default_factory=list)
+    groups: Array[Group] = field(since=8, default_factory=list, mirrors="groups")
 
     @struct
     class Topic:
         name: String
-        partitions: Array[Partition]
+        partitions: Array[Partition] = field(mirrors="partition_indexes")
 
         @struct
         class Partition:
             partition_index: Int32
-            committed_offset: Int64
+            committed_offset: Int64 = field(refused=-1)
             committed_leader_epoch: Int32 = field(since=5, default=-1)
             metadata: String | None = ""
             error_code: Int16 = 0

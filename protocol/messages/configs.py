@@ -22,7 +22,7 @@ class DescribeConfigsRequest:
 @api_message(ApiKey.DESCRIBE_CONFIGS)
 class DescribeConfigsResponse:
     throttle_time_ms: Int32 = 0
-    results: Array[Result]
+    results: Array[Result] = field(mirrors="resources")
 
     @struct
     class Result:
@@ -70,7 +70,7 @@ class AlterConfigsRequest:
 @api_message(ApiKey.ALTER_CONFIGS)
 class AlterConfigsResponse:
     throttle_time_ms: Int32 = 0
-    responses: Array[Response]
+    responses: Array[Response] = field(mirrors="resources")
 
     @struct
     class Response:
@@ -101,7 +101,7 @@ class IncrementalAlterConfigsRequest:
 @api_message(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 class IncrementalAlterConfigsResponse:
     throttle_time_ms: Int32 = 0
-    responses: Array[Response]
+    responses: Array[Response] = field(mirrors="resources")
 
     @struct
     class Response:

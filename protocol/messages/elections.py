@@ -22,12 +22,12 @@ class ElectLeadersRequest:
 class ElectLeadersResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field(since=1, default=0)
-    replica_election_results: Array[ReplicaElectionResult]
+    replica_election_results: Array[ReplicaElectionResult] = field(mirrors="topic_partitions")
 
     @struct
     class ReplicaElectionResult:
         topic: String
-        partition_result: Array[PartitionResult]
+        partition_result: Array[PartitionResult] = field(mirrors="partitions")
 
         @struct
         class PartitionResult:

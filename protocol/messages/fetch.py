@@ -69,14 +69,14 @@ class FetchResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field(since=7, default=0)
     session_id: Int32 = field(since=7, default=0)
-    responses: Array[Response]
+    responses: Array[Response] = field(mirrors="topics", mirrored_until=12)
     node_endpoints: Array[NodeEndpoint] = field(since=16, tag=0, default_factory=list)
 
     @struct
     class Response:
-        topic: String = field(until=12, default="")
+        topic: String = field(until=12, default="", mirrors="topic")
         topic_id: Uuid = field(since=13, default=NO_UUID)
-        partitions: Array[Partition]
+        partitions: Array[Partition] = field(mirrors="partitions")
 
         @struct
         class Partition:
@@ -95,17 +95,17 @@ class FetchResponse:
                 end_offset: Int64 = -1
                 epoch: Int32 = -1
 
-            partition_index: Int32
+            partition_index: Int32 = field(mirrors="partition")
             error_code: Int16 = 0
-            high_watermark: Int64
+            high_watermark: Int64 = field(refused=-1)
             last_stable_offset: Int64 = -1
             log_start_offset: Int64 = field(since=5, default=-1)
             diverging_epoch: DivergingEpoch = field(since=12, tag=0, default=DivergingEpoch())
             current_leader: CurrentLeader = field(since=12, tag=1, default=CurrentLeader())
             snapshot_id: SnapshotId = field(since=12, tag=2, default=SnapshotId())
-            aborted_transactions: Array[AbortedTransaction] | None = None
+            aborted_transactions: Array[AbortedTransaction] | None = field(default=None, refused=[])
             preferred_read_replica: Int32 = field(since=11, default=-1)
-            records: Records | None
+            records: Records | None = field(refused=b"")
 
             @struct
             class AbortedTransaction:

@@ -21,16 +21,16 @@ class FindCoordinatorResponse:
     throttle_time_ms: Int32 = field(since=1, default=0)
     error_code: Int16 = field(until=3, default=0)
     error_message: String | None = field(since=1, until=3, default="")
-    node_id: Int32 = field(until=3, default=0)
+    node_id: Int32 = field(until=3, default=0, refused=-1)
     host: String = field(until=3, default="")
-    port: Int32 = field(until=3, default=0)
-    coordinators: Array[Coordinator] = field(since=4, default_factory=list)
+    port: Int32 = field(until=3, default=0, refused=-1)
+    coordinators: Array[Coordinator] = field(since=4, default_factory=list, mirrors="coordinator_keys")
 
     @struct
     class Coordinator:
         key: String
-        node_id: Int32
-        host: String
-        port: Int32
+        node_id: Int32 = field(refused=-1)
+        host: String = field(refused="")
+        port: Int32 = field(refused=-1)
         error_code: Int16 = 0
         error_message: String | None = ""

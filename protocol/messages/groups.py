@@ -16,7 +16,7 @@ class DescribeGroupsRequest:
 @api_message(ApiKey.DESCRIBE_GROUPS)
 class DescribeGroupsResponse:
     throttle_time_ms: Int32 = field(since=1, default=0)
-    groups: Array[Group]
+    groups: Array[Group] = field(mirrors="groups")
 
     @struct
     class Group:
@@ -67,7 +67,7 @@ class DeleteGroupsRequest:
 @api_message(ApiKey.DELETE_GROUPS)
 class DeleteGroupsResponse:
     throttle_time_ms: Int32 = 0
-    results: Array[Result]
+    results: Array[Result] = field(mirrors="groups_names")
 
     @struct
     class Result:

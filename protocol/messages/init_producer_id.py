@@ -22,4 +22,4 @@ class InitProducerIdResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     producer_id: Int64 = -1
-    producer_epoch: Int16
+    producer_epoch: Int16 = field(refused=-1)

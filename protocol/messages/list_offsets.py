@@ -28,12 +28,12 @@ class ListOffsetsRequest:
 @api_message(ApiKey.LIST_OFFSETS)
 class ListOffsetsResponse:
     throttle_time_ms: Int32 = field(since=2, default=0)
-    topics: Array[Topic]
+    topics: Array[Topic] = field(mirrors="topics")
 
     @struct
     class Topic:
         name: String
-        partitions: Array[Partition]
+        partitions: Array[Partition] = field(mirrors="partitions")
 
         @struct
         class Partition:

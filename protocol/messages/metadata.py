@@ -33,7 +33,7 @@ class MetadataResponse:
     brokers: Array[Broker]
     cluster_id: String | None = field(since=2, default=None)
     controller_id: Int32 = field(since=1, default=-1)
-    topics: Array[Topic]
+    topics: Array[Topic] = field(mirrors="topics")
     cluster_authorized_operations: Int32 = field(since=8, until=10, default=OPERATIONS_NOT_ASKED_FOR)
     error_code: Int16 = field(since=13, default=0)
 
@@ -48,7 +48,7 @@ class MetadataResponse:
     class Topic:
         error_code: Int16 = 0
         name: String | None = field(nullable_since=12)
-        topic_id: Uuid = field(since=10, default=NO_UUID)
+        topic_id: Uuid = field(since=10, default=NO_UUID, mirrors="topic_id")
         is_internal: Bool = field(since=1, default=False)
         partitions: Array[Partition]
         topic_authorized_operations: Int32 = field(since=8, default=OPERATIONS_NOT_ASKED_FOR)

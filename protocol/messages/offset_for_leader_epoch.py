@@ -26,12 +26,12 @@ class OffsetForLeaderEpochRequest:
 @api_message(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 class OffsetForLeaderEpochResponse:
     throttle_time_ms: Int32 = 0
-    topics: Array[Topic]
+    topics: Array[Topic] = field(mirrors="topics")
 
     @struct
     class Topic:
         topic: String
-        partitions: Array[Partition]
+        partitions: Array[Partition] = field(mirrors="partitions")
 
         @struct
         class Partition:

@@ -25,7 +25,7 @@ from protocol.schema import (
 @api_message(ApiKey.PRODUCE)
 class ProduceRequest:
     transactional_id: String | None = None
-    acks: Int16
+    acks: Int16 = field(unanswered=0)
     timeout_ms: Int32
     topic_data: Array[TopicData]
 
@@ -43,15 +43,15 @@ class ProduceRequest:
 
 @api_message(ApiKey.PRODUCE)
 class ProduceResponse:
-    responses: Array[Response]
+    responses: Array[Response] = field(mirrors="topic_data")
     throttle_time_ms: Int32 = 0
     node_endpoints: Array[NodeEndpoint] = field(since=10, tag=0, default_factory=list)
 
     @struct
     class Response:
-        name: String = field(until=12, default="")
-        topic_id: Uuid = field(since=13, default=NO_UUID)
-        partition_responses: Array[PartitionResponse]
+        name: String = field(until=12, default="", mirrors="name")
+        topic_id: Uuid = field(since=13, default=NO_UUID, mirrors="topic_id")
+        partition_responses: Array[PartitionResponse] = field(mirrors="partition_data")
 
         @struct
         class PartitionResponse:
@@ -67,7 +67,7 @@ class ProduceResponse:
 
             index: Int32
             error_code: Int16 = 0
-            base_offset: Int64
+            base_offset: Int64 = field(refused=-1)
             log_append_time_ms: Int64 = -1
             log_start_offset: Int64 = field(since=5, default=-1)
             record_errors: Array[RecordError] = field(since=8, default_factory=list)

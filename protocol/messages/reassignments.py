@@ -26,15 +26,15 @@ class AlterPartitionReassignmentsRequest:
 @api_message(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 class AlterPartitionReassignmentsResponse:
     throttle_time_ms: Int32 = 0
-    allow_replication_factor_change: Bool = field(since=1, default=True)
+    allow_replication_factor_change: Bool = field(since=1, default=True, mirrors="allow_replication_factor_change")
     error_code: Int16 = 0
     error_message: String | None = None
-    responses: Array[Response]
+    responses: Array[Response] = field(mirrors="topics")
 
     @struct
     class Response:
         name: String
-        partitions: Array[Partition]
+        partitions: Array[Partition] = field(mirrors="partitions")
 
         @struct
         class Partition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from protocol.api_keys import ApiKey
 from protocol.messages.metadata import OPERATIONS_NOT_ASKED_FOR
-from protocol.schema import NO_UUID, Array, Bool, Int16, Int32, String, Uuid, api_message, struct
+from protocol.schema import NO_UUID, Array, Bool, Int16, Int32, String, Uuid, api_message, field, struct
 
 
 @struct
@@ -27,7 +27,7 @@ class DescribeTopicPartitionsRequest:
 @api_message(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 class DescribeTopicPartitionsResponse:
     throttle_time_ms: Int32 = 0
-    topics: Array[Topic]
+    topics: Array[Topic] = field(mirrors="topics")
     next_cursor: Cursor | None = None
 
     @struct

@@ -46,7 +46,7 @@ class CreateTopicsRequest:
 @api_message(ApiKey.CREATE_TOPICS)
 class CreateTopicsResponse:
     throttle_time_ms: Int32 = 0
-    topics: Array[Topic]
+    topics: Array[Topic] = field(mirrors="topics")
 
     @struct
     class Topic:
@@ -83,12 +83,12 @@ class DeleteTopicsRequest:
 @api_message(ApiKey.DELETE_TOPICS)
 class DeleteTopicsResponse:
     throttle_time_ms: Int32 = 0
-    responses: Array[Response]
+    responses: Array[Response] = field(mirrors=("topics", "topic_names"))
 
     @struct
     class Response:
         name: String | None = field(nullable_since=6)
-        topic_id: Uuid = field(since=6, default=NO_UUID)
+        topic_id: Uuid = field(since=6, default=NO_UUID, mirrors="topic_id")
         error_code: Int16 = 0
         error_message: String | None = field(since=5, default=None)
 
@@ -113,7 +113,7 @@ class CreatePartitionsRequest:
 @api_message(ApiKey.CREATE_PARTITIONS)
 class CreatePartitionsResponse:
     throttle_time_ms: Int32 = 0
-    results: Array[Result]
+    results: Array[Result] = field(mirrors="topics")
 
     @struct
     class Result:

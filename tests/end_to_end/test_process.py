@@ -68,7 +68,7 @@ def test_a_start_loads_what_every_broker_needs_and_the_rest_when_it_is_asked_for
     late = {
         "_ssl", "yaml", "prometheus_client", "difflib", "shutil", "http.server",
         "cramjam", "lz4", "zstandard",
-        "broker.server.apis_of_administrators", "broker.server.apis_of_groups", "broker.controller.topic_creation",
+        "broker.handlers.topics", "broker.handlers.group_membership", "broker.controller.topic_creation",
         "broker.coordinators.partition_writer", "broker.server.topics_at_start", "broker.tools",
         "protocol.messages.group_membership", "protocol.messages.topics",
     }  # fmt: skip
@@ -77,8 +77,8 @@ def test_a_start_loads_what_every_broker_needs_and_the_rest_when_it_is_asked_for
 
     connect("kafka-python", process.bootstrap).create_topic("orders")
     now = imported(process)
-    assert {"broker.server.apis_of_administrators", "protocol.messages.topics"} <= now
-    assert "broker.server.apis_of_groups" not in now
+    assert {"broker.handlers.topics", "protocol.messages.topics"} <= now
+    assert "broker.handlers.group_membership" not in now
 
 
 def imported(process: BrokerProcess) -> set[str]:

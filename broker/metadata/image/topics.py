@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.metadata.image.records import InconsistentMetadata, Record
 from broker.metadata.topic_rules import INTERNAL_TOPICS, collision_key
+from broker.request.faults import UnknownTopicId
 from protocol.records.cluster_metadata import (
     NO_LEADER_CHANGE,
     ClearElrRecord,
@@ -93,10 +94,12 @@ class TopicsImage:
     names_by_collision_key: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     """Names that metrics cannot tell apart, since dots and underscores are one there."""
 
-    def name_of(self, topic_id: bytes) -> str | None:
-        """What the topic with this id is called; None if there is no such topic."""
+    def of_id(self, topic_id: bytes) -> TopicImage:
+        """The topic with this id. Raises `UnknownTopicId`."""
         topic = self.by_id.get(topic_id)
-        return None if topic is None else topic.name
+        if topic is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
+        return topic
 
     def records(self) -> Iterator[Record]:
         """The records that add up to this image."""

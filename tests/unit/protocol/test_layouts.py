@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import FLEXIBLE_SINCE, VERSIONS, ApiKey
+from protocol.api_keys import FLEXIBLE_SINCE, ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.records import cluster_metadata, control_records
@@ -156,9 +156,9 @@ def test_defaults_key_and_flexible_versions_are_the_ones_kafka_python_has(cls: t
     _check_defaults(cls, definition.data["fields"], definition.common)
 
 
-def test_every_api_with_versions_has_a_request_and_a_response() -> None:
-    declared = sorted((describe(cls).key, describe(cls).is_request) for cls in MESSAGES)
-    assert declared == sorted((key.value, is_request) for key in VERSIONS for is_request in (False, True))
+def test_every_api_has_a_request_and_a_response() -> None:
+    declared = {(describe(cls).key, describe(cls).is_request) for cls in MESSAGES}
+    assert declared == {(key, is_request) for key, _ in declared for is_request in (False, True)}
 
 
 def test_the_table_of_flexible_versions_says_what_kafka_python_has() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.dispatch.dispatcher import Dispatcher
-from broker.dispatch.registry import Handlers, Registry
+from broker.dispatch.registry import Handler, Registry
 from broker.request.context import ApiVersionRange, RequestContext
 from broker.request.faults import InvalidRequest
 from broker.request.response import NO_FRAME, NOTHING, ResponseSlot
@@ -16,7 +16,6 @@ from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.cluster import DescribeClusterRequest
-from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest
 from tests.support.slots import Owner, slot_of
 
@@ -28,18 +27,10 @@ class Exchange:
 
     def __init__(self, handler: Any = None, **more: Any) -> None:
         self.registry = Registry()
-        self.registry.serve(
-            ApiVersionsRequest,
-            handler or (lambda request, context: ApiVersionsResponse(api_keys=[])),
-            refuse=lambda request, code, message: ApiVersionsResponse(error_code=code, api_keys=[]),
-        )
-        self.registry.serve(
-            ProduceRequest,
-            handler or (lambda request, context: None),
-            refuse=lambda request, code, message: None,
-            advertised=(0, 13),
-            keeps_frame=True,
-        )
+        answer = handler or (lambda request, context: ApiVersionsResponse(api_keys=[]))
+        self.registry.serve(ApiKey.API_VERSIONS, lambda: answer)
+        wait = handler or (lambda request, context: None)
+        self.registry.serve(ApiKey.PRODUCE, lambda: wait, advertised_since=0, keeps_frame=True)
         self.dispatcher = Dispatcher(self.registry)
         self.owner = Owner()
 
@@ -73,34 +64,32 @@ def test_a_request_reaches_its_handler_and_its_answer_the_slot() -> None:
 
 def test_what_is_served_is_advertised_by_ascending_key() -> None:
     registry = Exchange().registry
-    assert registry.advertised() == (ApiVersionRange(0, 0, 13), ApiVersionRange(18, 0, 4))
+    assert registry.advertised() == [ApiVersionRange(0, 0, 13), ApiVersionRange(18, 0, 4)]
 
 
 def test_an_api_is_served_once() -> None:
     registry = Exchange().registry
     with pytest.raises(ValueError, match=r"18 \(API_VERSIONS\) is served already"):
-        registry.serve(ApiVersionsRequest, lambda request, context: None, refuse=lambda *_: None)
+        registry.serve(ApiKey.API_VERSIONS, lambda: lambda request, context: None)
 
 
-def test_handlers_that_are_made_late_are_made_once_with_the_first_request_to_one_of_them() -> None:
-    made: list[str] = []
+def test_a_handler_is_asked_for_with_the_first_request_to_its_api() -> None:
+    made: list[ApiKey] = []
 
-    def make() -> Handlers:
-        made.append("handlers")
-        handler = (lambda request, context: None), (lambda request, code, message: None)
-        return {MetadataRequest: handler, DescribeClusterRequest: handler}
+    def make(key: ApiKey) -> Handler[Any, Any]:
+        made.append(key)
+        return lambda request, context: None
 
     registry = Registry()
-    registry.serve_late({ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER}, make)
+    registry.serve(ApiKey.METADATA, lambda: make(ApiKey.METADATA))
+    registry.serve(ApiKey.DESCRIBE_CLUSTER, lambda: make(ApiKey.DESCRIBE_CLUSTER))
     assert [served.api_key for served in registry.advertised()] == [3, 60]
     assert (registry.route(3, 99), made) == (None, [])
-    for key in (3, 60, 3):
-        route = registry.route(key, 0)
+    for _ in range(2):
+        route = registry.route(60, 0)
         assert route is not None
-        assert not route.keeps_frame
-    assert made == ["handlers"]
-    with pytest.raises(ValueError, match="served already"):
-        registry.serve_late({ApiKey.METADATA}, make)
+        assert (route.name, route.keeps_frame) == ("DescribeCluster v0", False)
+    assert made == [ApiKey.DESCRIBE_CLUSTER]
 
 
 @pytest.mark.parametrize("version", [5, 99, 0x7FFF, -1])

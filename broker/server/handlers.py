@@ -1,0 +1,208 @@
+"""The handlers of the APIs, each made at its first use.
+
+Its module and that of its messages are imported then: a start imports only what every client asks for
+(docs/decisions/starting.md).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from broker.controller.client import ControllerClient
+from broker.coordinators.group_coordinator import Groups
+from broker.fetch.executor import FetchExecutor
+from broker.fetch.fast_path import FetchFastPath
+from broker.fetch.sessions import FetchSessions
+from broker.handlers.api_versions import ApiVersionsHandler
+from broker.handlers.fetch import FetchHandler
+from broker.handlers.init_producer_id import InitProducerIdHandler
+from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.handlers.metadata import MetadataHandler
+from broker.handlers.produce import ProduceHandler
+from broker.metadata.cache import MetadataCache
+from broker.metadata.configs import ConfigView
+from broker.metadata.producer_ids import ProducerIds
+from broker.raft.client import RaftClient
+from broker.replication.replica_manager import ReplicaManager
+from broker.request.node import Node
+from broker.runtime.clock import Clock
+from config.broker_settings import BrokerSettings
+from storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from broker.handlers.alter_configs import AlterConfigsHandler
+    from broker.handlers.cluster import ClusterHandler
+    from broker.handlers.committed_offsets import CommittedOffsetsHandler
+    from broker.handlers.config_resources import ConfigResourcesHandler
+    from broker.handlers.configs import ConfigsHandler
+    from broker.handlers.delete_records import DeleteRecordsHandler
+    from broker.handlers.elections import ElectionsHandler
+    from broker.handlers.find_coordinator import FindCoordinatorHandler
+    from broker.handlers.group_membership import GroupMembershipHandler
+    from broker.handlers.groups import GroupsHandler
+    from broker.handlers.log_dirs import LogDirsHandler
+    from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+    from broker.handlers.quorum import QuorumHandler
+    from broker.handlers.reassignments import ReassignmentsHandler
+    from broker.handlers.topic_partitions import TopicPartitionsHandler
+    from broker.handlers.topics import TopicsHandler
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Handlers:
+    """The handlers of one broker, each made at its first use from what is given here."""
+
+    settings: BrokerSettings
+    node: Node
+    replicas: ReplicaManager
+    fetch_executor: FetchExecutor
+    fetch_sessions: FetchSessions
+    metadata_cache: MetadataCache
+    config_view: ConfigView
+    raft: RaftClient
+    logs: LogManager
+    clock: Clock
+    controller: ControllerClient
+    producer_ids: ProducerIds
+    group_coordinators: Groups
+
+    # What every client asks for
+
+    @cached_property
+    def produce(self) -> ProduceHandler:
+        return ProduceHandler(self.replicas, self.metadata_cache)
+
+    @cached_property
+    def fetch(self) -> FetchHandler:
+        return FetchHandler(
+            self.replicas,
+            self.fetch_executor,
+            self.fetch_sessions,
+            self.metadata_cache,
+            self.node,
+            fetch_max_bytes=self.settings.fetch_max_bytes,
+        )
+
+    @cached_property
+    def fetch_fast_path(self) -> FetchFastPath:
+        return FetchFastPath(
+            self.replicas, self.metadata_cache, self.fetch, fetch_max_bytes=self.settings.fetch_max_bytes
+        )
+
+    @cached_property
+    def list_offsets(self) -> ListOffsetsHandler:
+        return ListOffsetsHandler(self.replicas)
+
+    @cached_property
+    def metadata(self) -> MetadataHandler:
+        create = self.settings.auto_create_topics_enable
+        return MetadataHandler(self.metadata_cache, self.controller, self.node, auto_create_topics_enable=create)
+
+    @cached_property
+    def api_versions(self) -> ApiVersionsHandler:
+        return ApiVersionsHandler(self.metadata_cache, self.raft.quorum, self.node)
+
+    @cached_property
+    def init_producer_id(self) -> InitProducerIdHandler:
+        return InitProducerIdHandler(self.producer_ids)
+
+    # What members of groups ask for
+
+    @cached_property
+    def find_coordinator(self) -> "FindCoordinatorHandler":
+        from broker.handlers.find_coordinator import FindCoordinatorHandler
+
+        return FindCoordinatorHandler(self.metadata_cache, self.controller, self.replicas, self.node)
+
+    @cached_property
+    def group_membership(self) -> "GroupMembershipHandler":
+        from broker.handlers.group_membership import GroupMembershipHandler
+
+        return GroupMembershipHandler(self.group_coordinators)
+
+    @cached_property
+    def committed_offsets(self) -> "CommittedOffsetsHandler":
+        from broker.handlers.committed_offsets import CommittedOffsetsHandler
+
+        return CommittedOffsetsHandler(self.group_coordinators, self.metadata_cache, self.clock)
+
+    @cached_property
+    def groups(self) -> "GroupsHandler":
+        from broker.handlers.groups import GroupsHandler
+
+        return GroupsHandler(self.group_coordinators)
+
+    # What administrators ask for
+
+    @cached_property
+    def alter_configs(self) -> "AlterConfigsHandler":
+        from broker.handlers.alter_configs import AlterConfigsHandler
+
+        return AlterConfigsHandler(self.controller, self.config_view)
+
+    @cached_property
+    def cluster(self) -> "ClusterHandler":
+        from broker.handlers.cluster import ClusterHandler
+
+        return ClusterHandler(self.node)
+
+    @cached_property
+    def config_resources(self) -> "ConfigResourcesHandler":
+        from broker.handlers.config_resources import ConfigResourcesHandler
+
+        return ConfigResourcesHandler(self.metadata_cache, self.node)
+
+    @cached_property
+    def configs(self) -> "ConfigsHandler":
+        from broker.handlers.configs import ConfigsHandler
+
+        return ConfigsHandler(self.config_view, self.metadata_cache)
+
+    @cached_property
+    def delete_records(self) -> "DeleteRecordsHandler":
+        from broker.handlers.delete_records import DeleteRecordsHandler
+
+        return DeleteRecordsHandler(self.replicas)
+
+    @cached_property
+    def elections(self) -> "ElectionsHandler":
+        from broker.handlers.elections import ElectionsHandler
+
+        return ElectionsHandler(self.metadata_cache, self.node)
+
+    @cached_property
+    def log_dirs(self) -> "LogDirsHandler":
+        from broker.handlers.log_dirs import LogDirsHandler
+
+        return LogDirsHandler(self.logs)
+
+    @cached_property
+    def offset_for_leader_epoch(self) -> "OffsetForLeaderEpochHandler":
+        from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+
+        return OffsetForLeaderEpochHandler(self.replicas)
+
+    @cached_property
+    def quorum(self) -> "QuorumHandler":
+        from broker.handlers.quorum import QuorumHandler
+
+        return QuorumHandler(self.raft, self.metadata_cache, self.node, self.clock)
+
+    @cached_property
+    def reassignments(self) -> "ReassignmentsHandler":
+        from broker.handlers.reassignments import ReassignmentsHandler
+
+        return ReassignmentsHandler(self.controller, self.metadata_cache)
+
+    @cached_property
+    def topic_partitions(self) -> "TopicPartitionsHandler":
+        from broker.handlers.topic_partitions import TopicPartitionsHandler
+
+        most = self.settings.max_request_partition_size_limit
+        return TopicPartitionsHandler(self.metadata_cache, most_partitions=most)
+
+    @cached_property
+    def topics(self) -> "TopicsHandler":
+        from broker.handlers.topics import TopicsHandler
+
+        return TopicsHandler(self.controller, self.metadata_cache, self.config_view)
