@@ -1,4 +1,4 @@
-"""DescribeLogDirs: which data directories there are, and what stands in them."""
+"""DescribeLogDirs and AlterReplicaLogDirs: which data directories there are, what stands in them, and in which."""
 
 from __future__ import annotations
 
@@ -42,3 +42,34 @@ class DescribeLogDirsResponse:
                 partition_size: Int64
                 offset_lag: Int64
                 is_future_key: Bool
+
+
+@api_message(ApiKey.ALTER_REPLICA_LOG_DIRS)
+class AlterReplicaLogDirsRequest:
+    dirs: Array[Dir]
+
+    @struct
+    class Dir:
+        path: String
+        topics: Array[Topic]
+
+        @struct
+        class Topic:
+            name: String
+            partitions: Array[Int32]
+
+
+@api_message(ApiKey.ALTER_REPLICA_LOG_DIRS)
+class AlterReplicaLogDirsResponse:
+    throttle_time_ms: Int32 = 0
+    results: Array[Result] = field(mirrors="dirs.topics")
+
+    @struct
+    class Result:
+        topic_name: String = field(mirrors="name")
+        partitions: Array[Partition] = field(mirrors="partitions")
+
+        @struct
+        class Partition:
+            partition_index: Int32
+            error_code: Int16 = 0

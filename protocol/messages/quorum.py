@@ -1,4 +1,4 @@
-"""DescribeQuorum: who votes on the metadata log, and how far each has come."""
+"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: who votes on the metadata log, and how far each has come."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import (
     NO_UUID,
     Array,
+    Bool,
     Int16,
     Int32,
     Int64,
@@ -74,3 +75,40 @@ class DescribeQuorumResponse:
             name: String
             host: String
             port: UInt16
+
+
+@api_message(ApiKey.ADD_RAFT_VOTER)
+class AddRaftVoterRequest:
+    cluster_id: String | None
+    timeout_ms: Int32
+    voter_id: Int32
+    voter_directory_id: Uuid
+    listeners: Array[Listener]
+    ack_when_committed: Bool = field(since=1, default=True)
+
+    @struct
+    class Listener:
+        name: String
+        host: String
+        port: UInt16
+
+
+@api_message(ApiKey.ADD_RAFT_VOTER)
+class AddRaftVoterResponse:
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+@api_message(ApiKey.REMOVE_RAFT_VOTER)
+class RemoveRaftVoterRequest:
+    cluster_id: String | None
+    voter_id: Int32
+    voter_directory_id: Uuid
+
+
+@api_message(ApiKey.REMOVE_RAFT_VOTER)
+class RemoveRaftVoterResponse:
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
