@@ -53,7 +53,7 @@ def page(served: Iterable[Served]) -> str:
         tests[claim.api_key][claim.error].add(claim.test.removeprefix(f"{MARKED_TESTS}/"))
     lines = [_HEAD]
     for key in sorted(versions):
-        lines.append(f"## {_title(key)} ({key}): {_ranges(versions[key])}\n")
+        lines.append(f"## {ApiKey(key).title} ({key}): {_ranges(versions[key])}\n")
         lines.append("| error code | shown by |")
         lines.append("|---|---|")
         for error in sorted(tests[key]):
@@ -61,10 +61,6 @@ def page(served: Iterable[Served]) -> str:
             lines.append(f"| {error.name} ({error.value}) | {shown_by} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _title(key: int) -> str:
-    return "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
 
 
 def _ranges(versions: set[int]) -> str:

@@ -26,6 +26,11 @@ class ApiKey(IntEnum):
         member.flexible_since = flexible_since
         return member
 
+    @property
+    def title(self) -> str:
+        """What Kafka calls the API: ``CreateTopics``."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
     PRODUCE = 0, 3, 13, 9
     FETCH = 1, 4, 18, 12
     LIST_OFFSETS = 2, 1, 11, 6

@@ -15,6 +15,7 @@ from storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
     from broker.controller.partition_creation import GrowthResult, MorePartitions
+    from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
     from broker.controller.topic_creation import NewTopic, TopicResult
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
     from broker.request.faults import Fault
@@ -116,6 +117,21 @@ class ControllerClient(Protocol):
             wanted: what is wanted of each resource; none may be there twice.
             validate_only: check everything, change nothing.
             then: gets the results in the order of ``wanted``.
+        """
+
+    # What is registered
+
+    def alter_scram_credentials(
+        self, wanted: Sequence[Deletion | Upsertion], *, then: Callable[[list[CredentialResult]], None]
+    ) -> None:
+        """Change the SCRAM credentials of users (KIP-554), each user with a success or error."""
+
+    def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
+        """Forget a broker that is gone for good (KIP-631).
+
+        Raises:
+            BrokerIdNotRegistered: there is no such broker.
+            InvalidRequest: it is this broker, which runs.
         """
 
     # Producer ids

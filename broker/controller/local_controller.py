@@ -22,7 +22,7 @@ from broker.metadata.record_versions import version_of
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.raft.single_voter_log import SingleVoterLog
-from broker.request.faults import Fault
+from broker.request.faults import BrokerIdNotRegistered, Fault, InvalidRequest
 from broker.runtime.clock import Ids
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode
@@ -35,6 +35,7 @@ from protocol.records.cluster_metadata import (
     PartitionChangeRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
+    UnregisterBrokerRecord,
 )
 from storage.errors import DiskFull, TooManyOpenFiles
 from storage.topic_partition import TopicPartition
@@ -42,6 +43,7 @@ from storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
     from broker.controller.partition_creation import GrowthResult, MorePartitions
+    from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
     from broker.controller.topic_creation import NewTopic, TopicResult
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
 
@@ -406,6 +408,30 @@ class LocalController:
                     log.info("altering configs of %s: %s", one.resource, ", ".join(result.changed))
         else:
             self._raft.when_durable(lambda: then(results))
+
+    # What is registered
+
+    def alter_scram_credentials(
+        self, wanted: Sequence[Deletion | Upsertion], *, then: Callable[[list[CredentialResult]], None]
+    ) -> None:
+        from broker.controller.scram_credentials import CredentialPlanner
+
+        planner = CredentialPlanner(self.image)
+        results = planner.plan(wanted)
+        if planner.records:
+            self._append(planner.records, lambda: then(results))
+        else:
+            self._raft.when_durable(lambda: then(results))
+
+    def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
+        """Only a broker that an adopted directory brought can be forgotten: this one is all there is."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
+        if broker_id == self._settings.node_id:
+            raise InvalidRequest(f"Broker {broker_id} is the one that is asked, and it runs")
+        self._append([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)], then)
+        log.info("broker %d is no longer registered", broker_id)
 
     # Producer ids
 

@@ -18,6 +18,11 @@ log = logging.getLogger(__name__)
 BEFORE_AUTHENTICATION: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """The APIs that are served to a client that has not authenticated yet."""
 
+UNKNOWN_API: Final = "unknown"
+"""What requests are counted as whose key is no API's: their number would be the client's choice."""
+
+_API_KEYS: Final = frozenset(ApiKey)
+
 
 class DispatcherStats:
     """What the dispatcher has counted."""
@@ -105,6 +110,8 @@ class Dispatcher:
         version 0, with the versions of ApiVersions itself. All else closes."""
         self.stats.unsupported += 1
         if header.api_key != ApiKey.API_VERSIONS:
+            known = header.api_key in _API_KEYS
+            self._registry.stats.not_served[ApiKey(header.api_key).title if known else UNKNOWN_API] += 1
             slot.close_connection(f"API {header.api_key} in version {header.api_version} is not served")
             return
         if header.api_version < 0:

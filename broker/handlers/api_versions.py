@@ -5,10 +5,11 @@ import re
 from typing import Final
 
 from broker.metadata.cache import MetadataCache
+from broker.metadata.image.metadata_image import MetadataImage
 from broker.raft.quorum import Quorum
 from broker.request.context import RequestContext
 from broker.request.faults import InvalidRequest, RebootstrapRequired
-from broker.request.node import Node
+from broker.request.node import NO_NODE, Node
 from broker.request.session import ClientSoftware
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -19,9 +20,6 @@ FEATURES_FROM_ZERO_SINCE_VERSION = 4
 SUPPORTED_FEATURES: Final = {"kraft.version": (0, 1), "metadata.version": (7, 25)}
 """Levels that this broker can work at. Features that it does not implement yet are not finalised either, even in a
 directory adopted from a Kafka that did: their clients then do without."""
-
-NO_NODE: Final = -1
-"""The node id that a client sends while it knows only an address."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -36,7 +34,7 @@ class ApiVersionsHandler:
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         """List what is served, unless the client means to ask another cluster or node."""
-        names_node = request.node_id != NO_NODE
+        names_node = request.node_id != NO_NODE  # it knows more of it than an address
         if names_node != (request.cluster_id is not None):
             raise InvalidRequest("the id of a node and that of its cluster come together")
         if context.api_version >= SOFTWARE_SINCE_VERSION and not (
@@ -65,15 +63,14 @@ class ApiVersionsHandler:
             finalized_features_epoch=self._metadata.image.end_offset,
             finalized_features=[
                 ApiVersionsResponse.FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
-                for name, level in self._finalized_features().items()
+                for name, level in finalized_features(self._metadata.image, self._quorum).items()
             ],
         )
 
-    def _finalized_features(self) -> dict[str, int]:
-        """Level by name. That of the quorum stands in a control record, not among the others; 0 is not listed."""
-        features = {
-            name: level for name, level in self._metadata.image.features.levels.items() if name in SUPPORTED_FEATURES
-        }
-        if self._quorum.kraft_version > 0:
-            features["kraft.version"] = self._quorum.kraft_version
-        return features
+
+def finalized_features(image: MetadataImage, quorum: Quorum) -> dict[str, int]:
+    """Level by name. That of the quorum stands in a control record, not among the others; 0 is not listed."""
+    features = {name: level for name, level in image.features.levels.items() if name in SUPPORTED_FEATURES}
+    if quorum.kraft_version > 0:
+        features["kraft.version"] = quorum.kraft_version
+    return features

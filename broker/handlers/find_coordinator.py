@@ -11,7 +11,7 @@ from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import InvalidRequest
-from broker.request.node import Node
+from broker.request.node import NO_NODE, NO_PORT, Node
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -19,9 +19,6 @@ Answer = FindCoordinatorResponse.Coordinator
 
 MANY_KEYS_SINCE_VERSION: Final = 4
 SHARE_SINCE_VERSION: Final = 6
-
-NO_NODE: Final = -1
-NO_PORT: Final = -1
 
 NO_ERROR_MESSAGE: Final = "NONE"
 """What Kafka says in versions 1 to 3 where nothing is wrong."""

@@ -1,11 +1,24 @@
-"""DescribeLogDirs: which data directories there are, and what stands in them (API key 35; KIP-113, KIP-827)."""
+"""DescribeLogDirs and AlterReplicaLogDirs: data directories, and what stands in them (API keys 35 and 34; KIP-113,
+KIP-827)."""
 
 from collections.abc import Iterable
 
 from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import ClusterAuthorizationFailed, error_code_of
-from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from storage.errors import StorageError
+from broker.request.faults import (
+    ClusterAuthorizationFailed,
+    Fault,
+    InvalidReplicaAssignment,
+    LogDirNotFound,
+    UnknownTopicOrPartition,
+    error_code_of,
+)
+from protocol.messages.log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from storage.errors import LogDirFailed, StorageError
 from storage.log import Log
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
@@ -35,6 +48,44 @@ class LogDirsHandler:
             if log is not None and directory is not None:
                 by_directory[directory].append(log)
         return DescribeLogDirsResponse(results=[_result(directory, logs) for directory, logs in by_directory.items()])
+
+    def alter_replica_log_dirs(
+        self, request: AlterReplicaLogDirsRequest, context: RequestContext
+    ) -> AlterReplicaLogDirsResponse:
+        """Say of each replica whether it is where it is wanted: none moves. Of several directories the last counts."""
+        if not context.may(Operation.ALTER, ResourceType.CLUSTER):
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not move replicas")
+        paths = {
+            TopicPartition(topic.name, index): wanted.path
+            for wanted in request.dirs
+            for topic in wanted.topics
+            for index in topic.partitions
+        }
+        results: dict[str, AlterReplicaLogDirsResponse.Result] = {}
+        for topic_partition, path in paths.items():
+            topic, index = topic_partition
+            result = results.setdefault(topic, AlterReplicaLogDirsResponse.Result(topic_name=topic, partitions=[]))
+            answer = AlterReplicaLogDirsResponse.Result.Partition(partition_index=index)
+            result.partitions.append(answer)
+            try:
+                self._check_place(topic_partition, path)
+            except (Fault, StorageError) as error:
+                answer.error_code = error_code_of(error)
+        return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+    def _check_place(self, topic_partition: TopicPartition, path: str) -> None:
+        """Raise unless the replica is in the directory of this path already."""
+        wanted = next((directory for directory in self._logs.directories if directory.absolute_path == path), None)
+        if wanted is None:
+            raise LogDirNotFound(f"there is no log directory {path}")
+        if wanted.has_failed:
+            raise LogDirFailed(f"{path} has failed")
+        directory = self._logs.directory_of(topic_partition)
+        if directory is None:
+            raise UnknownTopicOrPartition(f"there is no {topic_partition}")
+        if directory is not wanted:
+            # What Kafka says where a directory takes no replicas (KIP-1066).
+            raise InvalidReplicaAssignment(f"{topic_partition} stays in {directory.path}: replicas are not moved here")
 
     def _asked(self, request: DescribeLogDirsRequest) -> Iterable[TopicPartition]:
         if request.topics is None:

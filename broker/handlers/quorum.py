@@ -1,14 +1,28 @@
-"""DescribeQuorum: who votes on the metadata log, and how far each has come (API key 55; KIP-642, KIP-836, KIP-853)."""
+"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter (API keys 55, 80 and 81; KIP-642, KIP-836, KIP-853)."""
 
 from broker.metadata.cache import MetadataCache
 from broker.raft.client import RaftClient
 from broker.raft.single_voter_log import METADATA_PARTITION
 from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import ClusterAuthorizationFailed
+from broker.request.faults import (
+    ClusterAuthorizationFailed,
+    DuplicateVoter,
+    InconsistentClusterId,
+    InvalidRequest,
+    RequestTimedOut,
+    UnsupportedVersion,
+    VoterNotFound,
+)
 from broker.request.node import Node
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
-from protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
+from protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RemoveRaftVoterRequest,
+    ReplicaState,
+)
 from protocol.schema import NO_UUID
 
 TopicAnswer = DescribeQuorumResponse.Topic
@@ -43,6 +57,41 @@ class QuorumHandler:
         if asked:
             answer.nodes = [self._this_node()]
         return answer
+
+    def add_raft_voter(self, request: AddRaftVoterRequest, context: RequestContext) -> None:
+        """Say why the controller does not vote. Nothing listens where it could fetch the metadata log from.
+
+        Raises `InconsistentClusterId`, `InvalidRequest`, `UnsupportedVersion`, `DuplicateVoter` and `RequestTimedOut`.
+        """
+        self._check_voter(request.cluster_id, request.voter_id, request.voter_directory_id, context)
+        missing = {listener.name for listener in self._this_node().listeners} - {one.name for one in request.listeners}
+        if missing:
+            raise InvalidRequest(f"The voter has no endpoint for the listener {', '.join(sorted(missing))}")
+        self._check_voters_change()
+        if request.voter_id == self._node.node_id:
+            raise DuplicateVoter(f"The voter id {request.voter_id} is already part of the set of voters")
+        raise RequestTimedOut(f"Aborted add voter operation for {request.voter_id} since it is lagging behind")
+
+    def remove_raft_voter(self, request: RemoveRaftVoterRequest, context: RequestContext) -> None:
+        """Say why the controller is not removed: it is no voter, or the only one.
+
+        Raises `InconsistentClusterId`, `InvalidRequest`, `UnsupportedVersion` and `VoterNotFound`.
+        """
+        self._check_voter(request.cluster_id, request.voter_id, request.voter_directory_id, context)
+        self._check_voters_change()
+        raise VoterNotFound(f"Cannot remove voter {request.voter_id} from the set of voters [{self._node.node_id}]")
+
+    def _check_voter(self, cluster_id: str | None, voter_id: int, directory_id: bytes, context: RequestContext) -> None:
+        if not context.may(Operation.ALTER, ResourceType.CLUSTER):
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not change who votes")
+        if cluster_id not in (None, self._node.cluster_id):
+            raise InconsistentClusterId(f"{cluster_id!r} is asked for, the cluster id is {self._node.cluster_id!r}")
+        if voter_id < 0 or directory_id == NO_UUID:
+            raise InvalidRequest(f"There is no voter {voter_id} with the directory {directory_id.hex()}")
+
+    def _check_voters_change(self) -> None:
+        if self._raft.quorum.voters is None:
+            raise UnsupportedVersion("At kraft.version 0 the voters are those of the settings")
 
     def _unknown(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         return DescribeQuorumResponse(

@@ -47,6 +47,12 @@ ERRORS: Final = counter(
     "error",
     bean="kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=*,error=*",
 )
+NOT_SERVED: Final = counter(
+    "ottla_network_requests_not_served_total",
+    "Requests for an API or a version that is not served, each of which closed its connection; all APIs that do not "
+    "exist are `unknown`",
+    "request",
+)
 _MEASURES: Final = (
     _Measure(
         _distribution("TotalTimeMs", "From reading a request to the last byte of its answer"), attrgetter("total")
@@ -73,6 +79,7 @@ class Requests:
     families: tuple[Family, ...] = (
         REQUESTS,
         ERRORS,
+        NOT_SERVED,
         *[family for measure in _MEASURES for family in measure.families],
         *THROTTLE,
         *CONVERSIONS,
@@ -87,6 +94,7 @@ class Requests:
         yield Samples(REQUESTS, [((name, str(version)), count) for (name, version), count in answered.items()])
         codes = self._stats.answered_codes()
         yield Samples(ERRORS, [((api, _name(code)), count) for (api, code), count in codes.items()])
+        yield Samples(NOT_SERVED, [((api,), count) for api, count in self._stats.not_served.items()])
         totals: dict[str, int] = {}
         for (name, _), count in answered.items():
             totals[name] = totals.get(name, 0) + count

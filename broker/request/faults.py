@@ -247,6 +247,102 @@ class InvalidProducerIdMapping(Fault):
     code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
+class UnacceptableCredential(Fault):
+    """A SCRAM credential that no user may have."""
+
+    code = ErrorCode.UNACCEPTABLE_CREDENTIAL
+
+
+class DuplicateResource(Fault):
+    """The request names the same user twice."""
+
+    code = ErrorCode.DUPLICATE_RESOURCE
+
+
+class ResourceNotFound(Fault):
+    """There is no such credential."""
+
+    code = ErrorCode.RESOURCE_NOT_FOUND
+
+
+class UnsupportedSaslMechanism(Fault):
+    """There is no such SASL mechanism."""
+
+    code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
+class IllegalSaslState(Fault):
+    """An authentication where none is due."""
+
+    code = ErrorCode.ILLEGAL_SASL_STATE
+
+
+class SecurityDisabled(Fault):
+    """There is no authorizer, so there are no ACLs."""
+
+    code = ErrorCode.SECURITY_DISABLED
+
+
+class DelegationTokenRequestNotAllowed(Fault):
+    """A delegation token is asked for over a connection that is not authenticated."""
+
+    code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+class InvalidUpdateVersion(Fault):
+    """A level that a feature cannot have here."""
+
+    code = ErrorCode.INVALID_UPDATE_VERSION
+
+
+class LogDirNotFound(Fault):
+    """The broker has no log directory of this path."""
+
+    code = ErrorCode.LOG_DIR_NOT_FOUND
+
+
+class BrokerIdNotRegistered(Fault):
+    """No broker of this id is registered."""
+
+    code = ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+class ControllerIdNotRegistered(Fault):
+    """No controller of this id is registered."""
+
+    code = ErrorCode.CONTROLLER_ID_NOT_REGISTERED
+
+
+class InconsistentClusterId(Fault):
+    """The request is meant for another cluster."""
+
+    code = ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+class DuplicateVoter(Fault):
+    """The controller votes already."""
+
+    code = ErrorCode.DUPLICATE_VOTER
+
+
+class VoterNotFound(Fault):
+    """The controller does not vote, or is the only one that does."""
+
+    code = ErrorCode.VOTER_NOT_FOUND
+
+
+class TransactionalIdNotFound(Fault):
+    """No producer has this transactional id."""
+
+    code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+class InvalidRegularExpression(Fault):
+    """A pattern that is none."""
+
+    code = ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
 _CODES: dict[type[Exception], ErrorCode] = {
     Malformed: ErrorCode.INVALID_REQUEST,
     InvalidConfig: ErrorCode.INVALID_CONFIG,

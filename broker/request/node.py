@@ -1,7 +1,11 @@
 """This node as clients see it: its ids, and where each listener is to be reached."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+NO_NODE: Final = -1
+"""Instead of a node's id: none is known."""
+NO_PORT: Final = -1
 
 
 class Endpoint(NamedTuple):

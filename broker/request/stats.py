@@ -124,13 +124,16 @@ class RequestKind:
 class RequestStats:
     """All of them, each from its first request on."""
 
-    __slots__ = ("_kinds", "apis", "errors")
+    __slots__ = ("_kinds", "apis", "errors", "not_served")
 
     def __init__(self) -> None:
         self.apis: dict[str, ApiStats] = {}
         """By name."""
         self.errors: dict[str, defaultdict[int, int]] = {}
         """How often each code was answered, by the API's name."""
+        self.not_served: defaultdict[str, int] = defaultdict(int)
+        """Requests for APIs that do not exist here, or not in that version, by the API's name; each closed its
+        connection."""
         self._kinds: dict[tuple[str, int, bool], RequestKind] = {}
 
     def kind(

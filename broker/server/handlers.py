@@ -30,22 +30,32 @@ from config.broker_settings import BrokerSettings
 from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from broker.handlers.acls import AclsHandler
     from broker.handlers.alter_configs import AlterConfigsHandler
+    from broker.handlers.client_quotas import ClientQuotasHandler
     from broker.handlers.cluster import ClusterHandler
     from broker.handlers.committed_offsets import CommittedOffsetsHandler
     from broker.handlers.config_resources import ConfigResourcesHandler
     from broker.handlers.configs import ConfigsHandler
+    from broker.handlers.delegation_tokens import DelegationTokensHandler
     from broker.handlers.delete_records import DeleteRecordsHandler
     from broker.handlers.elections import ElectionsHandler
+    from broker.handlers.features import FeaturesHandler
     from broker.handlers.find_coordinator import FindCoordinatorHandler
     from broker.handlers.group_membership import GroupMembershipHandler
     from broker.handlers.groups import GroupsHandler
     from broker.handlers.log_dirs import LogDirsHandler
+    from broker.handlers.modern_groups import ModernGroupsHandler
     from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+    from broker.handlers.producers import ProducersHandler
     from broker.handlers.quorum import QuorumHandler
     from broker.handlers.reassignments import ReassignmentsHandler
+    from broker.handlers.registrations import RegistrationsHandler
+    from broker.handlers.sasl import SaslHandler
+    from broker.handlers.scram_credentials import ScramCredentialsHandler
     from broker.handlers.topic_partitions import TopicPartitionsHandler
     from broker.handlers.topics import TopicsHandler
+    from broker.handlers.transactions import TransactionsHandler
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -206,3 +216,65 @@ class Handlers:
         from broker.handlers.topics import TopicsHandler
 
         return TopicsHandler(self.controller, self.metadata_cache, self.config_view)
+
+    # What belongs to features that are off
+
+    @cached_property
+    def acls(self) -> "AclsHandler":
+        from broker.handlers.acls import AclsHandler
+
+        return AclsHandler()
+
+    @cached_property
+    def client_quotas(self) -> "ClientQuotasHandler":
+        from broker.handlers.client_quotas import ClientQuotasHandler
+
+        return ClientQuotasHandler(self.metadata_cache)
+
+    @cached_property
+    def delegation_tokens(self) -> "DelegationTokensHandler":
+        from broker.handlers.delegation_tokens import DelegationTokensHandler
+
+        return DelegationTokensHandler()
+
+    @cached_property
+    def features(self) -> "FeaturesHandler":
+        from broker.handlers.features import FeaturesHandler
+
+        return FeaturesHandler(self.metadata_cache, self.raft.quorum)
+
+    @cached_property
+    def modern_groups(self) -> "ModernGroupsHandler":
+        from broker.handlers.modern_groups import ModernGroupsHandler
+
+        return ModernGroupsHandler()
+
+    @cached_property
+    def producers(self) -> "ProducersHandler":
+        from broker.handlers.producers import ProducersHandler
+
+        return ProducersHandler(self.replicas, self.metadata_cache)
+
+    @cached_property
+    def registrations(self) -> "RegistrationsHandler":
+        from broker.handlers.registrations import RegistrationsHandler
+
+        return RegistrationsHandler(self.controller, self.metadata_cache, self.node)
+
+    @cached_property
+    def sasl(self) -> "SaslHandler":
+        from broker.handlers.sasl import SaslHandler
+
+        return SaslHandler()
+
+    @cached_property
+    def scram_credentials(self) -> "ScramCredentialsHandler":
+        from broker.handlers.scram_credentials import ScramCredentialsHandler
+
+        return ScramCredentialsHandler(self.controller, self.metadata_cache)
+
+    @cached_property
+    def transactions(self) -> "TransactionsHandler":
+        from broker.handlers.transactions import TransactionsHandler
+
+        return TransactionsHandler(self.group_coordinators, self.replicas, self.metadata_cache)

@@ -14,6 +14,7 @@ from broker.request.session import Peer, Session
 from broker.runtime.clock import Ids
 from broker.server.broker_server import BrokerServer
 from config.parse import load_settings
+from protocol.error_counts import ERROR_CODES
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
 from protocol.messages.metadata import MetadataRequest
@@ -295,7 +296,7 @@ def error_codes(answer: object) -> Iterator[int]:
     """Every error code in an answer, however deep."""
     for name in getattr(type(answer), "__slots__", ()):
         value = getattr(answer, name)
-        if name == "error_code":
+        if name in ERROR_CODES:
             yield value
         elif isinstance(value, list):
             for item in value:

@@ -7,7 +7,9 @@ import pytest
 from protocol.codec import decode, encode
 from protocol.error_counts import ERROR_CODES
 from protocol.errors import ErrorCode
+from protocol.messages.acls import CreateAclsRequest, CreateAclsResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -50,7 +52,12 @@ from protocol.messages.groups import (
 )
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from protocol.messages.log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -61,6 +68,11 @@ from protocol.messages.reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+from protocol.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from protocol.messages.topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -70,6 +82,7 @@ from protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from protocol.messages.transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from protocol.refusals import refusal
 from protocol.schema import ArrayOf, StructOf, describe, layout
 from tests.unit.protocol.declared import MESSAGES
@@ -126,6 +139,17 @@ def offset_fetched() -> OffsetFetchResponse:
         topics=[OffsetFetchResponse.Topic(name="orders", partitions=parts)],
         groups=[group(group_id=group_id, topics=[], error_code=CODE) for group_id in ("readers", "others")],
     )
+
+
+def acl_creation(name: str) -> CreateAclsRequest.Creation:
+    return CreateAclsRequest.Creation(
+        resource_type=2, resource_name=name, principal="User:alice", host="*", operation=3, permission_type=3
+    )
+
+
+def replicas_in(path: str, topic: str, partitions: list[int]) -> AlterReplicaLogDirsRequest.Dir:
+    of_topic = AlterReplicaLogDirsRequest.Dir.Topic(name=topic, partitions=partitions)
+    return AlterReplicaLogDirsRequest.Dir(path=path, topics=[of_topic])
 
 
 REFUSED: list[tuple[Any, Any]] = [
@@ -436,6 +460,90 @@ REFUSED: list[tuple[Any, Any]] = [
         DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequest.Topic(name="orders")]),
         DescribeTopicPartitionsResponse(
             topics=[DescribeTopicPartitionsResponse.Topic(error_code=CODE, name="orders", partitions=[])]
+        ),
+    ),
+    (SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse(error_code=CODE, mechanisms=[])),
+    (
+        CreateAclsRequest(creations=[acl_creation("orders"), acl_creation("letters")]),
+        CreateAclsResponse(results=[CreateAclsResponse.Result(error_code=CODE, error_message=WHY) for _ in range(2)]),
+    ),
+    (
+        AlterReplicaLogDirsRequest(
+            dirs=[
+                replicas_in("/a", "orders", [0, 1]),
+                replicas_in("/b", "letters", [2]),
+            ]
+        ),
+        AlterReplicaLogDirsResponse(
+            results=[
+                AlterReplicaLogDirsResponse.Result(
+                    topic_name=name,
+                    partitions=[
+                        AlterReplicaLogDirsResponse.Result.Partition(partition_index=index, error_code=CODE)
+                        for index in indexes
+                    ],
+                )
+                for name, indexes in (("orders", [0, 1]), ("letters", [2]))
+            ]
+        ),
+    ),
+    (
+        AlterClientQuotasRequest(
+            entries=[
+                AlterClientQuotasRequest.Entry(
+                    entity=[
+                        AlterClientQuotasRequest.Entry.Entity(entity_type="user", entity_name=None),
+                        AlterClientQuotasRequest.Entry.Entity(entity_type="client-id", entity_name="shop"),
+                    ],
+                    ops=[],
+                )
+            ],
+            validate_only=False,
+        ),
+        AlterClientQuotasResponse(
+            entries=[
+                AlterClientQuotasResponse.Entry(
+                    error_code=CODE,
+                    error_message=WHY,
+                    entity=[
+                        AlterClientQuotasResponse.Entry.Entity(entity_type="user", entity_name=None),
+                        AlterClientQuotasResponse.Entry.Entity(entity_type="client-id", entity_name="shop"),
+                    ],
+                )
+            ]
+        ),
+    ),
+    (
+        AlterUserScramCredentialsRequest(
+            deletions=[AlterUserScramCredentialsRequest.Deletion(name="alice", mechanism=1)],
+            upsertions=[
+                AlterUserScramCredentialsRequest.Upsertion(
+                    name="bob", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"salted"
+                )
+            ],
+        ),
+        AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResponse.Result(user=user, error_code=CODE, error_message=WHY)
+                for user in ("alice", "bob")
+            ]
+        ),
+    ),
+    (
+        DescribeTransactionsRequest(transactional_ids=["shop"]),
+        DescribeTransactionsResponse(
+            transaction_states=[
+                DescribeTransactionsResponse.TransactionState(
+                    error_code=CODE,
+                    transactional_id="shop",
+                    transaction_state="",
+                    transaction_timeout_ms=0,
+                    transaction_start_time_ms=0,
+                    producer_id=0,
+                    producer_epoch=0,
+                    topics=[],
+                )
+            ]
         ),
     ),
 ]

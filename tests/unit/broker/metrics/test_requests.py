@@ -92,6 +92,26 @@ def test_a_version_of_the_future_is_counted_as_an_error_of_api_versions(broker: 
         client.receive_payload()
 
 
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ("03e7 0000", "unknown"),  # no API has the key 999
+        ("fffb 0000", "unknown"),
+        ("0000 0002", "Produce"),  # advertised for old librdkafka, and not served
+        ("0013 0008", "CreateTopics"),
+        ("0047 0000", "GetTelemetrySubscriptions"),  # served where there is a receiver
+    ],
+)
+def test_requests_for_what_is_not_served_are_counted_and_close_their_connections(
+    broker: InProcessBroker, header: str, name: str
+) -> None:
+    with shown(broker, {f'ottla_network_requests_not_served_total{{request="{name}"}}': up(2)}):
+        for _ in range(2):
+            client = broker.connect()
+            client.send_bytes(bytes.fromhex(f"0000000b {header} 00000001 ffff 00"))
+            assert client.is_closed()
+
+
 def test_fetches_of_consumers_and_of_followers_are_told_apart_and_counted_together(broker: InProcessBroker) -> None:
     broker.create_topic("orders")
     with shown(

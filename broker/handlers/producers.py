@@ -1,0 +1,62 @@
+"""DescribeProducers: which producers a partition knows, and their open transactions (API key 61; KIP-664)."""
+
+from broker.metadata.cache import MetadataCache
+from broker.metadata.topic_rules import fault_of_name
+from broker.replication.replica_manager import ReplicaManager
+from broker.request.context import Operation, RequestContext, ResourceType
+from broker.request.faults import Fault, InvalidTopic, TopicAuthorizationFailed, UnknownTopicOrPartition, error_code_of
+from protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse
+from storage.errors import StorageError
+
+TopicAnswer = DescribeProducersResponse.Topic
+Answer = DescribeProducersResponse.Topic.Partition
+
+
+class ProducersHandler:
+    """Reads the producer state of logs."""
+
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+
+    def describe_producers(
+        self, request: DescribeProducersRequest, context: RequestContext
+    ) -> DescribeProducersResponse:
+        """Answer each partition by itself."""
+        return DescribeProducersResponse(
+            topics=[
+                TopicAnswer(
+                    name=topic.name,
+                    partitions=[self._describe(topic.name, index, context) for index in topic.partition_indexes],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _describe(self, topic: str, index: int, context: RequestContext) -> Answer:
+        answer = Answer(partition_index=index, active_producers=[])
+        try:
+            if not context.may(Operation.READ, ResourceType.TOPIC, topic):
+                raise TopicAuthorizationFailed(f"{context.session.principal} may not read {topic}")
+            if fault := fault_of_name(topic):
+                raise InvalidTopic(fault)
+            if topic not in self._metadata.image.topics.by_name:
+                raise UnknownTopicOrPartition(f"there is no topic {topic}")
+            partition = self._replicas.partition(topic, index)
+            partition.check_leadership()
+        except (Fault, StorageError) as error:
+            answer.error_code = error_code_of(error)
+            answer.error_message = str(error)
+        else:
+            answer.active_producers = [
+                Answer.ActiveProducer(
+                    producer_id=entry.producer_id,
+                    producer_epoch=entry.producer_epoch,
+                    last_sequence=entry.last_sequence,
+                    last_timestamp=entry.last_timestamp,
+                    coordinator_epoch=entry.coordinator_epoch,
+                    current_txn_start_offset=entry.transaction_first_offset,
+                )
+                for entry in partition.log.producers
+            ]
+        return answer

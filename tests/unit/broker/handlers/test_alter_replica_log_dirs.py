@@ -1,0 +1,53 @@
+"""AlterReplicaLogDirs through the codec."""
+
+from pathlib import Path
+
+from dev.serving import every_version, serves
+from protocol.errors import ErrorCode as E
+from protocol.messages.log_dirs import AlterReplicaLogDirsRequest
+from tests.support.broker import InProcessBroker, running_broker
+
+Dir = AlterReplicaLogDirsRequest.Dir
+
+
+def move(broker: InProcessBroker, *wanted: tuple[str, str, list[int]], version: int = 2) -> dict[str, dict[int, int]]:
+    """Error code by partition by topic, of (directory, topic, partitions)."""
+    dirs = [Dir(path=path, topics=[Dir.Topic(name=topic, partitions=partitions)]) for path, topic, partitions in wanted]
+    results = broker.ask(AlterReplicaLogDirsRequest(dirs=dirs), version).results
+    assert len({result.topic_name for result in results}) == len(results)
+    return {result.topic_name: {one.partition_index: one.error_code for one in result.partitions} for result in results}
+
+
+@serves(AlterReplicaLogDirsRequest, E.NONE, E.LOG_DIR_NOT_FOUND, E.UNKNOWN_TOPIC_OR_PARTITION)
+@every_version(AlterReplicaLogDirsRequest)
+def test_a_replica_that_is_where_it_is_wanted_stays_there(broker: InProcessBroker, version: int) -> None:
+    broker.create_topic("orders", partitions=2)
+    here = str(broker.directory)
+    assert move(broker, (here, "orders", [0, 1, 7]), (here, "nowhere", [0]), version=version) == {
+        "orders": {0: E.NONE, 1: E.NONE, 7: E.UNKNOWN_TOPIC_OR_PARTITION},
+        "nowhere": {0: E.UNKNOWN_TOPIC_OR_PARTITION},
+    }
+    for path in ("/nowhere", "", f"{here}/"):
+        assert move(broker, (path, "orders", [0]), (path, "nowhere", [0]), version=version) == {
+            "orders": {0: E.LOG_DIR_NOT_FOUND},
+            "nowhere": {0: E.LOG_DIR_NOT_FOUND},
+        }
+    assert move(broker, version=version) == {}
+
+
+def test_of_two_directories_the_last_counts(broker: InProcessBroker) -> None:
+    broker.create_topic("orders")
+    here = str(broker.directory)
+    assert move(broker, ("/nowhere", "orders", [0]), (here, "orders", [0])) == {"orders": {0: E.NONE}}
+    assert move(broker, (here, "orders", [0]), ("/nowhere", "orders", [0])) == {"orders": {0: E.LOG_DIR_NOT_FOUND}}
+
+
+def test_no_replica_is_moved_to_another_directory(tmp_path: Path) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    with running_broker(tmp_path, log_dirs=f"{first},{second}") as broker:
+        broker.create_topic("orders")
+        place = Path(broker.log("orders").directory).parent
+        other = second if str(place) == first else first
+        assert move(broker, (str(place), "orders", [0])) == {"orders": {0: E.NONE}}
+        assert move(broker, (other, "orders", [0])) == {"orders": {0: E.INVALID_REPLICA_ASSIGNMENT}}
+        assert Path(broker.log("orders").directory).parent == place

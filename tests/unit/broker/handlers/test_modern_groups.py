@@ -1,0 +1,192 @@
+"""Consumer groups of the newer protocol, share groups and streams groups through the codec: there are none."""
+
+from typing import Any
+
+import pytest
+
+from dev.serving import every_version, serves
+from protocol.errors import ErrorCode as E
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
+from protocol.messages.share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequest,
+)
+from protocol.messages.share_group_state import (
+    DeleteShareGroupStateRequest,
+    InitializeShareGroupStateRequest,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateSummaryRequest,
+    WriteShareGroupStateRequest,
+)
+from protocol.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+from protocol.messages.streams_groups import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescription,
+)
+from tests.support.broker import InProcessBroker
+
+ID = bytes(range(16))
+
+GROUPS = ["readers", "", "readers"]
+
+
+@serves(ConsumerGroupHeartbeatRequest, E.UNSUPPORTED_VERSION)
+@every_version(ConsumerGroupHeartbeatRequest)
+def test_a_consumer_is_told_to_take_the_classic_protocol(broker: InProcessBroker, version: int) -> None:
+    asked = ConsumerGroupHeartbeatRequest(
+        group_id="readers", member_id="me", member_epoch=0, subscribed_topic_names=["orders"], topic_partitions=[]
+    )
+    answer = broker.ask(asked, version)
+    assert (answer.error_code, answer.member_id, answer.assignment) == (E.UNSUPPORTED_VERSION, None, None)
+    features = broker.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    assert "group.version" not in {feature.name for feature in features.finalized_features}
+
+
+@serves(ConsumerGroupDescribeRequest, E.UNSUPPORTED_VERSION)
+@every_version(ConsumerGroupDescribeRequest)
+def test_every_consumer_group_is_answered_for_itself(broker: InProcessBroker, version: int) -> None:
+    asked = ConsumerGroupDescribeRequest(group_ids=GROUPS, include_authorized_operations=True)
+    groups = broker.ask(asked, version).groups
+    assert [(group.group_id, group.error_code) for group in groups] == [
+        (name, E.UNSUPPORTED_VERSION) for name in GROUPS
+    ]
+
+
+@serves(ShareGroupHeartbeatRequest, E.UNSUPPORTED_VERSION)
+@every_version(ShareGroupHeartbeatRequest)
+def test_a_member_of_a_share_group_is_told_that_there_are_none(broker: InProcessBroker, version: int) -> None:
+    asked = ShareGroupHeartbeatRequest(group_id="workers", member_id="me", member_epoch=0)
+    assert broker.ask(asked, version).error_code == E.UNSUPPORTED_VERSION
+
+
+@serves(ShareGroupDescribeRequest, E.UNSUPPORTED_VERSION)
+@every_version(ShareGroupDescribeRequest)
+def test_every_share_group_is_answered_for_itself(broker: InProcessBroker, version: int) -> None:
+    asked = ShareGroupDescribeRequest(group_ids=GROUPS, include_authorized_operations=False)
+    groups = broker.ask(asked, version).groups
+    assert [(group.group_id, group.error_code) for group in groups] == [
+        (name, E.UNSUPPORTED_VERSION) for name in GROUPS
+    ]
+
+
+@serves(ShareFetchRequest, E.UNSUPPORTED_VERSION)
+@every_version(ShareFetchRequest)
+def test_a_share_fetch_brings_nothing_and_does_not_wait(broker: InProcessBroker, version: int) -> None:
+    topic = ShareFetchRequest.Topic
+    asked = ShareFetchRequest(
+        group_id="workers",
+        member_id="me",
+        share_session_epoch=0,
+        max_wait_ms=30_000,
+        min_bytes=1,
+        max_records=10,
+        batch_size=10,
+        topics=[
+            topic(topic_id=ID, partitions=[topic.Partition(partition_index=0, acknowledgement_batches=[])]),
+        ],
+        forgotten_topics_data=[],
+    )
+    answer = broker.ask(asked, version)
+    assert (answer.error_code, answer.responses, answer.node_endpoints) == (E.UNSUPPORTED_VERSION, [], [])
+
+
+@serves(ShareAcknowledgeRequest, E.UNSUPPORTED_VERSION)
+@every_version(ShareAcknowledgeRequest)
+def test_nothing_is_acknowledged(broker: InProcessBroker, version: int) -> None:
+    asked = ShareAcknowledgeRequest(group_id="workers", member_id="me", share_session_epoch=1, topics=[])
+    answer = broker.ask(asked, version)
+    assert (answer.error_code, answer.responses) == (E.UNSUPPORTED_VERSION, [])
+
+
+@serves(DescribeShareGroupOffsetsRequest, E.UNSUPPORTED_VERSION)
+@every_version(DescribeShareGroupOffsetsRequest)
+def test_no_offsets_of_share_groups_are_described(broker: InProcessBroker, version: int) -> None:
+    group = DescribeShareGroupOffsetsRequest.Group
+    asked = [
+        group(group_id="workers", topics=[group.Topic(topic_name="orders", partitions=[0])]),
+        group(group_id="others", topics=None),
+    ]
+    groups = broker.ask(DescribeShareGroupOffsetsRequest(groups=asked), version).groups
+    assert [(one.group_id, one.error_code, one.topics) for one in groups] == [
+        ("workers", E.UNSUPPORTED_VERSION, []),
+        ("others", E.UNSUPPORTED_VERSION, []),
+    ]
+
+
+@serves(AlterShareGroupOffsetsRequest, E.UNSUPPORTED_VERSION, versions=[0])
+@serves(DeleteShareGroupOffsetsRequest, E.UNSUPPORTED_VERSION, versions=[0])
+def test_no_offsets_of_share_groups_are_changed(broker: InProcessBroker) -> None:
+    altered, deleted = AlterShareGroupOffsetsRequest.Topic, DeleteShareGroupOffsetsRequest.Topic
+    change = altered.Partition(partition_index=0, start_offset=5)
+    asked = (
+        AlterShareGroupOffsetsRequest(group_id="g", topics=[altered(topic_name="orders", partitions=[change])]),
+        DeleteShareGroupOffsetsRequest(group_id="g", topics=[deleted(topic_name="orders")]),
+    )
+    for request in asked:
+        answer = broker.ask(request, 0)
+        assert (answer.error_code, answer.responses) == (E.UNSUPPORTED_VERSION, [])
+
+
+STATE_REQUESTS: list[tuple[type[Any], dict[str, Any]]] = [
+    (InitializeShareGroupStateRequest, {"state_epoch": 0, "start_offset": 0}),
+    (ReadShareGroupStateRequest, {"leader_epoch": 0}),
+    (WriteShareGroupStateRequest, {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "state_batches": []}),
+    (DeleteShareGroupStateRequest, {}),
+    (ReadShareGroupStateSummaryRequest, {"leader_epoch": 0}),
+]
+
+
+@serves(InitializeShareGroupStateRequest, E.NOT_COORDINATOR, versions=[0])
+@serves(ReadShareGroupStateRequest, E.NOT_COORDINATOR, versions=[0])
+@serves(WriteShareGroupStateRequest, E.NOT_COORDINATOR, versions=[0, 1])
+@serves(DeleteShareGroupStateRequest, E.NOT_COORDINATOR, versions=[0])
+@serves(ReadShareGroupStateSummaryRequest, E.NOT_COORDINATOR, versions=[0, 1])
+def test_the_state_of_share_groups_is_kept_nowhere(broker: InProcessBroker) -> None:
+    for cls, fields in STATE_REQUESTS:
+        topic = cls.Topic
+        partitions = [topic.Partition(partition=index, **fields) for index in (0, 3)]
+        asked = cls(group_id="workers", topics=[topic(topic_id=ID, partitions=partitions)])
+        for version in range(2 if cls in (WriteShareGroupStateRequest, ReadShareGroupStateSummaryRequest) else 1):
+            (result,) = broker.ask(asked, version).results
+            assert result.topic_id == ID
+            assert [(one.partition, one.error_code) for one in result.partitions] == [
+                (0, E.NOT_COORDINATOR),
+                (3, E.NOT_COORDINATOR),
+            ]
+
+
+@serves(StreamsGroupHeartbeatRequest, E.UNSUPPORTED_VERSION)
+@every_version(StreamsGroupHeartbeatRequest)
+def test_a_streams_application_is_told_to_take_the_classic_protocol(broker: InProcessBroker, version: int) -> None:
+    asked = StreamsGroupHeartbeatRequest(
+        group_id="app", member_id="me", member_epoch=0, endpoint_information_epoch=0, active_tasks=[]
+    )
+    answer = broker.ask(asked, version)
+    assert (answer.error_code, answer.member_id, answer.active_tasks) == (E.UNSUPPORTED_VERSION, "", None)
+
+
+@serves(StreamsGroupDescribeRequest, E.UNSUPPORTED_VERSION)
+@every_version(StreamsGroupDescribeRequest)
+def test_every_streams_group_is_answered_for_itself(broker: InProcessBroker, version: int) -> None:
+    asked = StreamsGroupDescribeRequest(group_ids=GROUPS, include_authorized_operations=False)
+    groups = broker.ask(asked, version).groups
+    assert [(group.group_id, group.error_code) for group in groups] == [
+        (name, E.UNSUPPORTED_VERSION) for name in GROUPS
+    ]
+
+
+@serves(StreamsGroupTopologyDescriptionUpdateRequest, E.UNSUPPORTED_VERSION, versions=[0])
+@pytest.mark.parametrize("group_id", ["app", ""])
+def test_no_topology_is_taken_in(broker: InProcessBroker, group_id: str) -> None:
+    asked = StreamsGroupTopologyDescriptionUpdateRequest(
+        group_id=group_id,
+        member_id="me",
+        topology_epoch=0,
+        topology_description=TopologyDescription(subtopologies=[], global_stores=[]),
+    )
+    assert broker.ask(asked, 0).error_code == E.UNSUPPORTED_VERSION

@@ -1,0 +1,33 @@
+"""The list of APIs: each once, each with its own handler."""
+
+from typing import Any
+
+import pytest
+
+from broker.server.apis import APIS, Api
+from protocol.api_keys import ApiKey
+from protocol.schema import request_class
+from tests.support.broker import InProcessBroker
+
+UNLISTED = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+"""Kafka lists them only where it has a receiver of telemetry."""
+
+
+def test_every_api_that_kafka_lists_is_served_and_stands_there_once() -> None:
+    assert [api.key for api in APIS] == sorted(set(ApiKey) - UNLISTED)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    broker = InProcessBroker(tmp_path_factory.mktemp("apis") / "data")
+    yield broker
+    broker.close()
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.title)
+def test_the_handler_of_an_api_takes_its_requests(broker: InProcessBroker, api: Api) -> None:
+    route = broker.server.registry.route(api.key, api.key.versions[1])
+    assert route is not None
+    handler: Any = route.handler
+    assert handler.__annotations__["request"] in (request_class(api.key), Any)
+    assert route.name == f"{api.key.title} v{api.key.versions[1]}"
