@@ -31,7 +31,7 @@ def with_coordinators(broker: InProcessBroker) -> None:
     """The topics in which groups and transactions would be kept are there."""
     for topic in (STATE, "__consumer_offsets"):
         broker.create_topic(topic)
-    broker.wait_until(lambda: bool(broker.server.components.group_coordinator.groups.in_office))
+    broker.wait_until(lambda: bool(broker.server.components.group_coordinator.groups.active))
 
 
 def added(version: int, transactional_id: str, *partitions: tuple[str, list[int]]) -> AddPartitionsToTxnRequest:
