@@ -362,10 +362,6 @@ class Allowed:
     reason: str
 
 
-def _absent_here(kafka: Any, ours: Any) -> bool:
-    return bool(ours == ABSENT)
-
-
 def _only_ours_says_why(kafka: Any, ours: Any) -> bool:
     return kafka in (None, ABSENT, "") and ours == "<text>"
 
@@ -526,12 +522,6 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
     ),
     Allowed(
         api="JOIN_GROUP",
-        step="metadata: *",
-        when=_only_we_answer,
-        reason="Kafka fails at a subscription that it can't read and never answers; to us its topics are unknown.",
-    ),
-    Allowed(
-        api="JOIN_GROUP",
         step="a protocol twice, alone",
         when=_only_we_answer,
         reason="Kafka takes a member that names a protocol twice for two, finds none that all know, and never answers.",
@@ -594,12 +584,6 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         step="min.cleanable.dirty.ratio='NaN'",
         when=_better_refused,
         reason="Kafka takes NaN for a ratio between 0 and 1, since it is on neither side of a limit.",
-    ),
-    Allowed(
-        api="API_VERSIONS",
-        path="api_keys.*",
-        when=_absent_here,
-        reason="APIs that are not served here yet are not advertised; those that are have Kafka's ranges.",
     ),
     Allowed(
         api="API_VERSIONS",

@@ -136,7 +136,7 @@ OTHER_VALUES: Final[tuple[Difference, ...]] = (
     ),
     Difference(
         "kafka_server_metadataloader_currentmetadataversion",
-        "A new directory is formatted for Kafka 4.0 and later, Kafka's own for 4.3.",
+        "A new directory is formatted for Kafka 4.0 and later, Kafka's own for 4.4.",
     ),
     Difference(
         r'kafka_server_delayedoperationpurgatory_purgatorysize\{delayedOperation="Fetch"\}',

@@ -1,6 +1,6 @@
 """Apache Kafka and we are asked the same, and answer the same but for what the table of allowed differences names.
 
-Kafka's answers are the recorded ones of 4.3.1, or those of a node that runs now where `OTTLA_TEST_KAFKA_LIBS` names the
+Kafka's answers are the recorded ones of 4.4.0, or those of a node that runs now where `OTTLA_TEST_KAFKA_LIBS` names the
 directory with its jars.
 """
 

@@ -64,7 +64,7 @@ def test_a_request_reaches_its_handler_and_its_answer_the_slot() -> None:
 
 def test_what_is_served_is_advertised_by_ascending_key() -> None:
     registry = Exchange().registry
-    assert registry.advertised() == [ApiVersionRange(0, 0, 13), ApiVersionRange(18, 0, 4)]
+    assert registry.advertised() == [ApiVersionRange(0, 0, 13), ApiVersionRange(18, 0, 5)]
 
 
 def test_an_api_is_served_once() -> None:
@@ -92,16 +92,16 @@ def test_a_handler_is_asked_for_with_the_first_request_to_its_api() -> None:
     assert made == [ApiKey.DESCRIBE_CLUSTER]
 
 
-@pytest.mark.parametrize("version", [5, 99, 0x7FFF, -1])
+@pytest.mark.parametrize("version", [6, 99, 0x7FFF, -1])
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: int) -> None:
     exchange = Exchange()
     header = (18).to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + (1).to_bytes(4, "big") + b"\0\1c"
     slot = exchange.send(header + b"\0" + b"whatever the future holds")
-    assert answer(slot) == bytes.fromhex("00000001 0023 00000001 0012 0000 0004")
+    assert answer(slot) == bytes.fromhex("00000001 0023 00000001 0012 0000 0005")
     assert exchange.owner.closed is None
 
 
-@pytest.mark.parametrize("version", [5, -1])
+@pytest.mark.parametrize("version", [6, -1])
 def test_an_unknown_version_of_api_versions_whose_header_is_no_new_one_closes(version: int) -> None:
     exchange = Exchange()
     header = (18).to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + (1).to_bytes(4, "big") + b"\0\1c"

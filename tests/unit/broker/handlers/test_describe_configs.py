@@ -44,7 +44,7 @@ def test_a_topic_has_its_own_and_inherited_configs(broker: InProcessBroker, vers
     broker.create_topic("orders", retention_ms=1000)
     configs = by_name(ask(broker, TOPIC, "orders", version=version, include_synonyms=True))
 
-    assert len(configs) == 35
+    assert len(configs) == 39
     own, inherited = configs["retention.ms"], configs["segment.bytes"]
     assert (own.value, own.config_source, own.read_only, own.is_sensitive) == ("1000", DYNAMIC_TOPIC, False, False)
     assert (inherited.value, inherited.config_source) == ("1073741824", DEFAULT)
@@ -84,7 +84,7 @@ def test_nothing_is_set_for_all_brokers(broker: InProcessBroker) -> None:
 
 def test_groups_and_client_metrics_have_their_defaults(broker: InProcessBroker) -> None:
     group = by_name(ask(broker, GROUP, "any", include_synonyms=True))
-    assert len(group) == 17
+    assert len(group) == 21
     behind = {name: group[name].synonyms[0].name for name in ("share.session.timeout.ms", "share.isolation.level")}
     assert behind == {
         "share.session.timeout.ms": "group.share.session.timeout.ms",

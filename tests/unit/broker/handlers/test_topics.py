@@ -56,7 +56,7 @@ def test_a_topic_is_created_and_described(broker: InProcessBroker, version: int)
     if version >= 5:
         assert (result.num_partitions, result.replication_factor) == (3, 1)
         configs = {config.name: (config.value, config.config_source) for config in result.configs}
-        assert len(configs) == 35
+        assert len(configs) == 39
         assert configs["retention.ms"] == ("1000", 1)
         assert list(configs) == sorted(configs)
     assert (result.topic_id != NO_ID) == (version >= 7)
