@@ -58,6 +58,7 @@ _SPAN: Final = header_struct("base_offset", "batch_length", "magic", "last_offse
 _unpack_span = _SPAN.unpack_from
 
 _HEADERS: Final = WalkPolicy(checks_offsets=True, reads_records=False)
+"""How the end of a segment is found that has been closed in order."""
 
 
 class BatchPlace(NamedTuple):
@@ -366,7 +367,8 @@ class Segment:
 
     def _find(self, offset: int, *, in_memory_only: bool = False) -> BatchPlace | None:
         """Go on by headers from the last index entry, an index interval at most and one batch; or from the last batch
-        found, if the next is asked for (bench: fetch-1mb)."""
+        found, if the next is asked for (bench: fetch-1mb). Every fetch of older records comes here, so the headers are
+        looked at without a `BatchWalk`; a test holds the two against each other."""
         file, end = self.file(), self.size
         read = partial(read_in_memory, file) if in_memory_only else file.pread
         last_found = self._last_found

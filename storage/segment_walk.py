@@ -8,7 +8,7 @@ whether it had been on disk for certain, that is, below the recovery point:
              the batch if its header can be believed, else at the next whole batch that there is
 
 This is what a start after a crash spends its time with, so the loop over small batches makes no object that it need not
-(bench: recovery).
+(bench: recovery). It accepts what `CHECKED` says; a test holds it against the loop of `storage.batch.walk`.
 """
 
 from typing import Final
@@ -30,6 +30,7 @@ from storage.index.time_index import ENTRY as TIME_ENTRY
 from storage.sentinels import NO_EPOCH, NO_TIMESTAMP
 
 CHECKED: Final = WalkPolicy(checks_crc=True, checks_offsets=True, at_fault=AtFault.STEP_OVER)
+"""What a batch must fulfil to be indexed. Above the recovery point nothing is stepped over."""
 
 # Read at once: small enough to be in the processor's cache when its CRC is computed.
 _CHUNK_BYTES: Final = 1 << 18
@@ -46,7 +47,7 @@ _time_entry = TIME_ENTRY.pack
 
 
 class SegmentWalk(BatchWalk):
-    """A walk under way, and what it has found so far."""
+    """A walk under way, step by step, and what it has found so far."""
 
     __slots__ = (
         "_index_interval_bytes", "_time_indexed", "base_offset", "epochs", "first_timestamp", "largest_offset",

@@ -16,14 +16,15 @@ from broker.runtime.time_slices import Step, Steps, TimeSlices, Work
 from broker.runtime.worker_thread import WorkerThread
 from protocol.primitives import Malformed
 from protocol.records.coordinator_records import UnknownRecord
+from storage.batch.checksum import crc32c
 from storage.batch.pairs import read_pairs
 from storage.batch.record_batch import (
+    ATTRIBUTES_POSITION,
     CODEC_BITS,
     CONTROL_BIT,
     HEADER_SIZE,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    computed_crc,
 )
 from storage.batch.records import open_records
 from storage.batch.walk import BatchWalk, in_memory
@@ -143,15 +144,16 @@ class PartitionLoading:
         newest = Newest()
         producer_id = NO_PRODUCER_ID
         taken = replayed = held_bytes = 0
-        for header, _, data in BatchWalk(in_memory(chunk), 0, len(chunk), chunk_bytes=len(chunk)):
-            if header.next_offset > self.offset:
+        for header, position, data in BatchWalk(in_memory(chunk), 0, len(chunk), chunk_bytes=len(chunk)):
+            next_offset = header.next_offset
+            if next_offset > self.offset:
                 # What belongs to a transaction and what does not keep their order.
                 owner = header.producer_id if header.attributes & TRANSACTIONAL_BIT else NO_PRODUCER_ID
                 if owner != producer_id or header.attributes & CONTROL_BIT or held_bytes > MOST_HELD_BYTES:
                     yield from self._replay(newest, producer_id)
                     producer_id, replayed, held_bytes = owner, taken, 0
                 try:
-                    if computed_crc(data, 0, len(data)) != header.crc:
+                    if crc32c(data[ATTRIBUTES_POSITION:]) != header.crc:
                         raise UndecodableRecords("its bytes do not agree with its CRC")
                     if header.attributes & CONTROL_BIT:
                         self._replay_marker(header, data)
@@ -159,7 +161,7 @@ class PartitionLoading:
                         if header.attributes & CODEC_BITS:
                             section = yield from self._open(header, data)
                         else:
-                            section = bytes(data[HEADER_SIZE:])
+                            section = chunk[position + HEADER_SIZE : position + len(data)]
                         held_bytes += len(section)
                         for key, value in read_pairs(section, header.record_count):
                             # It comes in the place of its last record.
@@ -173,7 +175,7 @@ class PartitionLoading:
                 except UndecodableRecords as error:
                     self._pass_over(header.base_offset, f"the batch there: {error}")
                 self._stats.batches += 1
-                self.offset = header.next_offset
+                self.offset = next_offset
         self._stats.records += taken
         yield from self._replay(newest, producer_id)
 

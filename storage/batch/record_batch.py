@@ -1,4 +1,4 @@
-"""The header of a record batch (magic 2): read, stamped and checked in place, never touching the records behind it.
+r"""The header of a record batch (magic 2): read, stamped and checked in place, never touching the records behind it.
 
     offset size field
          0    8 base offset             absolute offset of the first record  \

@@ -426,6 +426,7 @@ class _SegmentCheck:
         """Check the batches from ``at`` on that header and CRC say all of; where the first other one begins.
 
         Nearly all are of this kind, so the loop makes no object that it need not (bench: audit).
+        A test holds it against `BatchWalk`.
         """
         log = self._log
         until_offset = log.plain_until(looks_at_epochs=not self._has_wrong_epoch)

@@ -8,7 +8,7 @@ from broker.raft.snapshots import SnapshotId, encode_snapshot, list_snapshots
 from protocol.records.cluster_metadata import FeatureLevelRecord, PartitionRecord
 from protocol.records.control_records import KRaftVersion, KRaftVoters, LeaderChange, SnapshotFooter, SnapshotHeader
 from storage.batch.records import iterate_records
-from storage.errors import CorruptCheckpoint
+from storage.errors import CorruptBatch, CorruptCheckpoint
 from storage.files import FileSystem
 
 NOW = 1795193860699
@@ -134,6 +134,19 @@ def test_batches_are_read_up_to_one_that_is_cut_off():
 
     assert len(list(decode_batches(memoryview(batch + batch[:-1])))) == 1
     assert len(list(decode_batches(memoryview(batch + batch[:20])))) == 1
+
+
+def test_what_is_no_batch_of_magic_2_is_refused():
+    batch = encode_records(
+        [(FeatureLevelRecord(name="a", feature_level=1), 0)], base_offset=0, leader_epoch=1, now_ms=NOW
+    )
+    of_magic_1 = bytearray(batch)
+    of_magic_1[16] = 1
+
+    with pytest.raises(CorruptBatch, match=f"position {len(batch)}: there is magic 1 where a batch of magic 2"):
+        list(decode_batches(memoryview(batch + of_magic_1)))
+    with pytest.raises(CorruptBatch, match="position 0: there are zeros where a batch is expected"):
+        list(decode_batches(memoryview(bytes(100))))
 
 
 def test_snapshots_are_listed_oldest_first_and_other_files_are_not(tmp_path):

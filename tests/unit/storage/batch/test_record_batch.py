@@ -1,14 +1,20 @@
 """The header: every field where Kafka has it, stamped and re-dated in place."""
 
+import re
+from struct import calcsize
+
 import pytest
 
+from storage.batch import record_batch
 from storage.batch.record_batch import (
     HEADER_SIZE,
+    LAYOUT,
     MAX_SEQUENCE,
     Codec,
     TimestampType,
     computed_crc,
     decrement_sequence,
+    header_struct,
     increment_sequence,
     read_header,
     restamp_time,
@@ -36,6 +42,23 @@ def test_the_header_of_kafkas_batch_reads_as_kafka_wrote_it() -> None:
     assert header.timestamp_type is TimestampType.CREATE_TIME
     assert header.has_producer_id
     assert (header.is_transactional, header.is_control, header.has_delete_horizon) == (False, False, False)
+
+
+@pytest.mark.sources_only  # nothing compiled has a docstring
+def test_each_field_stands_where_the_drawing_has_it() -> None:
+    drawn = re.findall(r"^ +(\d+) +(\d) ([a-z ]+?)(?:  .*)?$", str(record_batch.__doc__), re.MULTILINE)
+
+    assert [(int(position), int(size), name.replace(" ", "_")) for position, size, name in drawn] == [
+        (field.position, calcsize(f">{field.format}"), name) for name, field in LAYOUT.items()
+    ]
+
+
+@pytest.mark.parametrize("names", [(), ("crc",), ("base_offset", "magic"), ("magic", "record_count"), tuple(LAYOUT)])
+def test_some_fields_of_a_header_read_as_all_of_them_do(names: tuple[str, ...]) -> None:
+    header = read_header(vectors.AT_OFFSET_100)
+
+    read = header_struct(*names).unpack_from(b"......." + vectors.AT_OFFSET_100, 7)
+    assert read == tuple(getattr(header, name) for name in names)
 
 
 def test_a_header_is_read_in_the_middle_of_a_buffer() -> None:
