@@ -13,8 +13,8 @@ from typing import Any
 from config.log_config import LogConfig
 from storage.batch.record_batch import BatchHeader
 from storage.files import Buffer, File
+from storage.preallocation import PREALLOCATES_FROM, preallocated_bytes
 from storage.producer_state import CompletedTransaction, ProducerEntry
-from storage.room_ahead import ROOM_AHEAD_FROM, room_ahead
 from storage.segment import Segment
 from storage.segments import is_roll_due
 
@@ -83,8 +83,8 @@ class LogWrite:
         """Write. Touches nothing but the file. Raises DiskFull, LogDirFailed; a part may be in the file then."""
         if self.size:
             position, file = self.position, self.file
-            if position >= ROOM_AHEAD_FROM and position + self.size > file.reserved_to:
-                file.reserve(position, self.size + room_ahead(position))
+            if position >= PREALLOCATES_FROM and position + self.size > file.reserved_to:
+                file.reserve(position, self.size + preallocated_bytes(position))
             file.append_vector(self.buffers, position)
 
 

@@ -38,8 +38,8 @@ from storage.index.offset_index import MOST_RELATIVE_OFFSET, OffsetIndex, Offset
 from storage.index.time_index import TimeIndex, TimestampOffset
 from storage.index.transaction_index import TransactionIndex
 from storage.open_files import OpenFiles
+from storage.preallocation import PREALLOCATES_FROM
 from storage.read_ahead import read_in_memory
-from storage.room_ahead import ROOM_AHEAD_FROM
 from storage.segment_walk import SegmentWalk
 from storage.sentinels import NO_TIMESTAMP
 
@@ -185,7 +185,7 @@ class Segment:
         self.transaction_index.write_out()
         self.offset_index.trim()
         self.time_index.trim()
-        if file.size > self.size or self.size > ROOM_AHEAD_FROM:
+        if file.size > self.size or self.size > PREALLOCATES_FROM:
             file.truncate(self.size)
         self.forget_recent_batches()
         self.is_active = False

@@ -157,8 +157,8 @@ class Appender:
                 return None
             if partition.is_gone:  # since it was staged
                 raise partition.why_gone()
-            if partition.room is not None:
-                partition.room.take(write.size, now_ms)
+            if partition.disk_reserve is not None:
+                partition.disk_reserve.take(write.size, now_ms)
             if write.size >= LARGE_WRITE_BYTES:
                 self._write_in_thread(partition, write)
                 return None

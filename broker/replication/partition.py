@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from broker.replication.disk_room import DiskRoom
+from broker.replication.disk_reserve import DiskReserve
 from broker.replication.isolation import FetchIsolation
 from broker.request.faults import (
     FencedLeaderEpoch,
@@ -86,6 +86,7 @@ class Partition:
         "_decides_alone",
         "_flush_owed",
         "_on_disk_failure",
+        "disk_reserve",
         "in_sync_replicas",
         "is_flush_late",
         "is_gone",
@@ -97,7 +98,6 @@ class Partition:
         "node_id",
         "owes_epoch_start",
         "replicas",
-        "room",
         "stats",
         "topic_id",
         "watchers",
@@ -113,7 +113,7 @@ class Partition:
         node_id: int,
         state: LeaderAndIsr,
         is_internal: bool = False,
-        room: DiskRoom | None = None,
+        disk_reserve: DiskReserve | None = None,
         on_disk_failure: DiskFailed,
     ) -> None:
         self._clock = clock
@@ -121,7 +121,7 @@ class Partition:
         self.log = log
         self.log_dir = log_dir
         """The data directory that the log stands in."""
-        self.room = room
+        self.disk_reserve = disk_reserve
         """What of its disk appends may fill; None where they may fill it to the last byte."""
         self.topic_id = topic_id
         self.node_id = node_id

@@ -252,8 +252,8 @@ class ReplicaManager:
     def _write_failed(self, partition: Partition, error: StorageError) -> None:
         if partition.is_gone:
             return
-        if isinstance(error, DiskFull) and partition.room is not None:
-            partition.room.found_none(error)  # says so once
+        if isinstance(error, DiskFull) and partition.disk_reserve is not None:
+            partition.disk_reserve.found_full(error)  # says so once
             return
         if not isinstance(error, LogDirFailed):
             log.error("writing to %s failed: %s", partition.topic_partition, error)

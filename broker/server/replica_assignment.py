@@ -11,7 +11,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.topics import PartitionImage, TopicImage
-from broker.replication.disk_room import DiskRoom
+from broker.replication.disk_reserve import DiskReserve
 from broker.replication.partition import LeaderAndIsr, Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock, Ids
@@ -59,8 +59,8 @@ class ReplicaAssignment:
         self._ids = ids
         self._logs = logs
         self._directories = directories
-        self._disk_room = {
-            directory: DiskRoom(directory, reserve_bytes=disk_reserve_bytes) for directory in logs.directories
+        self._disk_reserves = {
+            directory: DiskReserve(directory, reserve_bytes=disk_reserve_bytes) for directory in logs.directories
         }
         self._replicas = replicas
         self._metadata = metadata
@@ -223,7 +223,7 @@ class ReplicaAssignment:
                 node_id=self._node_id,
                 state=_leader_and_isr(image),
                 is_internal=topic.is_internal,
-                room=None if topic.is_internal else self._disk_room[directory],
+                disk_reserve=None if topic.is_internal else self._disk_reserves[directory],
                 on_disk_failure=self._replicas.disk_failed,
             )
         except (DiskFull, TooManyOpenFiles):

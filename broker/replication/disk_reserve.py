@@ -32,11 +32,11 @@ REOPENS_AT_SHARE: Final = 256
 that come free, with two lines in the log every time."""
 
 
-class NoRoomForClients(DiskFull):
+class NoSpaceForClients(DiskFull):
     """An append was refused before it reached the disk."""
 
 
-class DiskRoom:
+class DiskReserve:
     """The room that appends to ordinary topics have in one data directory. Times are the wall clock's."""
 
     __slots__ = (
@@ -67,9 +67,9 @@ class DiskRoom:
         else:
             self._ask(size, now_ms)
 
-    def found_none(self, error: DiskFull) -> None:
+    def found_full(self, error: DiskFull) -> None:
         """An append has failed for want of room: where the system itself said so, nobody was asked before."""
-        if not isinstance(error, NoRoomForClients):
+        if not isinstance(error, NoSpaceForClients):
             self._budget_bytes = -1
             self._is_on_trial = True
             self._say_full(str(error))
@@ -102,7 +102,7 @@ class DiskRoom:
             self.is_full = True
             log.error("%s is full, it takes no more records until there is room: %s", self._directory.path, why)
 
-    def _refusal(self, size: int) -> NoRoomForClients:
-        return NoRoomForClients(
+    def _refusal(self, size: int) -> NoSpaceForClients:
+        return NoSpaceForClients(
             f"{self._directory.path} has no room for {size} bytes beside what is kept for the broker itself"
         )

@@ -1,4 +1,4 @@
-"""Room that is found ahead of a log's end: never too much of it, given back in time, and seen by nobody."""
+"""Preallocation behind a log's end: how much, when it is given back, and that no reader sees it."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from storage.files import FileSystem
 from storage.log import Log
-from storage.room_ahead import ROOM_AHEAD_FROM, room_ahead
+from storage.preallocation import PREALLOCATES_FROM, preallocated_bytes
 from tests.support.logs import LogHome
 
 MB = 1 << 20
@@ -24,10 +24,10 @@ def allocated(path: str | Path) -> int:
 
 @pytest.fixture
 def large(home: LogHome) -> Log:
-    """A log that has grown beyond the size from which on room is found ahead of it."""
+    """A log that has grown beyond the size from which on disk space is preallocated."""
     home.config = home.config.replace(segment_bytes=64 * MB, segment_index_bytes=MB)
     log = home.open()
-    while log.segments.active.size <= ROOM_AHEAD_FROM:
+    while log.segments.active.size <= PREALLOCATES_FROM:
         home.append_values(log, VALUE)
     home.append_values(log, VALUE)
     return log
@@ -52,7 +52,7 @@ def test_what_is_reserved_goes_with_the_next_truncation(tmp_path: Path) -> None:
     assert allocated(file.path) < MB
 
 
-def test_room_that_cannot_be_had_is_no_error(tmp_path: Path) -> None:
+def test_a_failed_preallocation_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"abc")
     file = FileSystem().open_read(str(tmp_path / "log"))
     file.reserve(3, MB)
@@ -78,12 +78,13 @@ def test_a_small_log_takes_what_it_has_and_nothing_more(home: LogHome) -> None:
 
 def test_a_growing_log_is_a_sixteenth_ahead_at_most(home: LogHome, large: Log) -> None:
     segment = large.segments.active
-    assert segment.size + MB // 4 < allocated(segment.log_path) <= segment.size + room_ahead(segment.size) + MB // 4
+    ahead = allocated(segment.log_path) - segment.size
+    assert MB // 4 < ahead <= preallocated_bytes(segment.size) + MB // 4
     assert os.path.getsize(segment.log_path) == segment.size
-    assert [room_ahead(size * MB) // MB for size in (4, 16, 32, 64, 1024)] == [1, 1, 2, 4, 4]
+    assert [preallocated_bytes(size * MB) // MB for size in (4, 16, 32, 64, 1024)] == [1, 1, 2, 4, 4]
 
 
-def test_a_full_segment_gives_back_its_room(home: LogHome, large: Log) -> None:
+def test_a_full_segment_gives_back_its_preallocated_space(home: LogHome, large: Log) -> None:
     path = large.segments.active.log_path
     home.config = large.config = large.config.replace(segment_bytes=5 * MB)
     home.append_values(large, VALUE)
