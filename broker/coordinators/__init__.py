@@ -1,1 +1,1 @@
-"""Who keeps the state of groups and transactions: pure state machines, and what loads, writes and answers for them."""
+"""Coordinators of groups and transactions: a state machine per partition, and what loads, writes and answers for it."""

@@ -1,4 +1,4 @@
-"""The group coordinator: the groups of ``__consumer_offsets``, and what happens to them without being asked."""
+"""The group coordinator: the runtime of ``__consumer_offsets``, expiry of offsets, offsets of deleted topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker.coordinators.group.shard import GroupShard
 
 Groups: TypeAlias = "CoordinatorRuntime[GroupShard]"
-"""Whom handlers ask for the coordinator of a group."""
+"""Handlers ask it for the coordinator of a group."""
 
 
 class GroupCoordinator:
@@ -57,7 +57,7 @@ class GroupCoordinator:
         self.stats = GroupStats()
 
         def shard_type() -> ShardType[GroupShard]:
-            # Imported with the first group: what the daemon imports before it is ready has a budget of 150 ms.
+            # Imported with the first group: what the broker imports before it is ready has a budget of 150 ms.
             from broker.coordinators.group.settings import GroupSettings
             from broker.coordinators.group.shard import GroupShard
             from protocol.records.group_metadata import decode_group_record, encode_group_record
@@ -103,7 +103,7 @@ class GroupCoordinator:
         )
         self._is_expiring = False
         self._deleted_topics: deque[tuple[str, bytes]] = deque()
-        """Name and id of those whose offsets are still to be deleted."""
+        """Name and id of each deleted topic whose offsets are still to be deleted."""
         self._is_forgetting = False
 
     def start(self) -> None:
@@ -112,11 +112,11 @@ class GroupCoordinator:
         self._scheduler.every(self._check_interval_ms, self._expire)
 
     def stop(self) -> None:
-        """Let go of all groups: whoever waits is told to look for another coordinator."""
+        """Unload all groups. Waiting requests are answered with NOT_COORDINATOR."""
         self.groups.stop()
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Delete the offsets of deleted topics, at once: a topic may be made anew under the name."""
+        """Delete the offsets of deleted topics at once: a new topic may get the same name."""
         self._deleted_topics.extend((topic.name, topic.topic_id) for topic in delta.topics.deleted.values())
         if not self._is_forgetting:
             self._forget_deleted_topics()
@@ -132,7 +132,7 @@ class GroupCoordinator:
         self.groups.sweep(lambda shard: shard.expire_offsets(), finished)
 
     def _forget_deleted_topics(self) -> None:
-        """All that have been deleted meanwhile in one go, since each goes through all offsets there are."""
+        """Sweep once for all topics deleted meanwhile: a sweep goes through all offsets."""
         topics: dict[str, bytes] = {}
         while self._deleted_topics and self._deleted_topics[0][0] not in topics:
             name, topic_id = self._deleted_topics.popleft()

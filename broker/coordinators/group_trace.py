@@ -1,4 +1,4 @@
-"""What happens to groups, as an operator reads it in the log, and counted."""
+"""Events of groups: each is one line in the broker's log and is counted."""
 
 import logging
 from collections import Counter
@@ -7,16 +7,16 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 LONGEST_SHOWN: Final = 100
-"""Characters of a name that a client thinks up: it may have thought up 32,767."""
+"""Characters of a name that are logged. A client may choose names of 32,767 characters."""
 
 
 class GroupTrace:
-    """One line an event. How many there are is up to the clients, so the logger is limited
-    (`broker.request.line_limit`). A `broker.coordinators.group.events.GroupEvents`."""
+    """Logs one line for each event. Clients decide how many events there are, so the logger is limited
+    (`broker.request.line_limit`). Implements `broker.coordinators.group.events.GroupEvents`."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        """How often each of them has happened since the start, by the name of its function."""
+        """How often each event has happened since the start, by the name of its method."""
 
     def rebalance_began(self, group_id: str, generation: int, members: int, why: str) -> None:
         """The group waits for its members to join."""
@@ -30,7 +30,7 @@ class GroupTrace:
         )
 
     def generation_formed(self, group_id: str, generation: int, protocol: str, members: int, waited_ms: int) -> None:
-        """Its members have joined."""
+        """The members of the new generation have joined."""
         self.counts["generation_formed"] += 1
         log.info(
             "Group %s forms generation %d of %d members with protocol %s, %d ms after the last of them has joined",
@@ -42,7 +42,7 @@ class GroupTrace:
         )
 
     def assignment_stored(self, group_id: str, generation: int, members: int) -> None:
-        """The leader's assignment stands."""
+        """The leader's assignment is stored in the log."""
         self.counts["assignment_stored"] += 1
         log.info(
             "Group %s is stable: the assignment of generation %d to %d members is stored",
@@ -52,17 +52,17 @@ class GroupTrace:
         )
 
     def group_emptied(self, group_id: str, generation: int) -> None:
-        """The last member has gone."""
+        """The last member has left the group."""
         self.counts["group_emptied"] += 1
         log.info("Group %s is empty from generation %d on", _shown(group_id), generation)
 
     def member_removed(self, group_id: str, member_id: str, why: str) -> None:
-        """A member counts no more."""
+        """A member is no longer in the group."""
         self.counts["member_removed"] += 1
         log.info("Member %s of group %s is removed: %s", _shown(member_id), _shown(group_id), _shown(why))
 
     def member_fenced(self, group_id: str, instance_id: str, member_id: str) -> None:
-        """Another process has taken its place."""
+        """Another process has taken the place of a static member."""
         self.counts["member_fenced"] += 1
         log.info(
             "Member %s of group %s is fenced: another one has come as instance %s",
@@ -72,17 +72,17 @@ class GroupTrace:
         )
 
     def offsets_expired(self, group_id: str, offsets: int) -> None:
-        """Their retention was over."""
+        """Offsets of the group were deleted because their retention was over."""
         self.counts["offsets_expired"] += 1
         log.info("%d offsets of group %s have expired", offsets, _shown(group_id))
 
     def group_removed(self, group_id: str, why: str) -> None:
-        """There is no such group any more."""
+        """The group no longer exists."""
         self.counts["group_removed"] += 1
         log.info("Group %s is removed: %s", _shown(group_id), why)
 
     def write_failed(self, group_id: str, what: str, error: str) -> None:
-        """It is tried again."""
+        """A record of the group could not be written; the write is tried again."""
         self.counts["write_failed"] += 1
         log.warning("Group %s: %s could not be written, and will be again: %s", _shown(group_id), what, error)
 

@@ -1,8 +1,8 @@
-"""Loading: the log of one partition is read from its start to its end, and its records replayed.
+"""Loading of one partition: its log is read from its start to its end, and the records are replayed.
 
-What cannot be read is passed over with a line in the log: a record, or a batch where its records cannot be told apart.
-Bytes are read in another thread, since they may have to come from the disk; all else is done in steps of a few records,
-between which the loop turns (`broker.runtime.time_slices`).
+A record that cannot be read is passed over with a line in the broker's log; so is a batch whose records cannot be
+separated. Bytes are read in another thread, since they may have to come from the disk. All else is done on the loop in
+steps of a few records, between which the loop turns (`broker.runtime.time_slices`).
 """
 
 import logging
@@ -35,33 +35,34 @@ from storage.sentinels import NO_PRODUCER_ID
 log = logging.getLogger(__name__)
 
 OPENED_HERE_BYTES: Final = 4 << 10
-"""A compressed batch that is larger is opened in the thread: it may be a thousand times as large inside."""
+"""A compressed batch larger than this is decompressed in the thread: its content may be a thousand times as large."""
 
 MOST_OPENED_BYTES: Final = 64 << 20
-"""What a batch may open to. No coordinator writes a tenth of it."""
+"""The most bytes that a batch may decompress to. No coordinator writes batches of a tenth of that."""
 
 RECORDS_A_STEP: Final = 64
-"""That are looked at; of those that are replayed each is a step, since a group of 200 members takes half a millisecond.
+"""Records that are read in one step. Each record that is replayed is a step of its own, since a group of 200 members
+takes half a millisecond.
 """
 
 MOST_HELD_RECORDS: Final = 1 << 14
 MOST_HELD_BYTES: Final = 4 << 20
-"""What is read before it is replayed: a compressed batch may hold a thousand times its size."""
+"""Bytes of records that are held before they are replayed: a compressed batch may hold a thousand times its size."""
 
 LINES: Final = 10
-"""How many of the records that cannot be read have their own line, for each partition."""
+"""How many unreadable records of a partition get a line each in the broker's log."""
 
 RETRY_MS: Final = 1_000
 
 Result = TypeVar("Result")
 Version = tuple[int, bytes | None, Any]
-"""What a key had as its value: the first offset of the batch, the value, and the version before it, or None."""
+"""A value of a key: the first offset of the batch, the value, and the version before this version, or None."""
 Newest = dict[bytes | None, Version]
-"""The last version of each key that is read and not replayed yet, in the order of the log."""
+"""The last version of each key that has been read and not replayed yet, in the order of the log."""
 
 
 class PartitionLoading:
-    """One partition on its way into memory."""
+    """The loading of one partition."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class PartitionLoading:
         done: Callable[[int], None],
     ) -> None:
         """``chunk_bytes`` says how much may be read at a time, ``later`` calls after so many milliseconds; ``done`` is
-        told the log's end once it is reached."""
+        called with the log end offset once loading has reached it."""
         self._partition = partition
         self._shard = shard
         self._decode = decode
@@ -88,7 +89,7 @@ class PartitionLoading:
         self._passed_over = 0
         self._work: Work | None = None
         self.offset = partition.log.log_start_offset
-        """Everything below has been read, and between two chunks replayed."""
+        """Every record below this offset has been read, and between two chunks replayed."""
 
     @property
     def is_at_end(self) -> bool:
@@ -96,7 +97,7 @@ class PartitionLoading:
         return self.offset >= self._partition.log.log_end_offset
 
     def begin(self, slices: TimeSlices) -> None:
-        """Load, in slices of the loop's time."""
+        """Start loading, in time slices of the loop."""
         self._work = slices.run(self._steps())
 
     def cancel(self) -> None:
@@ -115,7 +116,7 @@ class PartitionLoading:
                     at_least_one_batch=True,
                 )
                 if read.region is None:
-                    self.offset = found.log_end_offset  # compaction has left nothing there
+                    self.offset = found.log_end_offset  # compaction has left no batch there
                     break
                 chunk = yield from self._in_thread(read.region.read)
             except OffsetOutOfRange:
@@ -133,14 +134,14 @@ class PartitionLoading:
             began_at = self.offset
             yield from self._replay_chunk(chunk)
             if self.offset == began_at:
-                # What the log takes for a batch, by its index, is none: behind it there may be one.
+                # At the position that the index gives there is no valid batch; there may be a valid batch behind it.
                 self._pass_over(self.offset, "no whole batch begins there")
                 self.offset += 1
         self._done(self.offset)
 
     def _replay_chunk(self, chunk: bytes) -> Steps:
-        """Replay the whole batches that ``chunk`` begins with, as if they had been compacted: of the records with one
-        key the last one that can be read. In a log that is long, few are (bench: group-start)."""
+        """Replay the whole batches that ``chunk`` begins with, as if they had been compacted: of all records with the
+        same key only the last readable record. Of a long log, that is a small part (bench: group-start)."""
         newest = Newest()
         producer_id = NO_PRODUCER_ID
         taken = replayed = held_bytes = 0
@@ -164,7 +165,7 @@ class PartitionLoading:
                             section = chunk[position + HEADER_SIZE : position + len(data)]
                         held_bytes += len(section)
                         for key, value in read_pairs(section, header.record_count):
-                            # It comes in the place of its last record.
+                            # The key takes the place of its last record in the order.
                             newest[key] = header.base_offset, value, newest.pop(key, None)
                             taken += 1
                             if not taken % RECORDS_A_STEP:
@@ -186,7 +187,7 @@ class PartitionLoading:
         return (yield from self._in_thread(partial(open_records, batch, header, MOST_OPENED_BYTES)))
 
     def _replay(self, newest: Newest, producer_id: int) -> Steps:
-        """Replay what is held, and hold it no more. What cannot be read, or is not known, replaces nothing."""
+        """Replay the held records and release them. An unreadable record, or of an unknown type, replaces none."""
         for key, version in newest.items():
             before: Version | None = version
             while before is not None:
@@ -225,7 +226,7 @@ class PartitionLoading:
             self._work.resume()
 
     def _in_thread(self, job: Callable[[], Result]) -> Generator[Step, None, Result]:
-        """What a job in the thread gives; raises what it raises."""
+        """Run a job in the thread. Returns the job's result and raises the job's error."""
         results: list[Result] = []
         errors: list[Exception] = []
 

@@ -1,9 +1,9 @@
-"""One partition's writer: what its state machine wants written goes into the log, and comes back once it stands.
+"""PartitionWriter: appends the records of one shard to its partition, and replays them once they are acknowledged.
 
-append          a CoordinatorResult is staged as one batch; it goes out with what else the turn stages for the partition
-written         it is in the file; where `flush.messages` asks for a flush, that is waited for too
-acknowledged    its records are replayed, in the order of the log, and then whoever waits is told
-failed          nothing of it is in the log or in the state; whoever waits is told why
+append          a CoordinatorResult is staged as one batch; it is written with all that the turn stages in the partition
+written         the batch is in the file; where `flush.messages` asks for a flush, the flush is waited for too
+acknowledged    the records are replayed, in the order of the log, and then the caller is answered
+failed          no record of the batch is in the log or in the state; the caller gets the error code
 """
 
 import logging
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 
 
 class _Entry(Generic[Record]):
-    """A change under way."""
+    """A CoordinatorResult that is being written."""
 
     __slots__ = ("change", "is_told", "outcome")
 
     def __init__(self, change: CoordinatorResult[Record]) -> None:
         self.change = change
         self.outcome: ErrorCode | None = None
-        """None while it is under way."""
+        """None while the result is being written."""
         self.is_told = False
 
     def tell(self, code: ErrorCode) -> None:
@@ -46,7 +46,7 @@ class _Entry(Generic[Record]):
 
 
 class PartitionWriter(Generic[Record]):
-    """Writes the changes of one partition of a coordinators' topic, which nobody else should write to."""
+    """Writes the results of one shard to its partition of a coordinators' topic. Clients should not write there."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class PartitionWriter(Generic[Record]):
         replay: Callable[[Record], None],
         out_of_step: Callable[[], None],
     ) -> None:
-        """``end_offset``: up to where the log has been replayed. ``out_of_step`` is called where somebody else has
-        written: the state is not that of the log any more."""
+        """``end_offset``: up to where the log has been replayed. ``out_of_step`` is called when a batch of another
+        writer is found in the log: then the shard's state is no longer that of the log."""
         self._partition = partition
         self._replicas = replicas
         self._clock = clock
@@ -70,19 +70,19 @@ class PartitionWriter(Generic[Record]):
         self._codec = codec
         self._timeout_ms = timeout_ms
         self._next_offset = end_offset
-        """Where the next batch must come to stand, if nobody else writes."""
+        """The offset that the next batch gets, unless there is another writer."""
         self._replay = replay
         self._out_of_step = out_of_step
         self._entries: deque[_Entry[Record]] = deque()
-        """In the order of the log."""
+        """Results that are being written, in the order of the log."""
         self._is_closed = False
 
     def __len__(self) -> int:
-        """How many changes are under way."""
+        """How many results are being written."""
         return len(self._entries)
 
     def append(self, change: CoordinatorResult[Record]) -> None:
-        """Write a change. One without records is answered once everything before it is."""
+        """Write a result. A result without records is answered once all results before it are answered."""
         if self._is_closed:
             change.then(ErrorCode.NOT_COORDINATOR)
             return
@@ -110,14 +110,14 @@ class PartitionWriter(Generic[Record]):
             self._settle()
 
     def close(self, code: ErrorCode) -> None:
-        """The state machine goes: whoever waits is told ``code``, whatever becomes of the records."""
+        """The shard is unloaded: waiting callers are answered with ``code``, whatever becomes of the records."""
         self._is_closed = True
         entries, self._entries = self._entries, deque()
         for entry in entries:
             entry.tell(code)
 
     def _stage(self, entry: _Entry[Record]) -> None:
-        """Raises what says that it cannot be written; nothing is staged then."""
+        """Stage the entry's batch. Raises the error of a batch that cannot be written; then nothing is staged."""
         partition = self._partition
         partition.check_append(by_all=True)
         # No producer, and yet a sequence number of 0: as Kafka's coordinator writes it.
@@ -137,7 +137,7 @@ class PartitionWriter(Generic[Record]):
         self, entry: _Entry[Record], staged: StagedAppend, outcome: Publication | StorageError | Fault
     ) -> None:
         if not isinstance(outcome, Publication):
-            # It is out of the log again, and everything behind it.
+            # The batch is no longer in the log, nor is anything behind it.
             self._next_offset = min(self._next_offset, staged.first_offset)
             entry.outcome = error_code_of(outcome)
         elif outcome.is_complete:
@@ -163,7 +163,7 @@ class PartitionWriter(Generic[Record]):
             self._settle()
             return
         if is_late:
-            # The records are in the log and will stand at some time: only whoever waits has waited for long enough.
+            # The records are in the log and will be acknowledged at some time; only the caller's time is over.
             entry.tell(ErrorCode.REQUEST_TIMED_OUT)
             self._wait(entry, publication)
             return
@@ -171,7 +171,7 @@ class PartitionWriter(Generic[Record]):
         self._settle()
 
     def _settle(self) -> None:
-        """Replay and tell what is decided, in the order of the log."""
+        """Replay and answer the results with an outcome, in the order of the log."""
         while self._entries and (outcome := self._entries[0].outcome) is not None:
             entry = self._entries.popleft()
             if outcome is ErrorCode.NONE:

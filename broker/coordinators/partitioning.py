@@ -1,4 +1,4 @@
-"""Which partition of a coordinators' topic holds what belongs to a key: Kafka's hash, so that Kafka's tools agree."""
+"""Which partition of a coordinators' topic a key belongs to: Kafka's hash, so that Kafka's tools agree."""
 
 import sys
 from functools import lru_cache
@@ -10,7 +10,7 @@ _SIGN: Final = 0x8000_0000
 
 _KEPT: Final = 4_096
 _LONGEST_KEPT: Final = 128
-"""Hashes are kept of so many keys, of up to so many characters: what peers send is bounded."""
+"""The hashes of so many keys are cached, if a key has no more characters than that: clients choose the keys."""
 
 
 def java_hash(text: str) -> int:

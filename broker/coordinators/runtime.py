@@ -1,10 +1,10 @@
-"""The coordinators of one internal topic: which of its partitions this node leads, and who answers for a key.
+"""CoordinatorRuntime: the coordinators of the partitions of an internal topic that this node leads, found by key.
 
     hosted ── waits ── loading ── active ── unloaded: deleted, offline, or stopped
-                          └──────────┘ somebody else has written: loaded again
+                          └──────────┘ another writer's batch was found: loaded again
 
-A coordinator is a partition's state machine (a shard) and the writer of what it wants written. Groups have theirs in
-``__consumer_offsets``; transactions will have theirs in ``__transaction_state``.
+A coordinator is a partition's state machine (a shard) and the writer of the shard's records. Groups are in
+``__consumer_offsets``; transactions will be in ``__transaction_state``.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAST_CHUNK_BYTES: Final = 64 << 10
-"""Read of a partition at a time, however many are loading."""
+"""Bytes of a partition that are read at a time at least, however many partitions are loading."""
 
 _US_PER_MS: Final = 1000
 
 Sweep = Callable[[ShardT], Iterator[CoordinatorResult[Any] | None]]
-"""Work on a whole shard, in pieces: each is a change to be written, or None where a piece has none."""
+"""Work on a whole shard, in pieces. Each piece gives a result to be written, or None."""
 
 
 class _Sweep(Generic[ShardT]):
-    """A sweep under way, and in how many shards it still is."""
+    """A running sweep, and in how many shards it has not ended yet."""
 
     __slots__ = ("_finished", "left", "pieces_of")
 
@@ -54,7 +54,7 @@ class _Sweep(Generic[ShardT]):
         self._finished = finished
 
     def count_shard(self) -> None:
-        """It has ended in one of them."""
+        """The sweep has ended in one of the shards."""
         self.left -= 1
         if self.left == 0:
             self._finished()
@@ -64,17 +64,17 @@ class RuntimeSettings(NamedTuple):
     """How coordinators read and write their topic."""
 
     partitions: int
-    """Of the topic, where it is not there yet."""
+    """Partitions of the topic, where the topic does not exist yet."""
     codec: Codec
-    """Of the batches that are written."""
+    """Compression of the batches that are written."""
     write_timeout_ms: int
     """How long a client waits for its records to be acknowledged."""
     load_buffer_bytes: int
-    """What all partitions that are loading may hold together of what they have read."""
+    """How many bytes that were read and not replayed yet all loading partitions may hold together."""
 
 
 class Coordinator(Generic[ShardT]):
-    """What answers for the keys of one partition."""
+    """The coordinator of all keys that belong to one partition."""
 
     __slots__ = ("partition", "shard", "writer")
 
@@ -84,24 +84,24 @@ class Coordinator(Generic[ShardT]):
         self.writer = writer
 
     def write(self, change: CoordinatorResult[Any] | None) -> None:
-        """Have the outcome of a step written, if there is anything to write."""
+        """Write the result of a step, if the step has a result."""
         if change is not None:
             self.writer.append(change)
 
 
 class _Waiting(Generic[ShardT]):
-    """A partition that is not in memory yet."""
+    """A partition that waits to be loaded, or is loading."""
 
     __slots__ = ("began_ms", "loading", "partition", "sweeps")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.loading: PartitionLoading | None = None
-        """None before it has begun."""
+        """None before loading has begun."""
         self.began_ms = 0
-        """When it has, on the clock that never goes back."""
+        """When loading has begun, in milliseconds of the monotonic clock."""
         self.sweeps: list[_Sweep[ShardT]] = []
-        """What came up meanwhile."""
+        """Sweeps that were started before the partition was loaded."""
 
 
 class CoordinatorRuntime(Generic[ShardT]):
@@ -120,8 +120,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         later: Callable[[int, Callable[[], None]], object],
         shard_type: Callable[[], ShardType[ShardT]],
     ) -> None:
-        """``reader`` reads files, ``later`` calls after so many milliseconds; ``shard_type`` is asked for once there is
-        something to load."""
+        """``reader`` reads files, ``later`` calls after so many milliseconds; ``shard_type`` is called when the first
+        partition is loaded."""
         self._topic = topic
         self._settings = settings
         self._metadata = metadata
@@ -132,12 +132,12 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._later = later
         self._shard_type = cache(shard_type)
         self._active: dict[int, Coordinator[ShardT]] = {}
-        """By partition."""
+        """Loaded coordinators, by partition."""
         self._waiting: dict[int, _Waiting[ShardT]] = {}
         self._is_started = False
         self._is_stopped = False
         self.loading_stats = LoadingStats()
-        """How far loading has come, or what was loaded last."""
+        """How far loading has come; after it, what was loaded last."""
         self.load_times = RecentHistogram()
         """How long each partition took to load, in microseconds."""
         replicas.watch_leadership(topic, self._leadership_changed)
@@ -163,8 +163,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         return found
 
     def all(self) -> list[Coordinator[ShardT]]:
-        """Those of all partitions. Raises `CoordinatorNotAvailable`, and `CoordinatorLoadInProgress` where one of them
-        is still loading."""
+        """The coordinators of all partitions. Raises `CoordinatorNotAvailable`, and `CoordinatorLoadInProgress` where a
+        partition is still loading."""
         if self._is_stopped:
             raise _stopping()
         for waiting in self._waiting.values():
@@ -175,12 +175,12 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     @property
     def active(self) -> list[Coordinator[ShardT]]:
-        """Those of the partitions that are in memory."""
+        """The coordinators of the partitions that are loaded."""
         return list(self._active.values())
 
     @property
     def loading(self) -> int:
-        """How many partitions are not in memory yet."""
+        """How many partitions are not loaded yet."""
         return len(self._waiting)
 
     def _why_unavailable(self, index: int) -> Fault:
@@ -193,15 +193,15 @@ class CoordinatorRuntime(Generic[ShardT]):
     # What the broker says
 
     def start(self) -> None:
-        """Load what there is. What is hosted from now on loads by itself."""
+        """Load the partitions that this node leads now. Partitions that it leads later are loaded at once."""
         self._is_started = True
         for waiting in list(self._waiting.values()):
             self._begin(waiting)
 
     def sweep(self, pieces_of: Sweep[ShardT], finished: Callable[[], None]) -> None:
-        """Work through every shard, in slices of the loop's time; those that are loading once they are loaded.
+        """Work through every shard, in time slices of the loop. A shard that is loading has its turn once it is loaded.
 
-        ``finished`` is called when nothing is left to be done; the last changes may still be on their way.
+        ``finished`` is called when all shards are done; the last results may still be being written.
         """
         coordinators, waiting = list(self._active.values()), list(self._waiting.values())
         if not coordinators and not waiting:
@@ -214,7 +214,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             one.sweeps.append(sweep)
 
     def stop(self) -> None:
-        """Nobody is answered any more: what is staged is written, and whoever waits is told."""
+        """No request is served any more: staged batches are written, and waiting requests are answered."""
         if self._is_stopped:
             return
         self._replicas.appender.write_staged()
@@ -251,7 +251,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._begin(waiting)
 
     def _begin(self, waiting: _Waiting[ShardT]) -> None:
-        # A broker that leads no partition of the topic needs neither this nor the writer: imported with the first.
+        # A broker that leads no partition of the topic needs neither this module nor the writer.
         from broker.coordinators.loading import PartitionLoading
 
         index = waiting.partition.topic_partition.partition

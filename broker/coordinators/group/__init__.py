@@ -1,1 +1,1 @@
-"""The group coordinator: a state machine that is handed requests, records, time and ids, and does nothing by itself."""
+"""The group coordinator's state machine: it is given requests, records, time and ids, and does no input or output."""

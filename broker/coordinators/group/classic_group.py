@@ -1,11 +1,11 @@
-"""A classic group: who is present, which round of a rebalance it is in, what its record says (Kafka's ClassicGroup).
+"""A classic group (Kafka's ClassicGroup): its members, the round of its rebalance, and the metadata in its record.
 
     Empty --> PreparingRebalance --> CompletingRebalance --> Stable
       ^            |    ^                     |                 |
       +------------+    +---------------------+-----------------+          any --> Dead
 
-The state is stored nowhere. What stands in the log is `metadata`; a round lies on top of it while there is no
-generation that everybody has agreed on and that stands in the log.
+The state is not stored. The log has `metadata`; beside it there is a round until all members have agreed on a
+generation and its record is in the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from protocol.errors import ErrorCode
 
 
 class GroupState(Enum):
-    """By Kafka's names."""
+    """The states of a classic group, by Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -44,25 +44,25 @@ class GroupState(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class JoinRound:
-    """The members of the next generation are waited for."""
+    """The round in which the group waits for the members of the next generation to join."""
 
     state: ClassVar = GroupState.PREPARING_REBALANCE
     generation: int
-    """The one that ends."""
+    """The generation that ends."""
     protocol: str | None
-    """Of the generation that ends."""
+    """The protocol of the generation that ends."""
     is_initial: bool
-    """The group was empty: the round lasts its time, however many have joined."""
+    """The group was empty: the round lasts its whole time, however many members have joined."""
     has_newcomers: bool = False
-    """Somebody has come since the time was last set: there may be more."""
+    """A new member has come since the round's time was last set: more members may come."""
     last_joined_ms: int
-    """When somebody joined last, by the clock that never goes back."""
+    """When the last member joined, in milliseconds of the monotonic clock."""
     alarm: Alarm | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class EmptyingRound:
-    """Nobody has joined: the record that says so is under way, or could not be written and will be again."""
+    """No member has joined: the empty group's record is being written, or its write failed and is tried again."""
 
     state: ClassVar = GroupState.PREPARING_REBALANCE
     generation: int
@@ -72,13 +72,13 @@ class EmptyingRound:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SyncRound:
-    """Everybody has joined: the leader's assignment is waited for, or its record is under way."""
+    """All members have joined: the leader's assignment is waited for, or the assignment's record is being written."""
 
     state: ClassVar = GroupState.COMPLETING_REBALANCE
     generation: int
     protocol: str
     is_storing: bool = False
-    """The record is under way."""
+    """The assignment's record is being written."""
     alarm: ClassVar = None
 
 
@@ -86,7 +86,7 @@ _NOTHING_RECORDED: Final = GroupMetadata()
 
 
 class ClassicGroup:
-    """One group, with the members that its record names to begin with."""
+    """A classic group and its members. At first the members are those of the group's record."""
 
     __slots__ = (
         "_image",
@@ -108,21 +108,21 @@ class ClassicGroup:
         self.group_id = group_id
         self._image = image
         self.members: dict[str, Member] = {}
-        """By member id, in the order in which they came."""
+        """Members by member id, in the order in which they came."""
         self._members_by_instance: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
-        """How many members know a protocol."""
+        """How many members support each protocol."""
         self._joined = 0
         """How many joins are parked."""
         self.pending: dict[str, Alarm] = {}
-        """Member ids that were handed out and have not come back, with the alarms that forget them."""
+        """Member ids that were handed out and have not joined yet (KIP-394), with the alarms that remove the ids."""
         self.round: JoinRound | EmptyingRound | SyncRound | None = None
         self.unsynced: set[str] = set()
-        """Members of this generation who have not asked for their assignment yet."""
+        """Members of this generation that have not asked for their assignment yet."""
         self.unsynced_alarm: Alarm | None = None
-        """Rings when they have had time enough."""
+        """Rings when the time for asking for an assignment (the rebalance timeout) is over."""
         self.replacements_under_way = 0
-        """Records of static members' new ids."""
+        """How many records with a static member's new id are being written."""
         recorded = self._recorded
         self.protocol_type = recorded.protocol_type
         self.leader: str | None = None
@@ -131,11 +131,11 @@ class ClassicGroup:
         if recorded.leader in self.members:
             self.leader = recorded.leader
 
-    # What it is -------------------------------------------------------------------------------------------------------
+    # What the group is ------------------------------------------------------------------------------------------------
 
     @property
     def metadata(self) -> GroupMetadata | None:
-        """What its last record says; None where it has none, which a simple consumer's group need not have."""
+        """The group's last record; None where there is none, as for a simple consumer's group."""
         return self._image.groups.get(self.group_id)
 
     @property
@@ -144,7 +144,7 @@ class ClassicGroup:
 
     @property
     def state(self) -> GroupState:
-        """As administrators see it."""
+        """The state of the group, as administrators see it."""
         if self.round is not None:
             return self.round.state
         if self._recorded.members:
@@ -153,17 +153,17 @@ class ClassicGroup:
 
     @property
     def generation(self) -> int:
-        """The newest that anybody has been told of."""
+        """The newest generation that any member has been answered with."""
         return self._recorded.generation if self.round is None else self.round.generation
 
     @property
     def protocol(self) -> str | None:
-        """What this generation has chosen."""
+        """The protocol that this generation has chosen."""
         return self._recorded.protocol if self.round is None else self.round.protocol
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
@@ -173,12 +173,12 @@ class ClassicGroup:
 
     @property
     def everybody_has_joined(self) -> bool:
-        """Nobody else needs to be waited for."""
+        """Whether no further member needs to be waited for."""
         return self._joined == len(self.members) and not self.pending
 
     @property
     def is_idle(self) -> bool:
-        """Nobody is here, and nothing is going on: what is to be known of it stands in the image."""
+        """Whether the group has no members and no round: all of its state is in the image."""
         return not self.members and not self.pending and self.round is None
 
     @property
@@ -199,7 +199,7 @@ class ClassicGroup:
         return self.members.get(self._members_by_instance.get(instance_id, "")) if instance_id is not None else None
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE if this is a member: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another has its instance id."""
+        """NONE if this is a member; UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has the instance id."""
         if instance_id is not None:
             static = self.member_of_instance(instance_id)
             if static is None:
@@ -214,7 +214,7 @@ class ClassicGroup:
         if state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if commit.generation < 0 and state is GroupState.EMPTY:
-            # Somebody without a group, or an administrator.
+            # A consumer that commits without being a member, or an administrator.
             return ErrorCode.NONE
         if commit.generation < 0 and not commit.member_id and commit.instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -228,8 +228,8 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """What its members are subscribed to; None where that is not known: they do not speak the consumer protocol, or
-        it can't be read."""
+        """The topics that the members are subscribed to; None where that is not known: the members do not use the
+        consumer protocol, or a subscription can't be read."""
         if self.protocol_type != CONSUMER_PROTOCOL:
             return None
         protocol = self.protocol or ""
@@ -238,7 +238,7 @@ class ClassicGroup:
         )
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Whether a member with these protocols has one in common with everybody here."""
+        """Whether a member with these protocols has one protocol in common with all members."""
         if not self.members:
             return bool(protocol_type) and bool(protocols)
         everybody = len(self.members)
@@ -247,8 +247,8 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """The protocol that most members like best among those that all of them know; of equals, the one that the
-        member here for longest likes best."""
+        """The protocol that most members prefer among those that all members support; of equals, the protocol that the
+        oldest member prefers."""
         candidates = {name for name, supporters in self._supporters.items() if supporters == len(self.members)}
         votes = Counter(
             next(protocol.name for protocol in member.protocols if protocol.name in candidates)
@@ -257,13 +257,13 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def introductions(self) -> list[JoinedMember]:
-        """Everybody, as the leader is told of them."""
+        """All members, as they are described to the leader."""
         protocol = self.protocol or ""
         return [member.introduction(protocol) for member in self.members.values()]
 
     def assignment_of(self, member: Member) -> bytes:
-        """The member's part as it stands in the log. A static one has the part of its instance id, whatever its member
-        id is by now."""
+        """The member's assignment in the group's record. A static member has the assignment of its instance id,
+        whatever its member id is by now."""
         recorded = self._recorded.members
         found = recorded.get(member.member_id)
         if found is None and member.instance_id is not None:
@@ -271,7 +271,7 @@ class ClassicGroup:
         return b"" if found is None else found.assignment
 
     def recorded_with(self, assignments: Mapping[str, bytes], *, state_timestamp: int) -> GroupMetadata:
-        """What is to be recorded of this generation; who is not assigned anything gets an empty assignment."""
+        """The record of this generation. A member that is not in ``assignments`` gets an empty assignment."""
         protocol = self.protocol or ""
         return GroupMetadata(
             protocol_type=self.protocol_type,
@@ -285,10 +285,10 @@ class ClassicGroup:
             },
         )
 
-    # Who comes and goes -----------------------------------------------------------------------------------------------
+    # Members come and go ----------------------------------------------------------------------------------------------
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Somebody is new here. The first one leads."""
+        """Add a new member. The first member of the group leads."""
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
@@ -299,7 +299,7 @@ class ClassicGroup:
             self.leader = member.member_id
 
     def remove(self, member: Member) -> None:
-        """Somebody is gone. Who has been here for longest leads in its place."""
+        """Remove a member. If it was the leader, the oldest member leads from now on."""
         del self.members[member.member_id]
         instance_id = member.instance_id
         if instance_id is not None and self._members_by_instance.get(instance_id) == member.member_id:
@@ -309,7 +309,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
 
     def replace(self, member: Member, by: Member) -> None:
-        """A static member has another id and other protocols from now on; it keeps its place."""
+        """Give a static member another member id and other protocols; its place in the order stays."""
         self._forget_protocols(member)
         self._supporters.update(by.protocol_names())
         self.members = {
@@ -327,7 +327,7 @@ class ClassicGroup:
     def update(
         self, member: Member, protocols: Sequence[Protocol], *, session_timeout_ms: int, rebalance_timeout_ms: int
     ) -> None:
-        """A member has joined anew, with what it knows now."""
+        """A member has joined again: take over the protocols and timeouts that it has now."""
         self._forget_protocols(member)
         member.protocols = tuple(protocols)
         member.session_timeout_ms = session_timeout_ms
@@ -335,13 +335,13 @@ class ClassicGroup:
         self._supporters.update(member.protocol_names())
 
     def stop_alarms(self) -> None:
-        """Call off what the group itself waits for; its members' alarms are their own."""
+        """Cancel the group's own alarms. The members' alarms are not touched."""
         for alarm in (self.unsynced_alarm, None if self.round is None else self.round.alarm):
             if alarm is not None:
                 alarm.cancel()
 
     def elect_leader(self) -> bool:
-        """Let somebody who has joined lead. False if nobody has."""
+        """Let a member that has joined lead. False if no member has joined."""
         if self.leader is not None and self.members[self.leader].join_reply is not None:
             return True
         joined = next((member for member in self.members.values() if member.join_reply is not None), None)
@@ -356,21 +356,21 @@ class ClassicGroup:
             if not self._supporters[name]:
                 del self._supporters[name]
 
-    # Who waits --------------------------------------------------------------------------------------------------------
+    # Parked requests --------------------------------------------------------------------------------------------------
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
-        """The member waits for the next generation. An earlier question of it has the answer that it may ask again."""
+        """Park the member's join until the next generation. A join parked before gets REBALANCE_IN_PROGRESS."""
         self.answer_join(member, Joined(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
         member.join_reply = reply
         self._joined += 1
 
     def park_sync(self, member: Member, reply: SyncReply) -> None:
-        """The member waits for its assignment. An earlier question of it has the answer that it may ask again."""
+        """Park the member's sync until its assignment is there. A sync parked before gets REBALANCE_IN_PROGRESS."""
         self.answer_sync(member, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_reply = reply
 
     def answer_join(self, member: Member, joined: Joined) -> bool:
-        """Answer the member's join. False if none is parked."""
+        """Answer the member's join. False if no join is parked."""
         reply, member.join_reply = member.join_reply, None
         if reply is None:
             return False
@@ -379,7 +379,7 @@ class ClassicGroup:
         return True
 
     def answer_sync(self, member: Member, synced: Synced) -> bool:
-        """Answer the member's sync. False if none is parked."""
+        """Answer the member's sync. False if no sync is parked."""
         reply, member.sync_reply = member.sync_reply, None
         if reply is None:
             return False

@@ -1,6 +1,6 @@
-"""Offsets that nobody needs any more: those whose retention is over, and those of deleted topics.
+"""Expiry of offsets: deletes offsets whose retention is over, and offsets of deleted topics.
 
-The work is done in pieces. Each is decided on what stands when it is asked for, so it has to be written at once.
+The work is done in pieces. Each piece is computed from the state of the moment, so it has to be written at once.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from protocol.schema import NO_UUID
 from storage.sentinels import NO_TIMESTAMP
 
 OFFSETS_A_PIECE: Final = 500
-"""How many offsets (and groups) a piece looks at: half a millisecond's work, or two where all of them have expired.
-Fewer where the group's id is absurdly long, so that tombstones for all of them fit into a batch."""
+"""How many offsets (and groups) a piece looks at: work of 0.5 ms, or of 2 ms where all of them have expired.
+Fewer where the group's id is very long, so that tombstones for all of them fit into a batch."""
 
 _BYTES_AN_OFFSET: Final = 128
-"""Of a group's id, that are held to be reasonable."""
+"""Bytes of a group's id up to which a piece looks at `OFFSETS_A_PIECE` offsets."""
 
 
 @dataclass(slots=True)
 class _Piece:
-    """What one change writes."""
+    """What one piece deletes."""
 
     records: list[GroupRecord] = field(default_factory=list)
     expired: dict[str, int] = field(default_factory=dict)
-    """How many offsets of each group."""
+    """How many offsets are deleted, by group id."""
     removed: list[str] = field(default_factory=list)
-    """Groups."""
+    """Ids of the groups that are deleted."""
     looked_at: int = 0
 
 
@@ -51,9 +51,9 @@ class _Retention:
     """From when on the retention of a group's offsets counts."""
 
     emptied_at: int = NO_TIMESTAMP
-    """-1: from each offset's commit on."""
+    """When the group became empty, in milliseconds since 1970; -1: retention counts from each offset's commit on."""
     kept_topics: frozenset[str] = frozenset()
-    """Somebody reads these."""
+    """Topics that members are subscribed to: their offsets do not expire."""
 
     def is_over(self, topic: str, committed: CommittedOffset, *, retention_ms: int, now_ms: int) -> bool:
         if topic in self.kept_topics:
@@ -65,7 +65,7 @@ class _Retention:
 
 
 class Expiry:
-    """Finds them, group by group."""
+    """Finds the offsets to delete, group by group."""
 
     def __init__(
         self,
@@ -87,12 +87,12 @@ class Expiry:
         self._events = events
         self._stats = stats
         self._is_archived_by = is_archived_by
-        """Of a topic and a group: without its offset of such a topic nothing could be deleted there any more."""
+        """Whether a group archives a topic. Its offsets never expire, since the topic's retention waits for them."""
         self._unforgotten: dict[str, bytes] = {}
-        """Deleted topics with offsets of which the tombstones could not be written."""
+        """Deleted topics (id by name) with offsets whose tombstones could not be written."""
 
     def expire(self) -> Iterator[GroupResult | None]:
-        """One look at every offset. A piece that finds nothing is None."""
+        """Look at every offset once, in pieces. A piece that finds nothing to delete is None."""
         unforgotten, self._unforgotten = self._unforgotten, {}
         if unforgotten:
             yield from self.forget_topics(unforgotten)
@@ -107,7 +107,7 @@ class Expiry:
         yield self._change(piece)
 
     def _expire(self, group_id: str, partitions: list[PartitionKey], piece: _Piece) -> None:
-        """Let go of what is over among these partitions, and of the group if it is empty and nothing else is left."""
+        """Delete the expired offsets among these partitions, and the group if it is empty and has no other offsets."""
         if group_id in self._image.other_kinds or self._offsets.is_under_way(group_id):
             return
         group = self._membership.find(group_id)
@@ -149,8 +149,8 @@ class Expiry:
         return GroupResult(piece.records, then)
 
     def forget_topics(self, topics: Mapping[str, bytes]) -> Iterator[GroupResult | None]:
-        """Delete the offsets of deleted topics, given with their ids. What was committed for a topic that has the name
-        by now stays. What can't be written is tried again with the next `expire`."""
+        """Delete the offsets of deleted topics, given by name with their ids. Offsets committed for a new topic of the
+        same name stay. Tombstones that can't be written are tried again with the next `expire`."""
         found: list[tuple[str, PartitionKey]] = []
         looked_at = 0
         for group_id in self._offsets.groups():
@@ -180,7 +180,7 @@ class Expiry:
 
 
 def _slices(group_id: str, partitions: list[PartitionKey]) -> Iterator[tuple[list[PartitionKey], int]]:
-    """What of the group may go into one piece, and how much of a piece that is; a group without offsets counts too."""
+    """The partitions of a group that fit into one piece each, and their count; a group without offsets counts too."""
     cost = 1 + len(group_id.encode()) // _BYTES_AN_OFFSET
     most = max(OFFSETS_A_PIECE // cost, 1)
     for first in range(0, max(len(partitions), 1), most):
@@ -189,7 +189,7 @@ def _slices(group_id: str, partitions: list[PartitionKey]) -> Iterator[tuple[lis
 
 
 def _retention(group: ClassicGroup) -> _Retention | None:
-    """None: nothing of the group expires now."""
+    """The retention of the group's offsets; None if none of them can expire now."""
     metadata = group.metadata
     protocol_type = "" if metadata is None else metadata.protocol_type
     if group.state is GroupState.EMPTY:

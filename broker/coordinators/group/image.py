@@ -1,7 +1,7 @@
-"""What the records of one partition of ``__consumer_offsets`` add up to; pure, changed in `replay…` functions only.
+"""GroupImage: the state that the records of one partition of ``__consumer_offsets`` add up to.
 
-A record that is not known, or has a value of a version that is not known, changes nothing: it is kept in the log for
-whoever knows it.
+Only `replay…` functions change the state. A record of an unknown type, or with a value of an unknown version, changes
+nothing: it stays in the log for brokers that know it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -40,14 +40,14 @@ _KIND_OF_TYPE: Final = (
     | dict.fromkeys(range(17, 24), STREAMS)
 )
 _KINDS: Final = {key: _KIND_OF_TYPE[number] for number, key in KEY_TYPES.items() if number in _KIND_OF_TYPE}
-"""What kind of group the records are about that belong to no classic one, by their key."""
+"""The kind of group that records of the other group protocols belong to, by the class of their key."""
 _LAST_KEYS: Final = (ConsumerGroupMetadataKey, ShareGroupMetadataKey, StreamsGroupMetadataKey)
-"""A tombstone of these is the last record of a group of their kind."""
+"""Keys whose tombstone is the last record of a group of their kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMetadata:
-    """A member of a stable group."""
+    """A member of a stable group, as the group's record has it."""
 
     member_id: str
     instance_id: str | None = None
@@ -56,27 +56,27 @@ class MemberMetadata:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     subscription: bytes = b""
-    """What it told the leader for the protocol that was chosen."""
+    """The member's metadata for the chosen protocol, which the leader reads."""
     assignment: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
-    """A classic group as its last record has it; replaced whole, never changed."""
+    """A classic group as its last record has it. Immutable: the next record replaces it."""
 
     protocol_type: str = ""
-    """Empty: nobody has been a member yet."""
+    """Empty before the first member."""
     generation: int = 0
     protocol: str | None = None
     leader: str | None = None
     state_timestamp: int = NO_TIMESTAMP
-    """When it became Stable or Empty, in milliseconds since 1970; -1 in records that Kafka wrote before 2.1."""
+    """When the group became Stable or Empty, in milliseconds since 1970; -1 in records of Kafka before 2.1."""
     members: Mapping[str, MemberMetadata] = field(default_factory=dict)
-    """By member id, in the order of the record. None: the group is empty."""
+    """Members by member id, in the order of the record. An empty group has none."""
 
 
 class GroupImage:
-    """The state of all groups of a partition as it stands in the log."""
+    """The state of all groups of a partition according to the log."""
 
     __slots__ = ("groups", "offsets", "other_kinds", "pending")
 
@@ -86,10 +86,10 @@ class GroupImage:
         self.offsets = OffsetTable()
         self.pending = PendingOffsets()
         self.other_kinds: dict[str, str] = {}
-        """Groups that belong to a protocol not served here, with its name."""
+        """Groups of protocols that are not served here: the name of the protocol by group id."""
 
     def exists(self, group_id: str) -> bool:
-        """Whether anything stands in the log for the group."""
+        """Whether the log has a record or an offset of the group."""
         return (
             group_id in self.groups
             or group_id in self.offsets
@@ -98,7 +98,7 @@ class GroupImage:
         )
 
     def group_ids(self) -> Iterator[str]:
-        """Every group that exists, once. Nothing may be replayed meanwhile."""
+        """The id of every group that exists, once. No record may be replayed meanwhile."""
         return iter(dict.fromkeys(chain(self.groups, self.other_kinds, self.offsets.groups(), self.pending.groups())))
 
     def replay(self, record: GroupRecord | UnknownRecord, producer_id: int = NO_PRODUCER_ID) -> None:
@@ -109,7 +109,7 @@ class GroupImage:
         _REPLAY[type(key)](self, key, value, producer_id)
 
     def replay_marker(self, producer_id: int, *, commits: bool) -> None:
-        """The producer's transaction has ended: its offsets stand now, or never did."""
+        """The producer's transaction has ended: its offsets are committed or dropped."""
         for group_id, (topic, partition), packed in self.pending.replay_end(producer_id, commits=commits):
             self.offsets.replay_put(group_id, topic, partition, packed)
 

@@ -1,4 +1,4 @@
-"""Somebody who is present in a classic group."""
+"""A member of a classic group: its protocols, timeouts, and parked replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.runtime.clock import Alarm
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
-    """One member. Times in milliseconds. Its group parks and gives the replies, since it counts them."""
+    """A member. Times are in milliseconds. The group parks and gives the replies, since the group counts them."""
 
     member_id: str
     instance_id: str | None
@@ -20,33 +20,33 @@ class Member:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: tuple[Protocol, ...]
-    """The one it likes best first."""
+    """Supported protocols, the preferred protocol first."""
     is_new: bool = False
-    """Its first join is still parked, so it can't send heartbeats: then silence counts though it waits."""
+    """The member's first join is still parked, so it can't send heartbeats: its session may end although it waits."""
     join_reply: JoinReply | None = None
     sync_reply: SyncReply | None = None
     session: Alarm | None = None
-    """Rings when nothing has been heard of it for too long."""
+    """Rings when the member's session timeout is over."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for an answer, and can't show in any other way that it is alive."""
+        """Whether the member waits for an answer, so that it can't send heartbeats meanwhile."""
         return self.join_reply is not None or self.sync_reply is not None
 
     def protocol_names(self) -> frozenset[str]:
-        """What it knows."""
+        """The names of the protocols that the member supports."""
         return frozenset(protocol.name for protocol in self.protocols)
 
     def metadata_for(self, name: str) -> bytes:
-        """What it tells the leader for the protocol ``name``."""
+        """The member's metadata for the protocol ``name``, which the leader reads."""
         return next((protocol.metadata for protocol in self.protocols if protocol.name == name), b"")
 
     def introduction(self, protocol: str) -> JoinedMember:
-        """The member as its leader is told of it."""
+        """The member as it is described to the leader."""
         return JoinedMember(self.member_id, self.instance_id, self.metadata_for(protocol))
 
     def recorded(self, protocol: str, assignment: bytes) -> MemberMetadata:
-        """The member as it stands in the group's record."""
+        """The member as the group's record describes it."""
         return MemberMetadata(
             member_id=self.member_id,
             instance_id=self.instance_id,
@@ -60,7 +60,7 @@ class Member:
 
 
 def loaded_member(recorded: MemberMetadata, protocol: str) -> Member:
-    """A member that the group's record names; of its protocols only the chosen one is known."""
+    """A member made from the group's record, which has only the chosen protocol of it."""
     return Member(
         member_id=recorded.member_id,
         instance_id=recorded.instance_id,

@@ -1,4 +1,4 @@
-"""Who is in which group: joining, syncing, heartbeats and leaving, and what happens when somebody stays silent."""
+"""Membership of classic groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and members that stay silent."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 
 LONGEST_ID: Final = 0x7FFF
-"""Bytes of a string in a record."""
+"""The most bytes that a string in a record may have."""
 
 
 class Membership:
-    """The live side of all groups of one partition."""
+    """The members and rounds of all groups of one partition."""
 
     def __init__(
         self,
@@ -65,27 +65,27 @@ class Membership:
         )
         self._static = StaticMembers(self._presence, self._rounds, clock=clock, events=events)
         self._creating: dict[str, list[tuple[Join, JoinReply]]] = {}
-        """Who waits for the first record of a group."""
+        """Joins that wait for the first record of their group, by group id."""
 
     def find(self, group_id: str) -> ClassicGroup | None:
-        """The group as it is now; None if neither the log nor anybody present knows it."""
+        """The group as it is now; None if it has neither records nor members."""
         return self._presence.find(group_id)
 
     def group_ids(self) -> Iterator[str]:
-        """The groups that somebody is in."""
+        """The ids of the groups that have members."""
         return self._presence.group_ids()
 
     # The life of the partition ----------------------------------------------------------------------------------------
 
     def loaded(self) -> None:
-        """Everything is replayed: who was a member has its session's time to show up."""
+        """All records are replayed: each member of a record has its session timeout to send a request."""
         for group in self._presence.load():
             if len(group.members) > self._settings.max_size:
                 why = f"it has {len(group.members)} members, {self._settings.max_size} are allowed"
                 self._rounds.submit(self._rounds.begin(group, why))
 
     def unload(self, code: ErrorCode) -> None:
-        """Nothing is known here any more: parked replies get ``code``, and alarms are off."""
+        """Drop all groups: parked replies get ``code``, and all alarms are cancelled."""
         creating, self._creating = self._creating, {}
         for joins in creating.values():
             for request, reply in joins:
@@ -93,8 +93,8 @@ class Membership:
         self._presence.unload(code)
 
     def recorded(self, group_id: str) -> None:
-        """A record of the group stands, or its tombstone. Most were waited for, but one that comes late, when whoever
-        waited has been told that it failed, may say something else than is true here."""
+        """A record or the tombstone of the group has been replayed. Usually a reply waited for it. A record that comes
+        late, after its write was answered as failed, may differ from the state here."""
         group = self._presence.live(group_id)
         if group is None or group.round is not None or group.replacements_under_way:
             return
@@ -108,7 +108,7 @@ class Membership:
     # Joining ----------------------------------------------------------------------------------------------------------
 
     def join(self, request: Join, reply: JoinReply) -> GroupResult | None:
-        """Let a member take part in the next generation. The reply may be given much later."""
+        """Handle a JoinGroup request. The reply may be given much later."""
         error = self._check_join(request)
         if error is not ErrorCode.NONE:
             reply(Joined(error=error, member_id=request.member_id))
@@ -130,7 +130,7 @@ class Membership:
         return ErrorCode.NONE
 
     def _create(self, request: Join, reply: JoinReply) -> GroupResult | None:
-        """The group begins with a record, whatever becomes of the join."""
+        """Write the group's first record, whatever becomes of the join."""
         group_id = request.group_id
         if group_id in self._creating:
             self._creating[group_id].append((request, reply))
@@ -157,7 +157,7 @@ class Membership:
             return self._join_anew(group, request, reply)
         if member_id in group.pending:
             if request.instance_id is not None:
-                # Ids are handed out to dynamic members only.
+                # Only dynamic members are sent back with a member id.
                 reply(Joined(error=ErrorCode.UNKNOWN_SERVER_ERROR))
                 return None
             self._presence.forget_pending(group, member_id)
@@ -172,7 +172,7 @@ class Membership:
         state, most = group.state, self._settings.max_size
         member = group.members.get(member_id)
         if state is GroupState.PREPARING_REBALANCE:
-            # Who has joined first stays: a group may have more members than are allowed now.
+            # Members that joined first stay: a group may have more members than are allowed now.
             return (member is not None and member.join_reply is not None) or group.joined < most
         if state is GroupState.EMPTY:
             return True
@@ -187,7 +187,7 @@ class Membership:
         return self._rounds.expected_no_more(group)
 
     def _join_anew(self, group: ClassicGroup, request: Join, reply: JoinReply) -> GroupResult | None:
-        """Somebody without a member id."""
+        """Handle the join of a member without a member id."""
         static = group.member_of_instance(request.instance_id)
         member_id = self._new_member_id(request.client_id if request.instance_id is None else request.instance_id)
         if len(member_id.encode()) > LONGEST_ID:
@@ -222,10 +222,10 @@ class Membership:
         return self._rounds.joined(group, _because(f"member {member_id} has joined", request.reason))
 
     def _join_again(self, group: ClassicGroup, member: Member, request: Join, reply: JoinReply) -> GroupResult | None:
-        """A member either follows a rebalance, begins one, or has missed the answer to its last join."""
+        """Handle the join of a member: it follows a rebalance, begins one, or missed the answer to its last join."""
         is_changed = member.protocols != tuple(request.protocols)
         if group.state is GroupState.STABLE and member.member_id == group.leader:
-            # Only so can the leader have the assignment made anew, when it has seen more partitions.
+            # This is how the leader asks for a new assignment when a topic has got more partitions.
             why = f"the leader {member.member_id} joins again"
         elif group.state is GroupState.PREPARING_REBALANCE or is_changed:
             why = f"member {member.member_id} joins again with other protocols"
@@ -244,7 +244,7 @@ class Membership:
     # Being a member ---------------------------------------------------------------------------------------------------
 
     def sync(self, request: Sync, reply: SyncReply) -> GroupResult | None:
-        """Give a member its part of its generation's assignment, now or when its leader has brought it."""
+        """Handle a SyncGroup request: answer with the member's assignment, now or once the leader has sent it."""
         group = self._presence.find(request.group_id)
         error = _check_member(group, request)
         if error is ErrorCode.NONE and group is not None:
@@ -255,7 +255,7 @@ class Membership:
         return None
 
     def heartbeat(self, request: Heartbeat) -> ErrorCode:
-        """A member is alive; REBALANCE_IN_PROGRESS tells it to join again."""
+        """Handle a Heartbeat request; with REBALANCE_IN_PROGRESS the member has to join again."""
         group = self._presence.find(request.group_id)
         error = _check_member(group, request)
         if error is not ErrorCode.NONE or group is None:
@@ -266,7 +266,7 @@ class Membership:
         return ErrorCode.NONE
 
     def touch(self, group: ClassicGroup, member_id: str) -> None:
-        """A good commit shows, too, that the member is alive."""
+        """Begin the member's session anew after a valid commit."""
         member = group.members.get(member_id)
         if member is not None:
             self._presence.hear_of(group, member)
@@ -276,7 +276,7 @@ class Membership:
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], reply: Callable[[Left], None]
     ) -> GroupResult | None:
-        """Let members go. The reply waits for the record of a group that is empty then."""
+        """Handle a LeaveGroup request. If the group is empty then, the reply waits for the group's record."""
         if not group_id:
             reply(Left(error=ErrorCode.INVALID_GROUP_ID))
             return None
@@ -298,7 +298,7 @@ class Membership:
         return GroupResult(change.records, then)
 
     def _leave(self, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
-        """Let one of them go. An administrator names an instance id only."""
+        """Remove one of the leaving members. An administrator names an instance id only."""
         if leaving.member_id in group.pending:
             self._presence.forget_pending(group, leaving.member_id)
             return ErrorCode.NONE
@@ -311,19 +311,19 @@ class Membership:
 
     def _member_is_silent(self, group: ClassicGroup, member: Member) -> None:
         if member.is_waiting and not member.is_new:
-            # It can't send anything else meanwhile. Its session begins anew when it is answered.
+            # A waiting member can't send other requests. Its session begins anew when it is answered.
             return
         self._presence.depart(group, member, "nothing has been heard of it for too long")
         self._rounds.submit(self._rounds.left(group, f"member {member.member_id} is silent"))
 
     def _pending_is_silent(self, group: ClassicGroup, member_id: str) -> None:
-        """An id that nobody has come back with."""
+        """Remove a member id that was handed out and with which no member has joined in time."""
         self._presence.forget_pending(group, member_id)
         self._rounds.submit(self._rounds.expected_no_more(group))
 
 
 def _check_member(group: ClassicGroup | None, request: Sync | Heartbeat) -> ErrorCode:
-    """NONE if it comes from a member of this generation."""
+    """NONE if the request comes from a member of this generation."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group is None:
@@ -335,7 +335,7 @@ def _check_member(group: ClassicGroup | None, request: Sync | Heartbeat) -> Erro
 
 
 def _names(asked: str | None, name: str | None) -> bool:
-    """Whether a member that names its protocol at all means this one."""
+    """Whether a request that names a protocol (None: it names none) names this one."""
     return asked is None or asked == name
 
 

@@ -1,7 +1,7 @@
 """Committed offsets: committing, fetching and deleting them.
 
-What a decision here reads is what stands in the log. Where a decision would be wrong because of a commit that is being
-written (its record may come before ours), it asks for what is under way as well.
+A decision here reads the state that the log has. Where a commit that is being written (its record may come before ours)
+would make the decision wrong, the decision reads the commits that are being written as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from protocol.schema import NO_UUID
 
 
 class Offsets:
-    """What is asked about the offsets of one partition's groups."""
+    """The requests about offsets, for the groups of one partition."""
 
     def __init__(
         self, image: GroupImage, membership: Membership, *, settings: GroupSettings, clock: Clock, stats: GroupStats
@@ -39,7 +39,7 @@ class Offsets:
         self._under_way: dict[str, list[Commit]] = {}
 
     def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupResult | None:
-        """Write the offsets of a request in one batch; one whose metadata is too long does not keep the others back."""
+        """Write the offsets of a request in one batch, without the offsets whose metadata is too long."""
         group = self._membership.find(request.group_id)
         refusal = self._refusal(request, group)
         if refusal is not ErrorCode.NONE:
@@ -75,10 +75,10 @@ class Offsets:
 
     def _refusal(self, request: Commit, group: ClassicGroup | None) -> ErrorCode:
         if request.group_id in self._image.other_kinds:
-            # Its members are unknown here, so that nobody commits as one of them.
+            # The members of other kinds of groups are unknown here, so no member of them can commit.
             return ErrorCode.NONE if request.generation <= NO_GENERATION else ErrorCode.UNKNOWN_MEMBER_ID
         if group is None:
-            # Somebody without a group may begin one by committing to it.
+            # A consumer that is no member may create a group by committing to it.
             return ErrorCode.NONE if request.generation <= NO_GENERATION else request.unknown_group_error
         return group.check_commit(request)
 
@@ -96,8 +96,8 @@ class Offsets:
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartitionName] | None, *, require_stable: bool
     ) -> list[FetchedOffset]:
-        """What is committed for these partitions, or for all that have an offset. With ``require_stable``, nothing is
-        said of a partition that an open transaction has an offset of."""
+        """The committed offsets of these partitions, or of all that have an offset. With ``require_stable``, the answer
+        for a partition with an offset in an open transaction is UNSTABLE_OFFSET_COMMIT."""
         unstable = frozenset(self._image.pending.partitions(group_id) if require_stable else ())
         asked = self._image.offsets.partitions(group_id) if partitions is None else partitions
         return [
@@ -113,7 +113,7 @@ class Offsets:
         partitions: Sequence[TopicPartitionName],
         reply: Callable[[ErrorCode, Sequence[ErrorCode]], None],
     ) -> GroupResult | None:
-        """Delete the offsets of these partitions; those of topics that somebody reads right now are kept."""
+        """Delete the offsets of these partitions; offsets of topics that a member is subscribed to are kept."""
         refusal, group = self._refusal_to_delete(group_id)
         if refusal is not ErrorCode.NONE or group is None:
             reply(refusal, ())
@@ -145,7 +145,7 @@ class Offsets:
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID, None
         if group_id in self._image.other_kinds:
-            # What its members are subscribed to is unknown here.
+            # The subscriptions of other kinds of groups are unknown here.
             return ErrorCode.NON_EMPTY_GROUP, None
         group = self._membership.find(group_id)
         if group is None or group.state is GroupState.DEAD:
@@ -155,7 +155,7 @@ class Offsets:
         return ErrorCode.NONE, group
 
     def known_partitions(self, group_id: str) -> list[PartitionKey]:
-        """Those with an offset that stands, waits for its transaction's end, or is under way; each once."""
+        """The partitions with an offset that is committed, in an open transaction, or being written; each once."""
         committed = self._image.offsets.partitions(group_id)
         others = {
             *self._image.pending.partitions(group_id),
@@ -173,7 +173,7 @@ class Offsets:
         return NO_UUID if committed is None else committed.topic_id
 
     def groups(self) -> list[str]:
-        """Those with an offset that stands, waits for its transaction's end, or is under way."""
+        """The ids of groups with an offset that is committed, in an open transaction, or being written."""
         return list(dict.fromkeys((*self._image.offsets.groups(), *self._image.pending.groups(), *self._under_way)))
 
     def _offsets_under_way(self, group_id: str) -> Iterator[OffsetToCommit]:
@@ -181,5 +181,5 @@ class Offsets:
 
 
 def _characters(text: str) -> int:
-    """As Kafka counts them: in units of UTF-16."""
+    """The length of a text as Kafka counts it: in units of UTF-16."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

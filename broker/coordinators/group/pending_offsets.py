@@ -7,10 +7,10 @@ from broker.coordinators.group.requests import CommittedOffset
 
 
 class PendingOffsets:
-    """By group and partition, and there by producer in the order of the log.
+    """Offsets in open transactions, by group and partition, and there by producer in the order of the log.
 
-    An offset that will not stand even if its transaction commits, since a newer one stands already, is None: its
-    partition is as unstable as before.
+    None instead of an offset: a newer offset is committed already, so this offset does not count even if its
+    transaction commits. The partition is unstable all the same.
     """
 
     __slots__ = ("_by_group", "_by_producer")
@@ -27,37 +27,37 @@ class PendingOffsets:
         return iter(self._by_group)
 
     def has(self, group_id: str, partition: PartitionKey) -> bool:
-        """Whether an open transaction has an offset of the partition."""
+        """Whether an open transaction has an offset for the partition."""
         return partition in self._by_group.get(group_id, ())
 
     def partitions(self, group_id: str) -> list[PartitionKey]:
-        """Those of the group with an offset in an open transaction."""
+        """The group's partitions with an offset in an open transaction."""
         return list(self._by_group.get(group_id, ()))
 
     def newest(self, group_id: str, partition: PartitionKey) -> CommittedOffset | None:
-        """What will stand for the partition if every open transaction commits; None if that changes nothing."""
+        """The partition's offset if every open transaction commits; None if that changes nothing."""
         offsets = self._by_group.get(group_id, {}).get(partition, {})
         return next((unpack_offset(packed) for packed in reversed(offsets.values()) if packed is not None), None)
 
     def replay_put(self, producer_id: int, group_id: str, partition: PartitionKey, packed: PackedOffset) -> None:
-        """A transaction's offset is written."""
+        """Apply an offset that was written in a transaction."""
         offsets = self._by_group.setdefault(group_id, {}).setdefault(partition, {})
         offsets.pop(producer_id, None)
         offsets[producer_id] = packed
         self._by_producer.setdefault(producer_id, set()).add((group_id, partition))
 
     def replay_overtaken(self, group_id: str, partition: PartitionKey) -> None:
-        """A commit outside of transactions stands: nothing that was written before it will."""
+        """Apply a commit outside of transactions: no offset that was written before it counts any more."""
         if offsets := self._by_group.get(group_id, {}).get(partition):
             offsets.update(dict.fromkeys(offsets))
 
     def replay_removed(self, group_id: str, partition: PartitionKey) -> None:
-        """The partition's tombstone stands: open transactions lose what they have for it."""
+        """Apply the partition's tombstone: open transactions lose their offsets for it."""
         for producer_id in tuple(self._by_group.get(group_id, {}).get(partition, ())):
             self._replay_taken(producer_id, group_id, partition)
 
     def replay_end(self, producer_id: int, *, commits: bool) -> list[tuple[str, PartitionKey, PackedOffset]]:
-        """The producer's transaction has ended. Returns what stands from now on."""
+        """Apply the end of the producer's transaction. Returns the offsets that are committed by it."""
         standing = []
         for group_id, partition in tuple(self._by_producer.get(producer_id, ())):
             offsets = self._by_group[group_id][partition]
@@ -69,7 +69,7 @@ class PendingOffsets:
         return standing
 
     def _replay_taken(self, producer_id: int, group_id: str, partition: PartitionKey) -> None:
-        """Take one offset out, and what held nothing else."""
+        """Remove one offset, and the maps that are empty then."""
         partitions = self._by_group[group_id]
         del partitions[partition][producer_id]
         if not partitions[partition]:

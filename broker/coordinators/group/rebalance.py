@@ -1,8 +1,7 @@
-"""The two rounds of a rebalance: everybody joins, then the leader says who has what (Kafka's DelayedJoin and
-DelayedSync).
+"""The two rounds of a rebalance: all members join, then the leader assigns (Kafka's DelayedJoin and DelayedSync).
 
-A record that is under way changes nothing before it stands. What happens to the group meanwhile begins a round of its
-own: then the one that wanted the record is over, and nobody waits for it any more.
+A record that is being written changes nothing before it is acknowledged. What happens to the group meanwhile begins a
+new round: then the round that wrote the record is over, and no reply waits for the record any more.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 
 RETRY_MS: Final = 1_000
-"""When what the machine itself wants written is tried again; and how often, at most, a round that nobody joins ends."""
+"""After how long a failed write of the shard's own is tried again; also the shortest round that no member joins."""
 
 
 class Rebalances:
-    """Takes the groups of a partition through their rebalances. What has to be written is returned; what comes of
-    alarms and of other records is submitted."""
+    """Takes the groups of a partition through their rebalances. Methods return the records to write; records that
+    alarms and other records lead to are submitted."""
 
     def __init__(
         self,
@@ -52,14 +51,14 @@ class Rebalances:
         self._submit = submit
 
     def submit(self, change: GroupResult | None) -> None:
-        """Have written what nobody's request has asked for."""
+        """Write a result that no request has asked for."""
         if change is not None:
             self._submit(change)
 
     # Joining ----------------------------------------------------------------------------------------------------------
 
     def joined(self, group: ClassicGroup, why: str) -> GroupResult | None:
-        """A member's join has been parked, which may be what everybody waits for."""
+        """A member's join has been parked, which may complete the round."""
         round_ = group.round
         if not isinstance(round_, JoinRound):
             return self.begin(group, why)
@@ -73,12 +72,12 @@ class Rebalances:
         return self.expected_no_more(group)
 
     def expected_no_more(self, group: ClassicGroup) -> GroupResult | None:
-        """Somebody does not come (again), for whom everybody may have waited."""
+        """A member for which the round waited does not come (again), which may complete the round."""
         self._presence.release(group)
         return self._complete_if_all(group)
 
     def begin(self, group: ClassicGroup, why: str) -> GroupResult | None:
-        """Have everybody join anew."""
+        """Begin a rebalance: all members have to join again."""
         is_initial = isinstance(group.round, EmptyingRound) or group.state is GroupState.EMPTY
         round_ = JoinRound(
             generation=group.generation,
@@ -98,14 +97,14 @@ class Rebalances:
             return self._complete_if_all(group)
         delay_ms = self._settings.initial_rebalance_delay_ms
         if delay_ms <= 0:
-            # One node needs no waiting: the first one may begin at once.
+            # Without an initial delay the first member begins a generation at once.
             return self._complete(group, round_)
         self._wait_for_more(group, round_, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         return None
 
     def _wait_for_more(self, group: ClassicGroup, round_: JoinRound, delay_ms: int, remaining_ms: int) -> None:
-        """Whoever comes within ``delay_ms`` is in the first generation. Each newcomer extends that, up to the members'
-        own patience, of which ``remaining_ms`` are left then."""
+        """Members that join within ``delay_ms`` are in the first generation. Each new member extends that time, up to
+        the members' rebalance timeout, of which ``remaining_ms`` are left then."""
 
         def delay_is_over() -> None:
             if round_.has_newcomers and remaining_ms:
@@ -127,8 +126,8 @@ class Rebalances:
         return None
 
     def _complete(self, group: ClassicGroup, round_: JoinRound) -> GroupResult | None:
-        """The round is over: who has not joined is not in the next generation, but for static members, which may be on
-        their way back."""
+        """The round is over: members that have not joined are not in the next generation, except for static members,
+        which may come back."""
         if round_.alarm is not None:
             round_.alarm.cancel()
         for member in tuple(group.members.values()):
@@ -137,7 +136,7 @@ class Rebalances:
         if not group.members:
             return self._empty(group, round_)
         if not group.elect_leader():
-            # Static members only, and none of them is back: their sessions end, or they come.
+            # Only static members are left, and none has joined: the round goes on until they join or their sessions end.
             patience_ms = max(group.rebalance_timeout_ms, RETRY_MS)
             round_.alarm = self._wheel.add_after(patience_ms, partial(self._time_is_up, group, round_))
             return None
@@ -159,7 +158,7 @@ class Rebalances:
             group.answer_join(member, self.current_generation(group, member.member_id))
 
     def current_generation(self, group: ClassicGroup, member_id: str) -> Joined:
-        """What a member of the current generation is told of it."""
+        """The answer to a join with which a member of the current generation learns the generation."""
         return Joined(
             member_id=member_id,
             generation=group.generation,
@@ -194,7 +193,7 @@ class Rebalances:
     # Syncing ----------------------------------------------------------------------------------------------------------
 
     def sync(self, group: ClassicGroup, request: Sync, reply: SyncReply) -> GroupResult | None:
-        """A member of the current generation asks for its part; the leader brings everybody's."""
+        """A member of the current generation asks for its assignment; the leader brings the assignments of all."""
         member = group.members[request.member_id]
         round_ = group.round
         if isinstance(round_, (JoinRound, EmptyingRound)):
@@ -237,7 +236,7 @@ class Rebalances:
             group.unsynced_alarm.cancel()
 
     def _sync_time_is_up(self, group: ClassicGroup, generation: int) -> None:
-        """Who has joined and never asked for its part is not there any more."""
+        """Remove the members that have joined and not asked for their assignment in time."""
         for member_id in tuple(group.unsynced):
             self._presence.depart(group, group.members[member_id], f"it has not synced in generation {generation}")
         self.submit(self.begin(group, "members have not synced"))

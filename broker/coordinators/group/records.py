@@ -1,4 +1,4 @@
-"""How groups and their offsets are written: the record for each, in the version that Kafka 4.3.1 writes."""
+"""Records of groups and of their offsets, in the versions that Kafka 4.3.1 writes."""
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -17,17 +17,17 @@ from storage.sentinels import NO_TIMESTAMP
 if TYPE_CHECKING:
     GroupResult: TypeAlias = CoordinatorResult[GroupRecord]
 else:
-    # One that is made through the subscripted name takes a microsecond more (bench: commits).
+    # A record that is made through the subscripted name takes a microsecond more (bench: commits).
     GroupResult = CoordinatorResult
 
 GROUP_VERSION: Final = 3
 OFFSET_VERSION: Final = 4
 EXPIRING_OFFSET_VERSION: Final = 1
-"""The only one with a time of expiry of the offset's own."""
+"""The only version of an offset's value with a time of expiry for that offset."""
 
 
 def group_record(group_id: str, metadata: GroupMetadata) -> GroupRecord:
-    """What the group is from now on."""
+    """The record of a classic group."""
     value = GroupMetadataValue(
         protocol_type=metadata.protocol_type,
         generation=metadata.generation,
@@ -52,12 +52,12 @@ def group_record(group_id: str, metadata: GroupMetadata) -> GroupRecord:
 
 
 def group_tombstone(group_id: str) -> GroupRecord:
-    """The group is gone."""
+    """The tombstone of a classic group."""
     return GroupRecord(GroupMetadataKey(group=group_id), None, None)
 
 
 def offset_record(group_id: str, commit: OffsetToCommit, commit_timestamp: int) -> GroupRecord:
-    """What stands for a partition from now on. The record holds what its version can say: it is replayed as it is."""
+    """The record of a committed offset. Fields that its version does not have are left out: it is replayed as it is."""
     key = OffsetCommitKey(group=group_id, topic=commit.topic, partition=commit.partition)
     if commit.expire_timestamp != NO_TIMESTAMP:
         expiring = OffsetCommitValue(
@@ -78,5 +78,5 @@ def offset_record(group_id: str, commit: OffsetToCommit, commit_timestamp: int) 
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> GroupRecord:
-    """Nothing is committed for the partition any more."""
+    """The tombstone of a committed offset."""
     return GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None, None)

@@ -1,6 +1,6 @@
-"""What is asked of the group coordinator and what it answers, without the wire's versions.
+"""Requests to the group coordinator and its answers, independent of the protocol's versions.
 
-Tuples with names: a dataclass takes ten times as long to be declared, and the daemon has 150 ms to start.
+They are named tuples: a dataclass takes ten times as long to be declared, and the broker has 150 ms to start.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +15,14 @@ NO_GENERATION: Final = -1
 
 
 class Protocol(NamedTuple):
-    """One way to share partitions that a member knows, with what it tells the leader for it."""
+    """A protocol (a way to assign partitions) that a member supports, with the member's metadata for the leader."""
 
     name: str
     metadata: bytes
 
 
 class Join(NamedTuple):
-    """A member wants to be in the next generation."""
+    """JoinGroup: a member wants to be in the next generation."""
 
     group_id: str
     session_timeout_ms: int
@@ -30,20 +30,20 @@ class Join(NamedTuple):
     protocol_type: str
     protocols: Sequence[Protocol]
     member_id: str = ""
-    """Empty where the member has none yet."""
+    """Empty where the member has no member id yet."""
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    """As Kafka shows it, ``/127.0.0.1``."""
+    """The client's address as Kafka shows it: ``/127.0.0.1``."""
     needs_known_id: bool = True
     """A new dynamic member is only handed its id and has to come again with it (KIP-394; JoinGroup from version 4)."""
     may_skip_assignment: bool = True
-    """A static leader that comes back may be told to leave the assignment as it is (KIP-814; from version 9)."""
+    """A static leader that comes back may be answered to leave the assignment as it is (KIP-814; from version 9)."""
     reason: str = ""
 
 
 class JoinedMember(NamedTuple):
-    """A member as its leader is told of it."""
+    """A member as it is described to the leader."""
 
     member_id: str
     instance_id: str | None
@@ -61,11 +61,11 @@ class Joined(NamedTuple):
     leader: str = ""
     skip_assignment: bool = False
     members: Sequence[JoinedMember] = ()
-    """Everybody, for the leader; nobody for the others."""
+    """All members in the leader's answer; empty in the others' answers."""
 
 
 class Sync(NamedTuple):
-    """A member asks for its part; the leader brings everybody's."""
+    """SyncGroup: a member asks for its assignment; the leader brings the assignments of all members."""
 
     group_id: str
     member_id: str
@@ -75,7 +75,7 @@ class Sync(NamedTuple):
     protocol: str | None = None
     """Both None where the request's version does not carry them."""
     assignments: Mapping[str, bytes] = MappingProxyType({})
-    """By member id."""
+    """Assignments by member id."""
 
 
 class Synced(NamedTuple):
@@ -88,7 +88,7 @@ class Synced(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A member is alive. The answer is an error code."""
+    """Heartbeat: a member is alive. The answer is an error code."""
 
     group_id: str
     member_id: str
@@ -97,7 +97,7 @@ class Heartbeat(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """A member that goes, or that an administrator removes by its instance id."""
+    """LeaveGroup: a member that leaves, or that an administrator removes by its instance id."""
 
     member_id: str
     instance_id: str | None = None
@@ -105,7 +105,7 @@ class LeavingMember(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The answer to leaving: one for the whole, and one for each member in the order of the request."""
+    """The answer to leaving: an error for the whole request, and one for each member in the order of the request."""
 
     error: ErrorCode = ErrorCode.NONE
     members: Sequence[ErrorCode] = ()
@@ -119,7 +119,7 @@ class TopicPartitionName(NamedTuple):
 
 
 class OffsetToCommit(NamedTuple):
-    """One offset of a commit; its partition is known to exist."""
+    """An offset of a commit. Its partition is known to exist."""
 
     topic: str
     partition: int
@@ -127,12 +127,12 @@ class OffsetToCommit(NamedTuple):
     leader_epoch: int = NO_EPOCH
     metadata: str = ""
     expire_timestamp: int = NO_TIMESTAMP
-    """Milliseconds since 1970, where the client asked for a time of retention of its own (versions 2 to 4)."""
+    """Milliseconds since 1970, where the client asked for its own retention time (versions 2 to 4)."""
     topic_id: bytes = NO_UUID
 
 
 class Commit(NamedTuple):
-    """Offsets that a member, or somebody without a group, has come to. The answer is an error code for each."""
+    """OffsetCommit: offsets of a member, or of a consumer that is no member. The answer is an error code for each."""
 
     group_id: str
     offsets: Sequence[OffsetToCommit]
@@ -140,18 +140,18 @@ class Commit(NamedTuple):
     member_id: str = ""
     instance_id: str | None = None
     unknown_group_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
-    """ILLEGAL_GENERATION up to version 8."""
+    """The error where there is no such group: ILLEGAL_GENERATION up to version 8."""
 
 
 class CommittedOffset(NamedTuple):
-    """What stands for one partition of one group. Immutable: a commit puts a new one in its place."""
+    """The committed offset of a group for a partition. Immutable: a commit replaces it."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp: int
     expire_timestamp: int
-    """-1: by the broker's ``offsets.retention.minutes``."""
+    """Milliseconds since 1970; -1: the offset expires by ``offsets.retention.minutes``."""
     topic_id: bytes
 
 
@@ -174,8 +174,8 @@ class DescribedMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A classic group as administrators see it; metadata is empty unless it is Stable, and while a generation is on its
-    way the assignments are those of the one before."""
+    """A classic group as administrators see it. Metadata is empty unless the group is Stable. While a new generation
+    forms, the assignments are those of the generation before."""
 
     group_id: str
     state: str
@@ -189,7 +189,7 @@ class ListedGroup(NamedTuple):
     protocol_type: str
     state: str
     type: str
-    """``classic``; of a group kept for another broker ``consumer``, ``share`` or ``streams``."""
+    """``classic``; ``consumer``, ``share`` or ``streams`` of a group that another kind of broker has written."""
     members: int
 
 

@@ -1,5 +1,4 @@
-"""Who is present in the groups of a partition, and the alarms that ring when nothing is heard of somebody for too long
-(Kafka's DelayedHeartbeat)."""
+"""The live groups of a partition, and the session timeouts of their members (Kafka's DelayedHeartbeat)."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""How long the first join of a member may wait. Its connection is not read meanwhile, so that nobody sees it close: one
-that has gone would stay for good."""
+"""How long the first join of a member may wait. The member's connection is not read meanwhile, so the broker does not
+see it close: without this limit a member that is gone would stay for ever."""
 
 
 class SessionTimers:
-    """The groups with somebody in them. Of the others the image says all that there is."""
+    """The groups with members, pending member ids or a round. All state of the other groups is in the image."""
 
     def __init__(
         self,
@@ -40,22 +39,22 @@ class SessionTimers:
         self._groups: dict[str, ClassicGroup] = {}
 
     def group_ids(self) -> Iterator[str]:
-        """The groups with somebody in them."""
+        """The ids of the live groups."""
         return iter(self._groups)
 
     def live(self, group_id: str) -> ClassicGroup | None:
-        """The group, if somebody is in it."""
+        """The group, if it is live."""
         return self._groups.get(group_id)
 
     def find(self, group_id: str) -> ClassicGroup | None:
-        """The group as it is now; None if neither the log nor anybody present knows it."""
+        """The group as it is now; None if it is neither live nor in the image."""
         group = self._groups.get(group_id)
         if group is None and self._image.exists(group_id):
             group = ClassicGroup(group_id, self._image)
         return group
 
     def load(self) -> list[ClassicGroup]:
-        """Make the groups whose records name members: each member has its session's time, from now on, to show up."""
+        """Make the groups whose records name members. Each member's session begins now."""
         for group_id, metadata in self._image.groups.items():
             if metadata.members:
                 group = self._groups[group_id] = ClassicGroup(group_id, self._image)
@@ -64,7 +63,7 @@ class SessionTimers:
         return list(self._groups.values())
 
     def unload(self, code: ErrorCode) -> None:
-        """Forget everybody: parked replies get ``code``, and no alarm rings any more."""
+        """Drop all groups: parked replies get ``code``, and all alarms are cancelled."""
         groups, self._groups = self._groups, {}
         for group in groups.values():
             group.stop_alarms()
@@ -76,32 +75,32 @@ class SessionTimers:
                 self._dismiss(group, member, code, member.member_id)
 
     def release(self, group: ClassicGroup) -> None:
-        """Something has ended: a group without anybody needs not be kept."""
+        """Drop the group if it is idle: called when a member has gone or a round has ended."""
         if group.is_idle:
             self._groups.pop(group.group_id, None)
 
     # Members ----------------------------------------------------------------------------------------------------------
 
     def arrive(self, group: ClassicGroup, member: Member, protocol_type: str) -> None:
-        """Somebody is new in the group, and its first join is to be parked."""
+        """Add a new member to the group, whose first join will be parked."""
         self._groups[group.group_id] = group
         member.is_new = True
         group.add(member, protocol_type)
         self._set_session(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
 
     def hear_of(self, group: ClassicGroup, member: Member) -> None:
-        """The member has shown that it is alive, or has been told something: its session begins anew."""
+        """Begin the member's session anew: it has sent a request, or has been answered."""
         self._set_session(group, member, member.session_timeout_ms)
 
     def depart(self, group: ClassicGroup, member: Member, why: str) -> None:
-        """The member has gone or is removed. What it waits for is answered with UNKNOWN_MEMBER_ID: should it still be
-        there, it begins anew."""
+        """Remove a member. Its parked requests are answered with UNKNOWN_MEMBER_ID: if the client still runs, it joins
+        again as a new member."""
         group.remove(member)
         self._dismiss(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
         self._events.member_removed(group.group_id, member.member_id, why)
 
     def replace(self, group: ClassicGroup, member: Member, by: Member) -> None:
-        """A static member has another id from now on. Whoever has the old one and waits is fenced."""
+        """Give a static member another member id. Parked requests with the old id are answered FENCED_INSTANCE_ID."""
         group.replace(member, by)
         self._dismiss(group, member, ErrorCode.FENCED_INSTANCE_ID, member.member_id)
         self.hear_of(group, by)
@@ -117,13 +116,13 @@ class SessionTimers:
             member.session.cancel()
         member.session = self._wheel.add_after(timeout_ms, partial(self._member_is_silent, group, member))
 
-    # Ids that were handed out -----------------------------------------------------------------------------------------
+    # Pending member ids -----------------------------------------------------------------------------------------------
 
     def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Somebody was given an id and told to come again with it."""
+        """A client was given a member id and has to join again with it, within ``timeout_ms``."""
         self._groups[group.group_id] = group
         group.pending[member_id] = self._wheel.add_after(timeout_ms, partial(self._pending_is_silent, group, member_id))
 
     def forget_pending(self, group: ClassicGroup, member_id: str) -> None:
-        """The id is taken, given back, or was asked for too long ago."""
+        """Drop a pending member id: it has joined, has left, or its time is over."""
         group.pending.pop(member_id).cancel()

@@ -1,4 +1,4 @@
-"""What the group coordinator is set to."""
+"""The settings of the group coordinator."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class GroupSettings:
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     max_size: int = 2_147_483_647
-    """Members of one group."""
+    """The most members that a group may have."""
     offset_metadata_max_bytes: int = 4_096
-    """Of the text beside a committed offset; counted in characters, as Kafka counts it."""
+    """The longest metadata of a committed offset; counted in characters, as Kafka counts it."""
     offsets_retention_ms: int = 10_080 * 60_000

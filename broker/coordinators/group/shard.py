@@ -1,8 +1,8 @@
-"""All groups of one partition of ``__consumer_offsets``: what is asked of them, and what their records make of them.
+"""GroupShard: the state machine of all groups in one partition of ``__consumer_offsets``.
 
-Whatever returns a `GroupResult` has changed nothing yet. The change is written as one batch; once that is acknowledged
-each of its records is given to `GroupShard.replay`, in the order of the log, and then ``then`` is called with NONE. If
-it can't be written, nothing is replayed and ``then`` is called with the log's error.
+A method that returns a `GroupResult` has changed no state yet. The result's records are written as one batch. Once the
+batch is acknowledged, each record is given to `GroupShard.replay`, in the order of the log, and then ``then`` is called
+with NONE. If the batch can't be written, nothing is replayed and ``then`` is called with the log's error.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class GroupShard:
         submit: Callable[[GroupResult], None],
         is_archived_by: Callable[[str, str], bool],
     ) -> None:
-        """``submit`` takes changes that nobody has asked for: those of alarms. ``stats`` may be those of all shards.
+        """``submit`` takes results that no request has asked for: those of alarms. All shards may share ``stats``.
         ``is_archived_by`` says of a topic and a group whether the topic's retention waits for the group."""
         self.image = GroupImage()
-        """To be read."""
+        """The replayed state, for readers."""
         self.stats = stats
         self._events = events
         self._membership = Membership(
@@ -86,10 +86,10 @@ class GroupShard:
             is_archived_by=is_archived_by,
         )
 
-    # What stands in the log -------------------------------------------------------------------------------------------
+    # Replay -----------------------------------------------------------------------------------------------------------
 
     def replay(self, record: GroupRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Apply a record that stands in the log; ``producer_id`` if its batch is part of a transaction."""
+        """Apply a record of the log; ``producer_id`` if its batch is part of a transaction."""
         self.image.replay(record, producer_id)
         if not isinstance(record, UnknownRecord) and isinstance(record.key, GroupMetadataKey):
             self._membership.recorded(record.key.group)
@@ -99,35 +99,35 @@ class GroupShard:
         self.image.replay_marker(producer_id, commits=commits)
 
     def loaded(self) -> None:
-        """Everything that stands in the log is replayed: from now on requests may come."""
+        """All records of the log are replayed: from now on requests are served."""
         self._membership.loaded()
 
     def unload(self, code: ErrorCode) -> None:
-        """The partition is no longer led here, or is loaded again into another shard: whoever waits is told ``code``,
-        and no alarm rings any more."""
+        """The partition is no longer led here, or is loaded again into another shard: parked replies get ``code``, and
+        all alarms are cancelled."""
         self._membership.unload(code)
 
     # Membership -------------------------------------------------------------------------------------------------------
 
     def join(self, request: Join, reply: JoinReply) -> GroupResult | None:
-        """Let a member take part in the next generation."""
+        """Handle JoinGroup: let a member take part in the next generation."""
         if request.group_id in self.image.other_kinds:
             reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
             return None
         return self._membership.join(request, reply)
 
     def sync(self, request: Sync, reply: SyncReply) -> GroupResult | None:
-        """Give a member its part of its generation's assignment."""
+        """Handle SyncGroup: answer with the member's assignment."""
         return self._membership.sync(request, reply)
 
     def heartbeat(self, request: Heartbeat) -> ErrorCode:
-        """A member is alive."""
+        """Handle Heartbeat: begin the member's session anew."""
         return self._membership.heartbeat(request)
 
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], reply: Callable[[Left], None]
     ) -> GroupResult | None:
-        """Let members go."""
+        """Handle LeaveGroup: remove members."""
         return self._membership.leave(group_id, members, reply)
 
     # Offsets ----------------------------------------------------------------------------------------------------------
@@ -139,8 +139,8 @@ class GroupShard:
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartitionName] | None, *, require_stable: bool
     ) -> list[FetchedOffset]:
-        """What is committed for ``partitions``, or (None) everything. A group that does not exist has committed
-        nothing, which is no error."""
+        """The committed offsets of ``partitions``, or of all partitions (None). A group that does not exist has no
+        committed offsets, which is no error."""
         return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
 
     def delete_offsets(
@@ -149,47 +149,47 @@ class GroupShard:
         partitions: Sequence[TopicPartitionName],
         reply: Callable[[ErrorCode, Sequence[ErrorCode]], None],
     ) -> GroupResult | None:
-        """Delete offsets. The reply has an error for the whole, or one for each partition."""
+        """Delete offsets. The reply has an error for the whole request, or one for each partition."""
         return self._offsets.delete(group_id, partitions, reply)
 
     def expire_offsets(self) -> Iterator[GroupResult | None]:
-        """Let go of what is older than its retention, of deleted topics' offsets that could not be deleted, and of
+        """Delete offsets older than their retention, offsets of deleted topics that could not be deleted before, and
         empty groups without offsets.
 
-        A piece is about a millisecond's work; None where it found nothing. Write each before the loop's next turn: it
-        was decided on what stands now.
+        A piece is about a millisecond's work; None where it found nothing. Write each piece before the loop's next
+        turn, since it was computed from the state of this turn.
         """
         return self._expiry.expire()
 
     def forget_topics(self, topics: Mapping[str, bytes]) -> Iterator[GroupResult | None]:
         """Delete every group's offsets of deleted topics, in pieces as `expire_offsets` has them.
 
-        The topics come with their ids: a topic may have the name again by now, and what has been committed for that one
-        stays, as in Kafka.
+        The topics come with their ids: a new topic may have the same name by now, and offsets committed for it stay,
+        as in Kafka.
         """
         return self._expiry.forget_topics(topics)
 
     # Groups -----------------------------------------------------------------------------------------------------------
 
     def kind_of(self, group_id: str) -> str | None:
-        """``classic``, or what is kept here of other kinds of groups; None if there is no such group."""
+        """``classic``, or the kind of another protocol's group in the log; None if there is no such group."""
         if (kind := self.image.other_kinds.get(group_id)) is not None:
             return kind
         return None if self._membership.find(group_id) is None else CLASSIC
 
     def describe(self, group_id: str) -> DescribedGroup | None:
-        """A classic group as it is now; None if there is none, or one of another kind."""
+        """A classic group as it is now; None if there is no such group, or it is of another kind."""
         group = None if group_id in self.image.other_kinds else self._membership.find(group_id)
         return None if group is None else _describe(group)
 
     def group_ids(self) -> Sequence[str]:
-        """Every group that there is now."""
+        """The ids of all groups."""
         return tuple(dict.fromkeys((*self.image.group_ids(), *self._membership.group_ids())))
 
     def glance(self, group_id: str) -> ListedGroup | None:
-        """A group in a few words; None if there is none, or none any more."""
+        """A group as ListGroups lists it; None if it does not exist (any more)."""
         if (kind := self.image.other_kinds.get(group_id)) is not None:
-            # Nobody can be in it here.
+            # A group of another kind has no members here.
             return ListedGroup(group_id, kind, GroupState.EMPTY.value, kind, 0)
         group = self._membership.find(group_id)
         if group is None:
@@ -197,16 +197,16 @@ class GroupShard:
         return ListedGroup(group_id, group.protocol_type, group.state.value, CLASSIC, len(group.members))
 
     def list(self) -> Iterator[ListedGroup]:
-        """Every group."""
+        """All groups, as ListGroups lists them."""
         for group_id in self.group_ids():
             if (listed := self.glance(group_id)) is not None:
                 yield listed
 
     def delete(self, group_id: str, reply: Callable[[ErrorCode], None]) -> GroupResult | None:
-        """Delete a group that nobody is in, with its offsets."""
+        """Delete a group without members, with its offsets."""
         group = self._membership.find(group_id)
         if group_id in self.image.other_kinds:
-            # What else belongs to it is not ours to remove.
+            # Other records of such a group are not ours to remove.
             reply(ErrorCode.NON_EMPTY_GROUP)
             return None
         if group is None or group.state is GroupState.DEAD:

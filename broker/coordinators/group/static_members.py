@@ -1,4 +1,4 @@
-"""Static members that come back (KIP-345): with a new member id, to the place of their instance id."""
+"""Static members that join again (KIP-345): a new member id takes the place of the old id of the same instance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 
 
 class StaticMembers:
-    """Lets them back in: without a rebalance where their group is stable and goes on with the same protocol."""
+    """Handles joins of static members that come back: no rebalance if the group is stable and keeps its protocol."""
 
     def __init__(self, presence: SessionTimers, rounds: Rebalances, *, clock: Clock, events: GroupEvents) -> None:
         self._presence = presence
@@ -26,12 +26,12 @@ class StaticMembers:
     def come_back(
         self, group: ClassicGroup, old: Member, new_id: str, request: Join, reply: JoinReply
     ) -> GroupResult | None:
-        """Put the one who asks in the place of ``old``, who is fenced from now on: another has its instance id."""
+        """Let the joining member replace ``old``, which is fenced from now on: another process has its instance id."""
         former_leader = group.leader
         new = Member(
             member_id=new_id,
             instance_id=old.instance_id,
-            # As Kafka has it: administrators see from where the instance joined first.
+            # As in Kafka, administrators see the host from which the instance joined first.
             client_id=old.client_id,
             client_host=old.client_host,
             session_timeout_ms=request.session_timeout_ms,
@@ -49,7 +49,7 @@ class StaticMembers:
     def _record(
         self, group: ClassicGroup, old: Member, new: Member, request: Join, former_leader: str | None
     ) -> GroupResult:
-        """The group stays as it is; its record names the new id."""
+        """Write the group's record with the new member id and no other change."""
         assignments = {member_id: group.assignment_of(member) for member_id, member in group.members.items()}
         metadata = group.recorded_with(assignments, state_timestamp=self._clock.now_ms())
         group.replacements_under_way += 1
@@ -57,7 +57,7 @@ class StaticMembers:
         def then(error: ErrorCode) -> None:
             group.replacements_under_way -= 1
             if group.round is not None or not group.members:
-                # The new member waits for the next generation, as everybody does; or everything is unloaded.
+                # The new member waits for the next generation, as all members do; or the shard has been unloaded.
                 return
             if group.members.get(new.member_id) is new:
                 if error is ErrorCode.NONE:
@@ -65,7 +65,7 @@ class StaticMembers:
                 else:
                     self._take_back(group, old, new, error)
             if not group.replacements_under_way and not group.is_as_recorded:
-                # The record that brought an id has failed, and a later one, which names it too, stands.
+                # The record with the new member id has failed; a later record, which names the id too, is in the log.
                 self._rounds.submit(self._rounds.begin(group, "the ids of static members are not those in the log"))
 
         return GroupResult([group_record(group.group_id, metadata)], then)
@@ -75,7 +75,7 @@ class StaticMembers:
         if request.may_skip_assignment:
             joined = joined._replace(skip_assignment=new.member_id == group.leader)
         else:
-            # It does not know that its assignment may be left as it is: it must not take itself for the leader.
+            # The client does not know KIP-814, so it would assign again: it must not take itself for the leader.
             joined = joined._replace(leader=former_leader or "", members=())
         self._presence.hear_of(group, new)
         group.answer_join(new, joined)

@@ -1,16 +1,16 @@
-"""What the groups of all partitions have counted together."""
+"""GroupStats: counters of the groups of all partitions."""
 
 
 class GroupStats:
-    """Plain counters since the start; whoever does it counts it. They outlive the shards: a partition that is loaded
-    again begins no count anew."""
+    """Counters since the start of the broker. They outlive the shards: loading a partition again does not reset
+    them."""
 
     __slots__ = ("committed_offsets", "completed_rebalances", "deleted_offsets", "expired_offsets")
 
     def __init__(self) -> None:
         self.committed_offsets = 0
         self.deleted_offsets = 0
-        """By request; as in Kafka, those that go with their topic or their group are not counted."""
+        """Offsets deleted by request. As in Kafka, offsets deleted with their topic or their group are not counted."""
         self.expired_offsets = 0
         self.completed_rebalances = 0
-        """Generations whose assignment is stored."""
+        """Generations whose assignment has been stored."""

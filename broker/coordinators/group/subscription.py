@@ -1,6 +1,6 @@
-"""Which topics the members of a consumer group want: all that the coordinator reads of what they tell their leader.
+"""Which topics the members of a consumer group subscribe to: all that the coordinator reads of the members' metadata.
 
-version     i16     of the rest; whatever it is, the beginning reads as that of version 0
+version     i16     of the rest; in every version the beginning is that of version 0
 topics      i32 how many, then each: i16 length, UTF-8
 user data   i32 length, -1 for none, then the bytes
 …           partitions owned, generation and rack, from version 1, 2 and 3 on: the members' own affair
@@ -19,7 +19,7 @@ _SIZE: Final = binary.Struct(">i")
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics that any of the members wants; None if a subscription can't be read, since then they may want any."""
+    """The topics that any member subscribes to; None if a subscription can't be read, since it may name any topic."""
     try:
         return frozenset(topic for subscription in subscriptions for topic in _topics(subscription))
     except (binary.error, ValueError):

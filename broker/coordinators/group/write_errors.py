@@ -1,4 +1,4 @@
-"""What a client of the coordinator is told when its change could not be written (Kafka's table)."""
+"""The error code that a client of a coordinator gets when its records could not be written (Kafka's table)."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,5 +18,5 @@ _TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 
 def told_of_failed_write(error: ErrorCode) -> ErrorCode:
-    """The client's error for the log's; NONE stays NONE, and so does what belongs to the coordinator already."""
+    """The client's error code for an error of the log. NONE and the coordinator's own codes stay as they are."""
     return _TOLD.get(error, error)
