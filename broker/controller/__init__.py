@@ -1,1 +1,1 @@
-"""Changes of the cluster: planned, written into the metadata log, answered once they are durable."""
+"""The controller: plans changes of the cluster, writes them into the metadata log, answers once they are durable."""

@@ -1,6 +1,6 @@
-"""What the broker asks of the cluster's controller, wherever that is: here (`LocalController`), or on another node.
+"""ControllerClient: what the broker asks of the cluster's controller, in this process (`LocalController`) or elsewhere.
 
-Nothing that is asked here is answered before it is durable, and published to this broker where it concerns it.
+A change is answered once it is durable, and published to this broker if it concerns this broker.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 
 class Heartbeat(NamedTuple):
-    """What a broker says of itself, again and again (KIP-631)."""
+    """A broker's periodic report to the controller (KIP-631)."""
 
     metadata_offset: int
     """Up to where this broker has replayed the metadata log."""
     wants_shutdown: bool = False
-    """The broker would like to lead nothing any more, and then to stop."""
+    """The broker asks to give up its leaderships and then to stop."""
 
 
 class HeartbeatAnswer(NamedTuple):
-    """What the controller thinks of the broker."""
+    """The controller's answer to a heartbeat: the state of the broker as the controller sees it."""
 
     is_caught_up: bool
     """The broker has replayed its own registration."""
     is_fenced: bool
-    """The broker may lead nothing and is not told to clients."""
+    """The broker may lead no partition, and clients do not see it."""
     should_shut_down: bool
-    """The broker may stop: nothing waits for it any more."""
+    """The broker may stop: no partition depends on it any more."""
 
 
 class ControllerClient(Protocol):
@@ -61,10 +61,10 @@ class ControllerClient(Protocol):
         """Create topics, each with its own success or error (KIP-4).
 
         Args:
-            topics: what is wanted.
-            timeout_ms: how long the client waits; with 0 or less its time is over before anything is done.
+            topics: the topics to create.
+                timeout_ms: how long the client waits; with 0 or less its time is over before anything is done.
             validate_only: check everything, create nothing.
-            then: gets the results: in the order of the request, but names that came twice at the end.
+            then: gets the results in the order of the request; names that came twice are at the end.
         """
 
     def create_partitions(
@@ -86,7 +86,7 @@ class ControllerClient(Protocol):
         """Delete topics by name or id (KIP-4, KIP-516), each with its own success or error."""
 
     def auto_create(self, names: Iterable[str]) -> None:
-        """Create topics that a client asked about, with the broker's defaults; internal ones as their owners need them.
+        """Create topics that a client asked about, with the broker's defaults; internal topics with their own settings.
 
         There is no answer: the client asks again. Names that no topic may have are passed over.
         """
@@ -97,9 +97,9 @@ class ControllerClient(Protocol):
         *,
         then: Callable[[list[Fault | None]], None],
     ) -> None:
-        """Give partitions (topic, index) other replicas, or with None call off what moves them (KIP-455).
+        """Give partitions (topic, index) other replicas, or with None cancel their reassignment (KIP-455).
 
-        ``then`` gets for each wish None, or why it was refused.
+        ``then`` gets None for each accepted partition, and the reason for each refused partition.
         """
 
     # Configs
@@ -114,7 +114,7 @@ class ControllerClient(Protocol):
         """Change the configs of resources (KIP-133, KIP-339), each with its own success or error.
 
         Args:
-            wanted: what is wanted of each resource; none may be there twice.
+            wanted: the changes of each resource; a resource may be named once.
             validate_only: check everything, change nothing.
             then: gets the results in the order of ``wanted``.
         """
@@ -154,23 +154,23 @@ class ControllerClient(Protocol):
         found: Mapping[TopicPartition, bytes],
         then: Callable[[], None],
     ) -> None:
-        """Say who this broker is in this run of its process (KIP-631).
+        """Register this broker for this run of its process (KIP-631).
 
         Args:
-            registration: who it is.
+            registration: the broker's ids, endpoints, features and log directories.
             bootstrap: the features and configs of a new cluster, used if the metadata log has none yet.
             was_clean: the broker had stopped cleanly, in all its log directories.
-            found: the log directory in which each log was found, which counts where the metadata names another one.
+            found: the log directory in which each log was found, which overrides the directory in the metadata.
             then: called once the registration is durable and published.
         """
 
     def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
-        """Say how this broker is; ``then`` gets what the controller thinks of it."""
+        """Report this broker's state; ``then`` gets the controller's answer."""
 
     def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
-        """A log directory has failed: this broker leads the partitions in it no longer, and no new one gets there.
+        """A log directory has failed: this broker stops leading the partitions in it, and no new partition gets there.
 
         Args:
-            directory: its id; None if it has none.
-            partitions: those whose logs stood in it.
+            directory: the id of the directory; None if it has none.
+            partitions: the partitions whose logs are in the directory.
         """

@@ -1,7 +1,7 @@
-"""What it takes to change configs: the checks of AlterConfigs and IncrementalAlterConfigs, then the records.
+"""Changes of configs: the checks of AlterConfigs and IncrementalAlterConfigs, then the records.
 
-IncrementalAlterConfigs (KIP-339) names changes, AlterConfigs all that shall be left. Either gives the configs that a
-resource has afterwards, and these are checked as a whole: a resource is changed entirely or not at all.
+IncrementalAlterConfigs (KIP-339) names changes; AlterConfigs names all configs that the resource shall have. Both give
+the configs that a resource has afterwards. These are checked as a whole: all changes of a resource are made, or none.
 """
 
 from collections import Counter
@@ -36,28 +36,28 @@ class ConfigOperation(IntEnum):
     SET = 0
     DELETE = 1
     APPEND = 2
-    """Add to a list what is not in it."""
+    """Add to a list the values that it does not have."""
     SUBTRACT = 3
-    """Take out of a list."""
+    """Remove values from a list."""
 
 
 _OPERATIONS: Final = frozenset(ConfigOperation)
 
 
 class ConfigChange(NamedTuple):
-    """One config of a resource, and what is done to it."""
+    """A change of one config of a resource."""
 
     name: str
     operation: int
-    """A `ConfigOperation`, or a number that a client made up."""
+    """A `ConfigOperation`, or an unknown number of a client."""
     value: str | None
 
 
 class Resource(NamedTuple):
-    """What has configs."""
+    """A topic, broker, group or other resource that has configs."""
 
     type: int
-    """A `ConfigResource`, or a number that a client made up."""
+    """A `ConfigResource`, or an unknown number of a client."""
     name: str
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Resource(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """Changes that somebody wants of one resource."""
+    """The changes that a client requests of one resource (IncrementalAlterConfigs)."""
 
     resource: Resource
     changes: Sequence[ConfigChange]
@@ -86,7 +86,7 @@ class Alteration(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """All the configs that one resource shall have of its own."""
+    """All configs that shall be set on one resource (AlterConfigs)."""
 
     resource: Resource
     configs: Sequence[tuple[str, str | None]]
@@ -98,12 +98,12 @@ class Replacement(NamedTuple):
 
 
 class AlterationResult(NamedTuple):
-    """What became of one resource."""
+    """The result for one resource."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     changed: Sequence[str] = ()
-    """The names of the configs that are others than before."""
+    """The names of the configs whose values have changed."""
 
 
 class ConfigPlanner:
@@ -116,7 +116,7 @@ class ConfigPlanner:
         self.records: list[Record] = []
 
     def plan(self, wanted: Alteration | Replacement) -> AlterationResult:
-        """Check what is wanted of one resource, and collect the records that lead there."""
+        """Check the changes of one resource, and collect the records that make them."""
         before = self._image.configs.of(*wanted.resource)
         try:
             self._check_name(wanted.resource)
@@ -129,7 +129,7 @@ class ConfigPlanner:
         return AlterationResult(changed=changed)
 
     def _check_name(self, resource: Resource) -> None:
-        """Whether the resource could have configs; whether it exists is asked last, as Kafka does."""
+        """Refuse resources that cannot have configs. Whether the resource exists is checked last, as in Kafka."""
         type_, name = resource
         match type_:
             case ConfigResource.TOPIC:
@@ -148,7 +148,7 @@ class ConfigPlanner:
                 raise InvalidRequest(f"Resources of type {type_} have no configs that could be altered")
 
     def _check(self, resource: Resource, after: Mapping[str, str]) -> None:
-        """Whether the resource may have these configs. Raises a `Fault` or `InvalidConfig`."""
+        """Refuse configs that the resource may not have. Raises a `Fault` or `InvalidConfig`."""
         type_, name = resource
         match type_:
             case ConfigResource.TOPIC:
@@ -182,7 +182,7 @@ class ConfigPlanner:
             self._check_min_insync_replicas(name, after)
 
     def _check_min_insync_replicas(self, name: str, after: Mapping[str, str]) -> None:
-        """Eligible leaders (KIP-966) are counted by it, so all brokers must mean the same."""
+        """Refuse a ``min.insync.replicas`` of one broker: eligible leaders (KIP-966) need one value for all brokers."""
         key = _MIN_INSYNC_REPLICAS
         before = self._image.configs.of(ConfigResource.BROKER, name)
         if name != EVERY_BROKER and key in after and before.get(key) != after[key]:
@@ -196,12 +196,12 @@ class ConfigPlanner:
                 ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=key, value=after.get(key))
             )
         if _MIN_INSYNC_REPLICAS in changed and self._image.features.has_eligible_leader_replicas:
-            # The empty name, of all brokers, is all topics.
+            # The empty name, which means all brokers, is all topics here.
             self.records.append(ClearElrRecord(topic_name=resource.name))
 
 
 def check_changes(changes: Sequence[ConfigChange]) -> None:
-    """Refuse changes that contradict each other or say nothing, whatever they are of.
+    """Refuse changes that contradict each other or have no value, whatever the resource is.
 
     Raises:
         InvalidRequest: A name comes twice, a value is missing, or there is no such operation.
@@ -219,7 +219,7 @@ def check_changes(changes: Sequence[ConfigChange]) -> None:
 
 
 def _changed_list(resource: Resource, change: ConfigChange, current: str | None) -> str:
-    """A list after APPEND or SUBTRACT; Kafka's default is taken where nothing is set, not what the broker says."""
+    """A list after APPEND or SUBTRACT. Where no list is set, Kafka's default is taken, not the broker's setting."""
     type_, default = _type_and_default(resource, change.name)
     if type_ != ConfigType.LIST:
         operation = ConfigOperation(change.operation).name

@@ -1,6 +1,6 @@
-"""The controller in this process: checks what is wanted of the cluster, writes records, answers once they are durable.
+"""LocalController: the controller in this process checks changes, writes records, and answers once they are durable.
 
-What plans a change is imported with the first one: a start, and a broker whose topics are there, need none of it.
+The planners are imported with the first change: a start, and a broker whose topics exist, need none of them.
 """
 
 from __future__ import annotations
@@ -56,15 +56,14 @@ DIRECTORIES_REGISTER_SINCE: Final = 17
 class LocalController:
     """A `ControllerClient` that writes the metadata log itself.
 
-    It decides on the image that has everything appended so far, durable or not: so of two requests in one turn the
-    second sees what the first did. Other readers have `MetadataCache`, which holds nothing that could still be lost.
+    It decides on the image of all appended records, durable or not: of two requests in one turn, the second sees the
+    changes of the first. Other readers use `MetadataCache`, whose image has durable records only.
 
-    ``then`` is called on the loop, behind the subscribers; before the method returns, if nothing has to
-    be waited for.
+    ``then`` is called on the loop, after the subscribers; before the method returns, if nothing has to be waited for.
     """
 
     def __init__(self, raft: SingleVoterLog, metadata: MetadataLoader, *, ids: Ids, settings: BrokerSettings) -> None:
-        """``metadata`` has replayed all that is in the log of ``raft``."""
+        """``metadata`` has replayed all records in the log of ``raft``."""
         self._raft = raft
         self._ids = ids
         self._settings = settings
@@ -93,15 +92,15 @@ class LocalController:
         found: Mapping[TopicPartition, bytes],
         then: Callable[[], None],
     ) -> None:
-        """Register this run of the node, and make it lead what it has replicas of.
+        """Register this run of the node, and make it lead the partitions that it has replicas of.
 
-        A partition without its leader, as Kafka leaves them all at a clean stop, gets this node. After an unclean stop
-        every partition gets a new leader epoch, so that a consumer that has read records now lost can see it. No node
-        leads a partition whose log directory is not online.
+        A partition without leader, as Kafka leaves all of them at a clean stop, gets this node. After an unclean stop
+        every partition gets a new leader epoch, so that a consumer that has read lost records can notice. No node leads
+        a partition whose log directory is not online.
         """
         self._directories = list(registration.directories)
         if self._was_in_transaction:
-            # Its records are in no image, so that there is nothing to be undone in this one.
+            # The planner's records are in no image yet, so there is nothing to undo in `image`.
             self._raft.append([(AbortTransactionRecord(reason="the node that began it is gone"), 0)], _nothing)
         if self.image.features.metadata_version == 0:
             self._append([BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()])
@@ -139,7 +138,7 @@ class LocalController:
         self._append([change], lambda: then(HeartbeatAnswer(True, is_fenced=True, should_shut_down=True)))
 
     def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
-        """Take their leader from the partitions. Raises StorageError; it may be called again then."""
+        """Make the partitions of the directory leaderless. Raises StorageError; it may be called again then."""
         if directory in self._directories:
             self._directories.remove(directory)
         changes: list[Record] = []
@@ -167,9 +166,9 @@ class LocalController:
     def _lead(
         self, topic: TopicImage, partition: PartitionImage, *, is_new_epoch: bool, where: bytes | None
     ) -> Record | None:
-        """What makes this node lead ``partition`` alone; None if it does, or has no replica of it.
+        """The record that makes this node the only leader of ``partition``; None if it is, or has no replica.
 
-        ``where`` is the log directory in which it was found, if that is known.
+        ``where`` is the log directory in which the partition was found, if that is known.
         """
         node_id = self._settings.node_id
         if node_id not in partition.replicas:
@@ -193,9 +192,9 @@ class LocalController:
         )
 
     def _leave_leaderless(self, topic: TopicImage, partition: PartitionImage) -> Record | None:
-        """What takes its leader from ``partition``, as Kafka's controller does it; None if it has none.
+        """The record that makes ``partition`` leaderless, as in Kafka's controller; None if it has no leader.
 
-        Without eligible leader replicas (KIP-966) the last one in sync stays so.
+        Without eligible leader replicas (KIP-966) the last replica in sync stays in sync.
         """
         if partition.leader == NO_LEADER:
             return None
@@ -223,10 +222,10 @@ class LocalController:
         """Create topics, each with its own success or error (KIP-4).
 
         Args:
-            topics: what is wanted.
-            timeout_ms: how long the client waits; with 0 or less its time is over before anything is done.
+            topics: the topics to create.
+                timeout_ms: how long the client waits; with 0 or less its time is over before anything is done.
             validate_only: check everything, create nothing.
-            then: gets the results: in the order of the request, but names that came twice at the end.
+            then: gets the results in the order of the request; names that came twice are at the end.
         """
         from broker.controller.topic_creation import CreationDefaults, TopicPlanner, TopicResult
 
@@ -286,9 +285,9 @@ class LocalController:
         *,
         then: Callable[[list[Fault | None]], None],
     ) -> None:
-        """Give partitions (topic, index) other replicas, or with None call off what moves them (KIP-455).
+        """Give partitions (topic, index) other replicas, or with None cancel their reassignment (KIP-455).
 
-        ``then`` gets for each wish None, or why it was refused.
+        ``then`` gets None for each accepted partition, and the reason for each refused partition.
         """
         from broker.controller.reassignment import ReassignmentPlanner
 
@@ -310,13 +309,13 @@ class LocalController:
         return Placement(self.image, broker_id=self._settings.node_id, directories=self._directories)
 
     def auto_create(self, names: Iterable[str]) -> None:
-        """Create topics that a client asked about, with the broker's defaults; internal ones as their owners need them.
+        """Create topics that a client asked about, with the broker's defaults; internal topics with their own settings.
 
-        Nobody is told how it went: the client asks again. Names that no topic may have are passed over.
+        There is no answer: the client asks again. Names that no topic may have are passed over.
         """
         wanted = [self._auto_created(name) for name in dict.fromkeys(names) if name not in self.image.topics.by_name]
         if wanted:
-            # Where the metadata log has no room, it has said so itself.
+            # A metadata log without disk space has logged that itself.
             with suppress(DiskFull, TooManyOpenFiles):
                 self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals)
 
@@ -359,8 +358,8 @@ class LocalController:
     ) -> None:
         """Delete topics by name or id, each with its own success or error (KIP-4, KIP-516).
 
-        With ``delete.topic.enable=false`` all get TOPIC_DELETION_DISABLED; versions of the API that do not know it say
-        INVALID_REQUEST instead.
+        With ``delete.topic.enable=false`` all topics get TOPIC_DELETION_DISABLED, or INVALID_REQUEST in versions of
+        the API without that error.
         """
         from broker.controller.topic_deletion import DeletionResult, plan_deletion
 
@@ -392,7 +391,7 @@ class LocalController:
         """Change the configs of resources, each with its own success or error (KIP-133, KIP-339).
 
         Args:
-            wanted: what is wanted of each resource; none may be there twice.
+            wanted: the changes of each resource; a resource may be named once.
             validate_only: check everything, change nothing.
             then: gets the results in the order of ``wanted``.
         """
@@ -404,7 +403,7 @@ class LocalController:
             self._append(planner.records, lambda: then(results))
             for one, result in zip(wanted, results, strict=True):
                 if result.changed:
-                    # No values: among names that nobody knows there may be secrets.
+                    # Values are not logged: unknown configs may hold secrets.
                     log.info("altering configs of %s: %s", one.resource, ", ".join(result.changed))
         else:
             self._raft.when_durable(lambda: then(results))

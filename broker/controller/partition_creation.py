@@ -1,4 +1,4 @@
-"""What it takes to give a topic more partitions: every check of CreatePartitions, then the records that make them."""
+"""New partitions of existing topics: every check of CreatePartitions, then the records of the partitions."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ class MorePartitions:
 
     topic: str
     count: int
-    """How many there shall be in all."""
+    """How many partitions the topic shall have in all."""
     assignments: Sequence[Sequence[int]] | None = None
     """The brokers of each new partition where the client places the replicas itself."""
 
 
 class GrowthResult(NamedTuple):
-    """What became of one of them."""
+    """The result for one topic."""
 
     topic: str
     error: ErrorCode = ErrorCode.NONE

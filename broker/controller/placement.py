@@ -12,14 +12,14 @@ MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
 
 RESERVED_IDS: Final = 100
-"""Ids below that stand for no directory (KIP-858)."""
+"""Ids below this number are no directories (KIP-858)."""
 
 LOST: Final = (2).to_bytes(16, "big")
-"""Instead of a directory's id: it failed before the metadata knew which one it was."""
+"""Stands instead of a directory's id: the directory failed before the metadata had the replica's directory."""
 
 
 def is_online(directory: bytes, online: Collection[bytes]) -> bool:
-    """Whether a replica in this log directory can be used. One that has no directory yet can."""
+    """Whether a replica in this log directory can be used. A replica without a directory yet can."""
     return directory in online or (int.from_bytes(directory, "big") < RESERVED_IDS and directory != LOST)
 
 
@@ -35,7 +35,7 @@ def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[in
 
 
 class Placement:
-    """Places the partitions of one request on the only broker there is, each in the emptiest of its directories."""
+    """Places the partitions of one request on the only broker, each in the log directory with the fewest partitions."""
 
     def __init__(self, image: MetadataImage, *, broker_id: int, directories: Sequence[bytes]) -> None:
         """``directories``: the ids of the broker's log directories, in the order of ``log.dirs``."""

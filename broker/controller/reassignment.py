@@ -1,7 +1,7 @@
-"""What it takes to give a partition other replicas (KIP-455): the checks, and the record that does it.
+"""Reassignment of partitions to other replicas (KIP-455): the checks, and the record of the new replicas.
 
-On one node nothing can move. What is left to do is to take a partition back to this one that an adopted directory had
-on several brokers, or was about to move.
+On one node no replica can move. What can be done is to reduce a partition of an adopted directory, which had several
+replicas or was being reassigned, to this node.
 """
 
 from collections.abc import Sequence

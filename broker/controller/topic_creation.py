@@ -1,4 +1,4 @@
-"""What it takes to create a topic: every check of CreateTopics in Kafka's order, then the records that make it."""
+"""Creation of topics: every check of CreateTopics in Kafka's order, then the records of topic and partitions."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ BROKER_DEFAULT: Final = -1
 
 
 class NewTopic(NamedTuple):
-    """A topic that somebody wants."""
+    """A topic that a client asks to create."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -40,11 +40,11 @@ class NewTopic(NamedTuple):
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
     """(partition, broker ids) where the client places the replicas itself; the two numbers above are -1 then."""
     configs: Sequence[tuple[str, str | None]] = ()
-    """(name, value); of a name that comes twice, the last value counts."""
+    """Pairs (name, value); of a name that comes twice, the last value counts."""
 
 
 class TopicResult(NamedTuple):
-    """What became of one wanted topic. Where there is an error, the fields behind it say nothing."""
+    """The result for one topic. After an error, the fields behind it have no meaning."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
@@ -57,7 +57,7 @@ class TopicResult(NamedTuple):
 
 
 class CreationDefaults(NamedTuple):
-    """What the broker's settings say of topics that leave something open."""
+    """The broker's defaults for what a new topic does not specify."""
 
     partitions: int
     replication_factor: int

@@ -1,4 +1,4 @@
-"""Which topics a DeleteTopics request may remove, and what it is told of the others."""
+"""Deletion of topics: which topics a DeleteTopics request may remove, and the errors for the others."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from protocol.schema import NO_UUID
 
 
 class UnwantedTopic(NamedTuple):
-    """A topic that somebody wants to be rid of, by name or by id."""
+    """A topic that a client asks to delete, by name or by id."""
 
     name: str | None
     topic_id: bytes = NO_UUID
 
 
 class DeletionResult(NamedTuple):
-    """What became of one of them."""
+    """The result for one topic."""
 
     name: str | None
     topic_id: bytes = NO_UUID
@@ -31,7 +31,7 @@ def plan_deletion(
 ) -> tuple[list[TopicImage], list[DeletionResult]]:
     """The topics to remove, and one result for each topic asked for.
 
-    A topic that is named more than once, in whatever way, stays; it gets one result.
+    A topic that is named more than once, by name or id, is not deleted; it gets one result.
     """
     results: list[DeletionResult] = []
     names: list[str] = []

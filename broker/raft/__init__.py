@@ -1,1 +1,1 @@
-"""The metadata log on disk: its batches, snapshots, voters, and how a new directory is formatted."""
+"""The metadata log on disk: its batches, snapshots and voters, and the formatting of new directories."""

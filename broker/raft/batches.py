@@ -1,9 +1,9 @@
-"""Metadata records in and out of record batches, for the log and for snapshots alike.
+"""Encoding and decoding of metadata records in record batches, for the log and for snapshots.
 
     data record      key null      value  uvarint 1 (frame) | uvarint type | uvarint version | message
     control record   key  i16 0 | i16 type                   value  message of that type
 
-A batch has records of one sort only; what must happen together stands in one batch.
+A batch has either data records or control records. Records that must take effect together are in one batch.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,20 +41,20 @@ _TYPES: Final[dict[type[ControlRecord], ControlRecordType]] = {
 
 
 class MetadataBatch(NamedTuple):
-    """One batch, decoded."""
+    """A decoded batch of the metadata log or of a snapshot."""
 
     base_offset: int
     next_offset: int
     leader_epoch: int
     size: int
-    """Bytes, with the header."""
+    """Size of the batch in bytes, with its header."""
     records: list[Record]
     """Empty in a control batch."""
     control_records: list[ControlRecord]
 
 
 def decode_batches(buffer: memoryview) -> Iterator[MetadataBatch]:
-    """The batches in ``buffer``, which begins with one; a last one that is cut off is left out.
+    """The batches in ``buffer``, which begins with a batch; a last batch that is cut off is left out.
 
     Raises:
         CorruptBatch, UndecodableRecords: the bytes are no batches.
@@ -65,7 +65,7 @@ def decode_batches(buffer: memoryview) -> Iterator[MetadataBatch]:
 
 
 def decode_batch(header: BatchHeader, batch: memoryview) -> MetadataBatch:
-    """One whole batch; raises what `decode_batches` raises."""
+    """Decode one whole batch. Raises the errors of `decode_batches`."""
     records: list[Record] = []
     control_records: list[ControlRecord] = []
     for record in iterate_records(batch):
@@ -88,7 +88,7 @@ def decode_batch(header: BatchHeader, batch: memoryview) -> MetadataBatch:
 def encode_records(
     records: Sequence[tuple[Record, int]], *, base_offset: int, leader_epoch: int, now_ms: int
 ) -> bytearray:
-    """A batch of metadata records, each with the version to write it in."""
+    """Encode a batch of metadata records, each with the version to write it in."""
     pairs = [(None, encode_record(record, version)) for record, version in records]
     return _encode(pairs, base_offset=base_offset, leader_epoch=leader_epoch, now_ms=now_ms, is_control=False)
 
@@ -96,7 +96,7 @@ def encode_records(
 def encode_control_records(
     records: Sequence[ControlRecord], *, base_offset: int, leader_epoch: int, now_ms: int
 ) -> bytearray:
-    """A control batch."""
+    """Encode a control batch."""
     pairs = [(encode_control_key(_TYPES[type(record)]), encode_control_value(record)) for record in records]
     return _encode(pairs, base_offset=base_offset, leader_epoch=leader_epoch, now_ms=now_ms, is_control=True)
 

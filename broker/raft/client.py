@@ -1,7 +1,7 @@
-"""What the rest of the broker sees of the metadata log's quorum, wherever its leader is (KIP-595).
+"""RaftClient and RaftListener: the interfaces to the metadata log's quorum, wherever its leader is (KIP-595).
 
-RaftClient     says who leads, in which epoch, and up to where records are committed
-RaftListener   is handed what is committed: batches, or a snapshot in place of all that came before it
+RaftClient     has the leader, its epoch, and the offset up to which records are committed
+RaftListener   gets what is committed: batches, or a snapshot in place of all batches before it
 """
 
 from collections.abc import Iterable
@@ -14,29 +14,29 @@ from broker.raft.quorum import Quorum
 
 
 class RaftListener(Protocol):
-    """Who replays the metadata log: `broker.metadata.loader.MetadataLoader`."""
+    """Replays the metadata log: `broker.metadata.loader.MetadataLoader` does."""
 
     def handle_commit(self, batches: Iterable[CommittedBatch]) -> None:
-        """These batches are committed, in the order of their offsets. Raises InconsistentMetadata."""
+        """Replay committed batches, which come in the order of their offsets. Raises InconsistentMetadata."""
 
     def handle_snapshot(self, records: Iterable[Record], end_offset: int) -> None:
-        """A snapshot is here that stands for everything below ``end_offset``. Raises InconsistentMetadata."""
+        """Replay a snapshot, which replaces all records below ``end_offset``. Raises InconsistentMetadata."""
 
     @property
     def image(self) -> MetadataImage:
-        """What all that was handed over adds up to."""
+        """The image of all batches and snapshots that were handed over."""
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether the last of it belongs to a metadata transaction that is still open, and is not in `image`."""
+        """Whether the last records belong to a metadata transaction that is still open, and are not in `image`."""
 
 
 class RaftClient(Protocol):
-    """The quorum as this node knows it."""
+    """The metadata quorum as this node knows it."""
 
     @property
     def leader_id(self) -> int:
-        """The node that leads, -1 if none is known."""
+        """The id of the leader, -1 if no leader is known."""
 
     @property
     def leader_epoch(self) -> int:

@@ -1,4 +1,4 @@
-"""Making an empty directory a data directory: whose it is, and the records that a new cluster begins with.
+"""Formatting of data directories: meta.properties, and the first records of a new cluster.
 
 meta.properties                                              in every log directory, written last
 bootstrap.checkpoint                                         the features to finalise first        \\  in the metadata
@@ -40,24 +40,24 @@ def format_directories(
 ) -> dict[str, MetaProperties]:
     """Format ``directories``, which are empty or missing, as Kafka's own ``kafka-storage format --standalone`` would.
 
-    A directory counts as formatted once it has its `meta.properties`, which is why that comes last: after a crash in
-    between it is simply formatted again.
+    A directory counts as formatted once it has its `meta.properties`, which is therefore written last: after a crash
+    before that, the directory is formatted again.
 
     Args:
-        directories: all that lack a `meta.properties`.
-        metadata_directory: where the metadata log goes; if it is among ``directories``, a new cluster begins there.
-        node_id: whose directories they are.
+        directories: all directories without a `meta.properties`.
+        metadata_directory: where the metadata log goes; if it is among ``directories``, a new cluster is made there.
+        node_id: the node that the directories belong to.
         cluster_id: of the cluster that other directories already belong to; None for a new one.
-        controller_endpoint: what the voters record names.
-        ids: where the new ids come from.
+        controller_endpoint: the endpoint in the voters record.
+        ids: makes the new ids.
         now_ms: time stamp of the records.
         date: for people who read `meta.properties`.
 
-    Returns: what `meta.properties` now says in each of them.
+    Returns: the content of `meta.properties` by directory.
     """
     cluster_id = cluster_id or format_id(ids.uuid())
     formatted: dict[str, MetaProperties] = {}
-    # Whoever is interrupted must not leave log directories without a metadata log: that one is made first.
+    # The metadata directory comes first: an interrupted format must not leave log directories without a metadata log.
     for directory in sorted(directories, key=lambda directory: directory != metadata_directory):
         properties = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=ids.uuid())
         files.make_directory(directory)
@@ -71,7 +71,7 @@ def format_directories(
 
 
 def read_bootstrap(files: FileSystem, metadata_directory: str, *, min_insync_replicas: int = 1) -> list[Record]:
-    """The records of a new cluster: what formatting has left in ``bootstrap.checkpoint``, or our own if there is none.
+    """The first records of a new cluster: those in ``bootstrap.checkpoint``, or the defaults without that file.
 
     Where eligible leader replicas are among the features (KIP-966), ``min.insync.replicas`` becomes a dynamic default,
     as the controller of Kafka 4.1 and later does it.

@@ -1,4 +1,4 @@
-"""The metadata log of this node is opened: newest snapshot, the batches behind it, and a new epoch begins.
+"""Opening of the metadata log: read the newest snapshot and the batches behind it, then begin a new epoch.
 
     <metadata.log.dir>/__cluster_metadata-0/    a log like any other, snapshots, and quorum-state: Kafka's own files
 
@@ -32,7 +32,7 @@ from storage.log import Log
 log = logging.getLogger(__name__)
 
 _BEFORE_ALL: Final = SnapshotId(0, 0)
-"""Instead of a snapshot: the log has every record."""
+"""The id that is used where there is no snapshot: the log has every record."""
 
 
 def open_metadata_log(
@@ -50,21 +50,21 @@ def open_metadata_log(
     """Open the metadata log of a formatted ``metadata.log.dir``, hand all of it over, and begin a new epoch in it.
 
     Args:
-        files: where the directory is.
-        settings: say which directory, and which node this is, which the voters must name.
+        files: the file system of the directory.
+        settings: have the directory and the id of this node, which the voters must name.
         was_clean: the directory had its clean-shutdown marker; otherwise the log is scanned and a torn end is cut.
         clock: gives the records their time stamps.
         flusher: syncs the log.
         worker: writes snapshots and removes segments.
-        on_fatal: told once, when the log can't be written any more: the node must stop.
+        on_fatal: called once, when the log can't be written any more: the node must stop.
         once: calls back after so many milliseconds, unless the broker stops before.
         listener: gets the newest snapshot and the batches behind it before this returns, and what is committed later.
 
     Raises:
         StorageError: the files can't be read or written.
         Malformed: a record can't be read.
-        InconsistentMetadata: the records make no sense, or are another node's, or of a Kafka too new; or the disk has
-            lost some that it had.
+        InconsistentMetadata: the records contradict each other, or are another node's, or of a Kafka too new; or the
+            disk has lost records.
     """
     directory = f"{settings.metadata_directory}/{METADATA_PARTITION.dir_name}"
     quorum = Quorum()
@@ -123,7 +123,7 @@ def _open_log(files: FileSystem, directory: str, settings: BrokerSettings, *, wa
         directory,
         topic_partition=METADATA_PARTITION,
         config=LogConfig(
-            # Nothing but a snapshot makes old records superfluous.
+            # Old records may be deleted only if a snapshot has them.
             retention_ms=-1,
             retention_bytes=-1,
             segment_bytes=settings.metadata_log_segment_bytes,
@@ -160,14 +160,14 @@ def _hand_over_snapshot(
 
 
 class _Batches:
-    """The batches of the log from an offset on, each checked; what they say of the quorum is replayed on the way."""
+    """The checked batches of the log from an offset on. Control records are replayed into the quorum on the way."""
 
     def __init__(self, stored: Log, start_offset: int, quorum: Quorum) -> None:
         self._stored = stored
         self._start_offset = start_offset
         self._quorum = quorum
         self.bytes = 0
-        """The size of all that was handed over."""
+        """Bytes of all batches that were handed over."""
 
     def __iter__(self) -> Iterator[MetadataBatch]:
         """Raises InconsistentMetadata where records are missing or damaged."""
@@ -196,7 +196,7 @@ def _replay_control(batch: MetadataBatch, quorum: Quorum) -> None:
 
 
 def _handing_over(where: str, hand_over: Callable[[], None]) -> None:
-    """Call ``hand_over``; what is wrong with the records is said with the place where they stand."""
+    """Call ``hand_over``. An error of the records gets the place of the records in its message."""
     try:
         hand_over()
     except InconsistentMetadata as error:

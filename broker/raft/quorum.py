@@ -1,4 +1,4 @@
-"""What makes this node the only voter of ``__cluster_metadata``, and so its leader: voters, epoch, ``quorum-state``.
+"""The quorum of ``__cluster_metadata``: its voters (this node alone), the leader epoch, the file ``quorum-state``.
 
 quorum-state, one line of JSON without a line end (KIP-595, KIP-853):
 
@@ -21,14 +21,14 @@ QUORUM_STATE: Final = "quorum-state"
 
 
 class Quorum:
-    """The voters as the control records have them."""
+    """The voters according to the control records."""
 
     __slots__ = ("kraft_version", "voters")
 
     def __init__(self, *, kraft_version: int = 0, voters: KRaftVoters | None = None) -> None:
         self.kraft_version = kraft_version
         self.voters = voters
-        """None at kraft.version 0: the voters are in the settings then."""
+        """None at kraft.version 0: there the voters are in the settings."""
 
     def replay(self, record: ControlRecord) -> None:
         """Apply one control record."""
@@ -38,7 +38,7 @@ class Quorum:
             self.voters = record
 
     def records(self) -> list[ControlRecord]:
-        """The control records that say what this says; none at kraft.version 0."""
+        """The control records of this state; none at kraft.version 0."""
         if self.voters is None:
             return []
         return [KRaftVersion(kraft_version=self.kraft_version), self.voters]
@@ -66,7 +66,7 @@ def read_leader_epoch(files: FileSystem, path: str) -> int:
 
 
 def write_quorum_state(files: FileSystem, path: str, *, node_id: int, leader_epoch: int, kraft_version: int) -> None:
-    """Say that this node leads in ``leader_epoch``; on disk when this returns, before the epoch's first record."""
+    """Write that this node leads in ``leader_epoch``. The file is on disk before the first record of the epoch."""
     state: dict[str, object]
     if kraft_version == 0:
         state = {

@@ -1,9 +1,9 @@
 """``__cluster_metadata-0`` with this node as its only voter: a `RaftClient` (KIP-500).
 
-This node leads from the moment it starts, and what is on its disk is committed.
+This node leads from its start on, and records that are on its disk are committed.
 
-    append   one batch for each change, written at once; the flusher syncs, one fsync for all batches before it;
-             then the listener is handed what is committed, and each change is answered
+append   one batch for each change, written at once; the flusher syncs, one fsync for all batches before it;
+         then the listener gets the committed batches, and each change is answered
 """
 
 import logging
@@ -42,25 +42,25 @@ METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA, 0)
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 
 RETRY_MS: Final = 1_000
-"""How long a flush waits that found no descriptor."""
+"""How long a flush that could not open a file (no descriptor) waits until it is tried again."""
 
 RECOVERY_POINT_AFTER_MS: Final = 1_000
-"""How long after a flush it is written down that there was one."""
+"""How long after a flush the recovery point is written."""
 
 _KEPT_SNAPSHOTS: Final = 2
-"""The newest, and the one before it: a disk that loses a new file still has a way back."""
+"""The newest snapshot, and the snapshot before it in case the disk loses the new file."""
 
 
 class _Append(NamedTuple):
-    """Records on their way to the disk, and who is told once they are there."""
+    """Records on their way to the disk, and the callback for when they are on disk."""
 
     base_offset: int
     next_offset: int
     records: Sequence[Record]
-    """Empty where an answer waits for what was appended before it, and in a control batch."""
+    """Empty where an answer waits for earlier records, and in a control batch."""
     then: Callable[[], None]
     written_ms: int
-    """On the clock that never goes back."""
+    """When the records were written, in milliseconds of the monotonic clock."""
 
 
 class SingleVoterLog:
@@ -82,7 +82,7 @@ class SingleVoterLog:
         settings: BrokerSettings,
         bytes_behind_snapshot: int,
     ) -> None:
-        """``once`` calls back after so many milliseconds, unless the daemon stops before; see `broker.raft.opening`."""
+        """``once`` calls back after so many milliseconds, unless the broker stops before; see `broker.raft.opening`."""
         self._files = files
         self._log = log
         self._listener = listener
@@ -109,16 +109,16 @@ class SingleVoterLog:
         self._will_write_recovery_point = False
         self._failure: Exception | None = None
         self._finds_no_room = False
-        """It has been said that nothing can be written."""
+        """Whether it has been logged that no record can be written."""
 
     @property
     def leader_id(self) -> int:
-        """This node."""
+        """The id of this node, which always leads."""
         return self._node_id
 
     @property
     def log(self) -> Log:
-        """The log itself, to be looked at."""
+        """The log itself, for reading."""
         return self._log
 
     @property
@@ -128,12 +128,12 @@ class SingleVoterLog:
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is on disk, and so committed."""
+        """Every record below this offset is on disk, and so committed."""
         return self._log.high_watermark
 
     @property
     def directory(self) -> str:
-        """Where the log stands."""
+        """The path of the log's directory."""
         return self._log.directory
 
     def append(self, records: Sequence[tuple[Record, int]], then: Callable[[], None]) -> int:
@@ -141,11 +141,11 @@ class SingleVoterLog:
 
         ``then`` is called once they are on disk and published.
 
-        Returns: the offset of the first one.
+        Returns: the offset of the first record.
 
         Raises:
-            DiskFull, TooManyOpenFiles: they could not be written now, and nothing has changed; later they may.
-            StorageError: they could not be written. Nothing will be from now on: `on_fatal` has been told.
+            DiskFull, TooManyOpenFiles: the records could not be written now and nothing has changed; try again later.
+            StorageError: the records could not be written, and no others can be: `on_fatal` has been called.
         """
         first_offset = self._log.log_end_offset
         batch = encode_records(
@@ -166,9 +166,9 @@ class SingleVoterLog:
         self._write(batch, (), _nothing)
 
     def when_durable(self, then: Callable[[], None]) -> None:
-        """Call ``then`` once everything appended so far is on disk and published; now, if it is.
+        """Call ``then`` once all records appended so far are on disk and published; at once, if they are.
 
-        An answer that says no may rest on a change that could still be lost.
+        A refusal, too, may rest on a change that could still be lost, so it waits here.
 
         Raises:
             StorageError: the log can't be written any more.
@@ -182,7 +182,7 @@ class SingleVoterLog:
             then()
 
     def close(self) -> None:
-        """Write everything down and close the files. Nothing may be under way, in the worker neither."""
+        """Write the recovery point and close the files. No append and no job of the worker may be running."""
         self._log.close(self._clock.now_ms())
 
     def _write(self, batch: bytearray, records: Sequence[Record], then: Callable[[], None]) -> None:
@@ -218,16 +218,17 @@ class SingleVoterLog:
 
     def _flush_failed(self, error: Exception) -> None:
         if isinstance(error, TooManyOpenFiles):
-            # No sync has failed, only a file could not be opened for it.
+            # No sync has failed: a file could not be opened for it.
             log.warning("the metadata log is flushed again in %d ms: %s", RETRY_MS, error)
             self._clock.call_at(self._clock.monotonic_ms() + RETRY_MS, self._flush)
         else:
             self._fail(error)
 
-    # The flusher's two questions (`broker.runtime.worker_thread.Flushable`).
+    # What the flusher calls (`broker.runtime.worker_thread.Flushable`).
 
     def begin_flush(self) -> FlushTarget | None:
-        """Everything written so far; or what is still owed, where that could not be opened. Raises StorageError."""
+        """The flush of all records written so far, or of the last flush again if that could not open its files. Raises
+        StorageError."""
         if self._failure is not None:
             raise self._failure
         if self._flush_owed is None:
@@ -250,7 +251,7 @@ class SingleVoterLog:
             if self._failure is None:
                 change.then()
         if self._under_way and self._failure is None:
-            self._flush()  # what was owed was less than all there is
+            self._flush()  # the repeated flush did not cover the newest records
         if not self._will_write_recovery_point:
             self._will_write_recovery_point = True
             self._once(RECOVERY_POINT_AFTER_MS, self._write_recovery_point)
@@ -270,10 +271,10 @@ class SingleVoterLog:
         stats.published.record(sum(len(change.records) for change in batches))
 
     def _write_recovery_point(self) -> None:
-        """Write down up to where the log is on disk, in the worker thread.
+        """Write the recovery point, up to which the log is on disk, in the worker thread.
 
-        Kafka has no recovery point for it. Ours tells a start after a kill what it must not cut off: a damaged batch
-        below was on disk, and to go on without it would be to lose topics.
+        Kafka has no recovery point for this log. A start after a kill must not cut off records below it: a damaged
+        batch there was on disk, and to go on without it would be to lose topics.
         """
         path, offset = f"{self._log.directory}/{RECOVERY_POINTS}", self._log.recovery_point
 
@@ -297,7 +298,7 @@ class SingleVoterLog:
     # Snapshots
 
     def _snapshot_if_due(self) -> None:
-        # Looked at after an append only: while nothing is appended, there is nothing that a snapshot would save.
+        # Checked after an append only: without an append, a snapshot would have nothing new.
         age_ms = self._clock.now_ms() - self._last_snapshot_ms
         is_due = self._bytes_behind_snapshot >= self._snapshot_after_bytes or 0 < self._snapshot_after_ms <= age_ms
         if is_due and not self._is_writing_snapshot and not self._under_way:
@@ -306,7 +307,7 @@ class SingleVoterLog:
     def write_snapshot(self) -> None:
         """Write a snapshot, in the worker thread, unless a metadata transaction is open.
 
-        Everything appended must have been handed to the listener.
+        All appended batches must have been handed to the listener.
         """
         assert not self._under_way, f"a snapshot below {len(self._under_way)} changes under way"
         if self._listener.is_in_transaction:
@@ -344,7 +345,7 @@ class SingleVoterLog:
         def failed(error: Exception) -> None:
             self._is_writing_snapshot = False
             if isinstance(error, DiskFull | TooManyOpenFiles):
-                # The log has everything; the next snapshot is tried when this one would have been due again.
+                # The log still has all records; the next snapshot is tried when it is due.
                 log.warning("could not write metadata snapshot %s: %s", snapshot.file_name, error)
             else:
                 self._fail(error)
@@ -352,7 +353,7 @@ class SingleVoterLog:
         self._worker.submit(perform, done, failed)
 
     def _drop_old_segments(self, snapshot_offset: int) -> None:
-        """Let go of segments that the snapshot at ``snapshot_offset`` makes superfluous, if the log is too large."""
+        """Delete segments that lie below the snapshot at ``snapshot_offset``, if the log is too large."""
         if not 0 <= self._most_bytes_kept < self._log.size or not self._log.start_offset_to(snapshot_offset):
             return
         for removal in self._log.apply_retention(self._clock.now_ms()):

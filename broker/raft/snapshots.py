@@ -1,4 +1,4 @@
-"""Snapshots of the metadata log: one file that adds up to the image at some offset (KIP-630).
+"""Snapshots of the metadata log: a file with the records that add up to the image at an offset (KIP-630).
 
     <end offset, 20 digits>-<epoch, 10 digits>.checkpoint
 
@@ -6,8 +6,8 @@
     data batches     the records of the image
     control batch    SNAPSHOT_FOOTER
 
-Offsets in the file run from 0; the name says what it stands for: everything below the end offset, whose last record
-has that epoch. ``bootstrap.checkpoint`` has the same form.
+Offsets in the file run from 0. The name says which records the snapshot replaces: all below the end offset, the last of
+which has that epoch. ``bootstrap.checkpoint`` has the same form.
 """
 
 import re
@@ -28,14 +28,14 @@ _RECORDS_PER_BATCH: Final = 1024
 
 
 class SnapshotId(NamedTuple):
-    """Which part of the log a snapshot stands for; the larger, the newer."""
+    """The part of the log that a snapshot replaces. The larger id is the newer snapshot's."""
 
     end_offset: int
     epoch: int
 
     @property
     def file_name(self) -> str:
-        """What the file is called."""
+        """The name of the snapshot's file."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
@@ -60,10 +60,10 @@ def encode_snapshot(
     """The content of a snapshot file.
 
     Args:
-        records: what it says, each record with the version to write it in.
+        records: the records of the image, each with the version to write it in.
         quorum: the voters, written right behind the header.
         epoch: the partition leader epoch of every batch.
-        last_contained_timestamp_ms: time stamp of the last batch of the log that is in it.
+        last_contained_timestamp_ms: time stamp of the last batch of the log that the snapshot replaces.
         now_ms: time stamp of the batches.
     """
     content = bytearray()

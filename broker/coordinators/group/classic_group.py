@@ -241,9 +241,9 @@ class ClassicGroup:
         """Whether a member with these protocols has one protocol in common with all members."""
         if not self.members:
             return bool(protocol_type) and bool(protocols)
-        everybody = len(self.members)
+        member_count = len(self.members)
         return protocol_type == self.protocol_type and any(
-            self._supporters[protocol.name] == everybody for protocol in protocols
+            self._supporters[protocol.name] == member_count for protocol in protocols
         )
 
     def select_protocol(self) -> str:

@@ -68,8 +68,8 @@ class Offsets:
                 self._stats.committed_offsets += len(records)
                 reply(errors)
             else:
-                told = told_of_failed_write(error)
-                reply([told if each is ErrorCode.NONE else each for each in errors])
+                client_error = told_of_failed_write(error)
+                reply([client_error if each is ErrorCode.NONE else each for each in errors])
 
         return GroupResult(records, then)
 

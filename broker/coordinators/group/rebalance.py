@@ -136,7 +136,7 @@ class Rebalances:
         if not group.members:
             return self._empty(group, round_)
         if not group.elect_leader():
-            # Only static members are left, and none has joined: the round goes on until they join or their sessions end.
+            # Only static members are left, none has joined: the round goes on until they join or their sessions end.
             patience_ms = max(group.rebalance_timeout_ms, RETRY_MS)
             round_.alarm = self._wheel.add_after(patience_ms, partial(self._time_is_up, group, round_))
             return None
@@ -214,9 +214,9 @@ class Rebalances:
         if group.round is not round_:
             return
         if error is not ErrorCode.NONE:
-            told = told_of_failed_write(error)
+            client_error = told_of_failed_write(error)
             for member in tuple(group.members.values()):
-                if group.answer_sync(member, Synced(error=told)):
+                if group.answer_sync(member, Synced(error=client_error)):
                     self._presence.hear_of(group, member)
             self.submit(self.begin(group, f"its assignment could not be written: {error.name}"))
             return
