@@ -1,1 +1,1 @@
-"""Partitions as their leader sees them: appending, reading, the high watermark, and requests that wait for it."""
+"""Partitions of this node: appending, reading, the high watermark, and the requests that wait for it."""

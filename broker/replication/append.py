@@ -1,7 +1,7 @@
-"""Appending as a leader: stage in the handler's turn, write at its end, publish, tell who waits.
+"""Appending as a leader: stage in the handler's turn, write at its end, publish, answer the producers.
 
-What several requests of one turn bring for one partition goes to its file in one `writev`. Very large writes go to
-the writer thread, where `write` overlaps with receiving; what arrives meanwhile for the same log queues behind it.
+All batches that the requests of one turn have for one partition are written in one `writev`. Very large writes go to
+the writer thread, where `write` overlaps with receiving; batches that arrive meanwhile for the same log wait behind it.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from storage.batch.validation import validate_produced
 from storage.errors import LogDirFailed, StorageError
 
 LARGE_WRITE_BYTES = 4 << 20
-"""From here on a write would hold the loop for a millisecond. Below, the two hops to the thread and back cost clients
-on the same processors more than they gain (docs/performance.md, "What profiles show")."""
+"""From this size on a write would hold the loop for a millisecond. Below it, the two hops to the thread and back cost
+clients on the same processors more than they gain (docs/performance.md, "What profiles show")."""
 
 
 class Publication:
-    """A write that is in the log now, with what its acknowledgement may still wait for."""
+    """A write that is in the log, with the offsets that its acknowledgement may still wait for."""
 
     __slots__ = ("end_offset", "flush_offset", "is_complete", "partition")
 
@@ -28,26 +28,26 @@ class Publication:
         log = partition.log
         self.partition = partition
         self.end_offset = log.log_end_offset
-        """What the high watermark must reach before acks=all is kept."""
+        """The high watermark that acks=all waits for."""
         self.flush_offset = log.log_end_offset if log.unflushed_records >= log.config.flush_messages else 0
-        """What must be on the disk before any acknowledgement; 0 unless this write has reached ``flush.messages``."""
+        """Up to where the log must be on disk before any acknowledgement; 0 unless ``flush.messages`` is reached."""
         self.is_complete = not self.flush_offset and log.high_watermark >= self.end_offset
-        """Nothing is left to wait for, whatever the acks: on a single node almost always."""
+        """Whether no acknowledgement has to wait, whatever the acks: on a single node almost always."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether this node can acknowledge it no more: the partition is gone, or another node leads it."""
+        """Whether this node can no longer acknowledge the write: the partition is gone, or another node leads it."""
         return self.partition.leader != self.partition.node_id
 
     def why_lost(self) -> Exception:
-        """What to tell the producer then."""
+        """The error for the producer of a lost write."""
         partition = self.partition
         if partition.is_gone:
             return partition.why_gone()
         return NotLeaderOrFollower(f"{partition.topic_partition} is led by node {partition.leader} now")
 
     def is_acknowledged(self, *, by_all: bool) -> bool:
-        """Whether the producer may be told: flushed where that is due, and with ``by_all`` on all replicas in sync."""
+        """Whether the write is acknowledged: flushed if a flush is due, and with ``by_all`` on all replicas in sync."""
         log = self.partition.log
         return log.recovery_point >= self.flush_offset and (not by_all or log.high_watermark >= self.end_offset)
 
@@ -56,7 +56,7 @@ Done = Callable[[StagedAppend, Publication | StorageError | Fault], None]
 
 
 class AppendStats:
-    """What was appended since the start."""
+    """Counts of appended batches and bytes since the start."""
 
     __slots__ = ("batches", "failed_writes", "large_writes", "writes")
 
@@ -87,24 +87,24 @@ class Appender:
         self._staged_in_turn: dict[Partition, None] = {}  # a set that keeps its order
         self._turn_ms = 0
         self._writes_soon = False
-        """The loop will call `write_staged` by itself."""
+        """Whether a call of `write_staged` is scheduled on the loop."""
         self.stats = AppendStats()
 
     def append(self, partition: Partition, records: memoryview | None, done: Done) -> None:
-        """Check one batch and stage it; ``done`` is called once it is written, or could not be.
+        """Check one batch and stage it; ``done`` is called once the batch is written, or the write has failed.
 
         Raises a `StorageError` if the batch itself is refused; ``done`` is not called then.
         """
         log = partition.log
-        # The wall clock is asked once a turn.
+        # The wall clock is read once a turn.
         now_ms = self._turn_ms = self._turn_ms or self._clock.now_ms()
         staged = log.stage(validate_produced(records, log.rules, now_ms), leader_epoch=partition.leader_epoch)
-        staged.tag = done  # whoever takes the append further calls it with the staged batch and what came of it
+        staged.tag = done  # called with the staged batch and the outcome once it is written
         self._staged_in_turn[partition] = None
 
     def append_own(self, partition: Partition, batch: bytearray, done: Done) -> None:
-        """Stage a batch that the broker itself made, which need not be a handler's doing: where no handler's turn takes
-        it along, it is written in the next turn of the loop.
+        """Stage a batch that the broker itself made. Outside of a handler's turn, it is written in the next turn of the
+        loop.
 
         Raises BatchLargerThanSegment; ``done`` is not called then.
         """
@@ -120,7 +120,7 @@ class Appender:
         self.write_staged()
 
     def take_back(self, partition: Partition) -> None:
-        """The leadership of a partition changes: what is staged in the old epoch, and not being written, is refused."""
+        """The leadership of a partition changes: refuse staged batches of the old epoch that are not being written."""
         refused = partition.log.take_back_unwritten()
         if refused:
             fault = NotLeaderOrFollower(f"{partition.topic_partition} has a new leader epoch, {partition.leader_epoch}")
@@ -129,12 +129,12 @@ class Appender:
                 staged.tag(staged, fault)
 
     def write_staged(self) -> None:
-        """Write what this turn has staged; called at the end of each turn of a handler."""
+        """Write the batches that this turn has staged; called at the end of each turn of a handler."""
         self._turn_ms = 0
         if not self._staged_in_turn:
             return
         partitions, self._staged_in_turn = self._staged_in_turn, {}
-        # First all writes, then what follows from them: a large write leaves the processor's caches without our code.
+        # First all writes, then all publications: a large write evicts our code from the processor's caches.
         written = [(partition, write) for partition in partitions if (write := self._write_once(partition)) is not None]
         for partition, write in written:
             self._publish(partition, write)
@@ -142,13 +142,14 @@ class Appender:
                 self._write(partition)
 
     def _write(self, partition: Partition) -> None:
-        """Write and publish whatever is staged."""
+        """Write and publish all staged batches of a partition."""
         while (write := self._write_once(partition)) is not None:
             self._publish(partition, write)
 
     def _write_once(self, partition: Partition) -> LogWrite | None:
-        """Write what goes into one segment; to be published. None where nothing is: nothing was staged, the write has
-        failed or found no room, or one is under way in the thread, which goes on with what is left when it is done."""
+        """Write the staged batches that fit into one segment, and return the write for publishing. None where there is
+        nothing to publish: no batch is staged, the write has failed or the disk is full, or the writer thread has the
+        log, which then goes on with the remaining batches."""
         write: LogWrite | None = None
         try:
             now_ms = self._clock.now_ms()
@@ -191,7 +192,7 @@ class Appender:
         try:
             log.complete_write(write)
         except LogDirFailed as error:
-            # The batches are in the log, but their directory is lost: nobody may be told that they are safe.
+            # The batches are in the log, but their directory is lost: they must not be acknowledged.
             for staged in write.staged:
                 staged.tag(staged, error)
             self._on_failed(partition, error)
@@ -206,7 +207,7 @@ class Appender:
         self._on_published(partition)
 
     def _fail(self, partition: Partition, write: LogWrite | None, error: StorageError) -> None:
-        """The write failed: what was staged with it and behind it is rolled back, and every waiter is told."""
+        """The write failed: the batches staged with it and behind it are rolled back, and their producers answered."""
         self.stats.failed_writes += 1
         for staged in partition.log.fail_write(write, error):
             partition.stats.refused_batches += 1

@@ -1,4 +1,4 @@
-"""Requests that wait in the purgatory for the replicas: a produce, and a deletion of records."""
+"""DelayedProduce and DelayedDeleteRecords: requests that wait in the purgatory for replicas or flushes."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class DelayedProduce(DelayedOperation):
-    """A produce that is written but not acknowledged yet.
+    """A produce request whose batches are written but not acknowledged yet.
 
     It waits for the high watermark (acks=all) and for the flushes that its topics' ``flush.messages`` demand. A
     partition that is gone, or led by another node, is not waited for.
@@ -29,29 +29,29 @@ class DelayedProduce(DelayedOperation):
         self._then = then
 
     def try_complete(self) -> bool:
-        """Complete once every partition has what was asked."""
+        """Complete once every partition has acknowledged its batch, or is lost."""
         self._pending = [one for one in self._pending if not one.is_acknowledged(by_all=self._by_all)]
         return all(one.is_lost for one in self._pending) and self.complete()
 
     def on_complete(self) -> None:
-        """Answer; partitions still pending are late, or lost."""
+        """Answer the request; partitions still pending are late, or lost."""
         self._then(self._pending)
 
     def on_failure(self, error: Exception) -> None:
-        """What nobody can say is acknowledged counts as late."""
+        """Answer with the batches counted as late whose state is not known."""
         log.error("a waiting produce failed: %s", error, exc_info=error)
         self._then(self._pending)
 
 
 class RecordDeletion(NamedTuple):
-    """A partition whose records before an offset are deleted here, and perhaps not yet on all replicas."""
+    """A partition whose records before an offset are deleted on this node, and perhaps not yet on all replicas."""
 
     partition: Partition
     to_offset: int
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether there is nothing left to wait for."""
+        """Whether all replicas have deleted the records."""
         return not self.partition.is_leader or self.partition.low_watermark >= self.to_offset
 
 
@@ -68,10 +68,10 @@ class DelayedDeleteRecords(DelayedOperation):
         self._then = then
 
     def try_complete(self) -> bool:
-        """Complete once it has come to pass everywhere."""
+        """Complete once all replicas of all partitions have deleted the records."""
         self._pending = [one for one in self._pending if not one.is_everywhere]
         return not self._pending and self.complete()
 
     def on_complete(self) -> None:
-        """Answer; partitions still pending are late."""
+        """Answer the request; partitions still pending are late."""
         self._then(self._pending)

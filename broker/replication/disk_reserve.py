@@ -1,12 +1,12 @@
-"""How much of a data directory's disk clients may fill: all but a reserve, kept for what the broker itself must write.
+"""DiskReserve: the space of a data directory's disk that clients may not fill, kept for the broker's own writes.
 
     total
     |----- used -----|-- open to clients --|-- reserve --|
                                             __consumer_offsets, __transaction_state, the metadata log, checkpoints
 
-Asking the system costs a microsecond or two on every file system that was tried, an append only ten; so it is asked
-once a quarter of what was open has been appended, and once a second at most where appends are few. Whoever else writes
-to the disk meanwhile takes from the reserve: that too is what it is for.
+Asking the system for the free space costs 1 or 2 µs on every file system that was tried, an append only 10 µs. So the
+system is asked once a quarter of the open space has been appended, and once a second where appends are few. Writes of
+other programs take from the reserve meanwhile: the reserve is for that, too.
 """
 
 import logging
@@ -18,26 +18,26 @@ from storage.log_dir import LogDir
 log = logging.getLogger(__name__)
 
 GOOD_FOR_MS: Final = 1_000
-"""How long an answer of the system counts, whatever is appended."""
+"""How long an answer of the system is valid, in milliseconds."""
 
 RETRY_MS: Final = 100
-"""How long a full disk counts as full before somebody looks again."""
+"""How long a full disk counts as full before the system is asked again."""
 
 LARGEST_SHARE: Final = 8
 """The reserve is an eighth of its file system at most: on a small one, 64 MiB could be all there is."""
 
 REOPENS_AT_BYTES: Final = 4 << 20
 REOPENS_AT_SHARE: Final = 256
-"""A full disk takes records again once so many bytes, or this part of the file system, are open: not for each few bytes
-that come free, with two lines in the log every time."""
+"""A full disk takes records again once so many bytes, or this part of the file system, are open to clients. Otherwise
+each few bytes that become free would open the disk, with two lines in the log each time."""
 
 
 class NoSpaceForClients(DiskFull):
-    """An append was refused before it reached the disk."""
+    """An append was refused because it would have used the disk reserve."""
 
 
 class DiskReserve:
-    """The room that appends to ordinary topics have in one data directory. Times are the wall clock's."""
+    """Admits appends to ordinary topics of one data directory. Times are in milliseconds of the wall clock."""
 
     __slots__ = (
         "_asked_ms", "_budget_bytes", "_directory", "_is_on_trial", "_refused_ms", "_reserve_bytes", "is_full",
@@ -47,20 +47,20 @@ class DiskReserve:
         self._directory = directory
         self._reserve_bytes = reserve_bytes
         self._budget_bytes = -1
-        """What may be appended before the system is asked again."""
+        """Bytes that may be appended before the system is asked again."""
         self._asked_ms = 0
         self._refused_ms: int | None = None
-        """When the reserve was found to be touched; None if the last answer was another one."""
+        """When the system was last asked, if the free space did not suffice then; else None."""
         self._is_on_trial = False
-        """The system has refused a write and says that there is room, as it does where a quota is used up: the next
-        append has a try, and only where that succeeds the disk counts as open again."""
+        """The system has refused a write and reports free space all the same, as it does where a quota is used up. The
+        next append is tried, and the disk counts as open again only if that append succeeds."""
         self.is_full = False
-        """Whether it has been said that the disk is full."""
+        """Whether it has been logged that the disk is full."""
 
     def take(self, size: int, now_ms: int) -> None:
-        """Let ``size`` bytes be appended.
+        """Admit an append of ``size`` bytes.
 
-        Raises DiskFull where that would touch the reserve, LogDirFailed where the system cannot tell.
+        Raises DiskFull where the append would use the reserve, LogDirFailed where the system cannot tell.
         """
         if size <= self._budget_bytes and 0 <= now_ms - self._asked_ms < GOOD_FOR_MS:
             self._budget_bytes -= size
@@ -68,7 +68,7 @@ class DiskReserve:
             self._ask(size, now_ms)
 
     def found_full(self, error: DiskFull) -> None:
-        """An append has failed for want of room: where the system itself said so, nobody was asked before."""
+        """An append has failed with ``error``. If the system refused the write (ENOSPC, EDQUOT), the disk is full."""
         if not isinstance(error, NoSpaceForClients):
             self._budget_bytes = -1
             self._is_on_trial = True

@@ -15,11 +15,11 @@ class FetchIsolation(Enum):
     """Where a reader's view of a partition ends (Kafka's ``FetchIsolation``)."""
 
     LOG_END = "log end offset"
-    """Of a replica, follower or observer: it must have records before they can count as replicated."""
+    """The end for a replica, follower or observer: it must have records before they can count as replicated."""
     HIGH_WATERMARK = "high watermark"
-    """Of a consumer with READ_UNCOMMITTED."""
+    """The end for a consumer with READ_UNCOMMITTED."""
     TXN_COMMITTED = "last stable offset"
-    """Of a consumer with READ_COMMITTED, which is also given the aborted transactions in what it reads."""
+    """The end for a consumer with READ_COMMITTED, which also gets the aborted transactions of the range it reads."""
 
 
 _OF_CONSUMERS: Final[dict[int, FetchIsolation]] = {

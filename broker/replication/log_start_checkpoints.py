@@ -1,4 +1,4 @@
-"""Where logs begin is written down at once when records have been deleted, not only from time to time."""
+"""LogStartCheckpoints: writes log start offsets at once after a deletion of records, not only periodically."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,7 +8,7 @@ from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 
 Failures = Mapping[LogDir, StorageError]
-"""What could not be written, by directory; empty if everything was."""
+"""The error of each directory whose checkpoint could not be written; empty if all were written."""
 
 
 class LogStartCheckpoints:
@@ -19,7 +19,7 @@ class LogStartCheckpoints:
         self._worker = worker
 
     def save(self, done: Callable[[Failures], None]) -> None:
-        """Write down where logs begin now; ``done`` is called when this and all that was asked before is written."""
+        """Write all log start offsets; ``done`` is called when this and every earlier request is written."""
         checkpoints = self._logs.log_start_checkpoints()
 
         def perform() -> Failures:

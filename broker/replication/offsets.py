@@ -1,4 +1,4 @@
-"""Which offset stands for a time, or for one of the names that ListOffsets gives to ends and beginnings."""
+"""ListOffsets for one partition: the offset of a timestamp, or of a special timestamp (earliest, latest, …)."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from storage.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 
 
 class Named(IntEnum):
-    """What a negative timestamp asks for (KIP-79, KIP-734, KIP-405, KIP-1023, KIP-1075)."""
+    """The special timestamps, which are negative (KIP-79, KIP-734, KIP-405, KIP-1023, KIP-1075)."""
 
     LATEST = -1
     EARLIEST = -2
@@ -21,7 +21,7 @@ class Named(IntEnum):
 
 
 class FoundOffset(NamedTuple):
-    """An offset, the time stamp of its record and the leader epoch it was written in; -1 each where there is none."""
+    """An offset, the time stamp of its record and the record's leader epoch; each is -1 where there is none."""
 
     offset: int = NO_OFFSET
     timestamp_ms: int = NO_TIMESTAMP
@@ -32,7 +32,7 @@ NOT_FOUND = FoundOffset()
 
 
 def find_offset(partition: Partition, timestamp_ms: int, isolation: FetchIsolation) -> FoundOffset:
-    """The first offset whose record is not older than ``timestamp_ms``, or what a `Named` value asks for.
+    """The first offset whose record is not older than ``timestamp_ms``, or the offset for a `Named` value.
 
     Raises StorageError where the log cannot be read.
     """

@@ -1,4 +1,4 @@
-"""One partition as its leader has it: the log, the replicas in sync, the high watermark."""
+"""Partition: a partition that this node has a replica of, with its log, replicas in sync and high watermark."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ from storage.sentinels import NO_EPOCH
 from storage.topic_partition import TopicPartition
 
 DiskFailed = Callable[[LogDir, StorageError], None]
-"""Something could not be written to, or read from, a data directory."""
+"""Called when a read from, or a write to, a data directory has failed."""
 
 HIGH_WATERMARK = -1
-"""Instead of an offset: everything that consumers can see."""
+"""Instead of an offset in DeleteRecords: up to the high watermark."""
 
 # Looking up an attribute of an enumeration takes 50 ns in Python 3.11, which every read would pay.
 _READS_LOG_END: Final = FetchIsolation.LOG_END
@@ -36,13 +36,13 @@ _READS_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 
 def offline(topic_partition: TopicPartition, log_dir: LogDir | None = None) -> LogDirFailed:
-    """Why nothing can be done with a partition whose data directory cannot be used."""
+    """The error of a partition whose data directory cannot be used."""
     where = "a data directory that is not there" if log_dir is None else f"{log_dir.path}, which has failed"
     return LogDirFailed(f"{topic_partition} is offline: it stands in {where}")
 
 
 class LeaderAndIsr(NamedTuple):
-    """What the metadata says of a partition's leadership."""
+    """Leader, epoch and replicas in sync of a partition, as the metadata has them."""
 
     leader: int
     """The broker that leads, `NO_LEADER` if none does."""
@@ -52,10 +52,10 @@ class LeaderAndIsr(NamedTuple):
 
 
 class PartitionWatcher(Protocol):
-    """Somebody who wants to know that a partition is no longer as it was, without looking again and again."""
+    """Called when a partition has changed, so that it need not poll: a waiting fetch or a fetch session."""
 
     def partition_changed(self) -> None:
-        """Something that a fetch can see has changed."""
+        """A fetch could get another answer from the partition now."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -64,14 +64,14 @@ class PartitionStats:
 
     refused_batches: int = 0
     failed_batches: int = 0
-    """Those of them that nobody expects."""
+    """Refused batches that count as failed (see `broker.replication.traffic`)."""
     refused_bytes: int = 0
-    """Of batches above ``max.message.bytes``."""
+    """Bytes of refused batches above ``max.message.bytes``."""
     fetches: int = 0
-    """Times it was to be read for a fetch; one that has waited is one."""
+    """How many fetches have read the partition; a fetch that has waited counts once."""
     failed_fetches: int = 0
     fetched_bytes: int = 0
-    """Records that were answered."""
+    """Bytes of records in answers to fetches."""
 
 
 class Partition:
@@ -120,25 +120,25 @@ class Partition:
         self._on_disk_failure = on_disk_failure
         self.log = log
         self.log_dir = log_dir
-        """The data directory that the log stands in."""
+        """The data directory of the log."""
         self.disk_reserve = disk_reserve
-        """What of its disk appends may fill; None where they may fill it to the last byte."""
+        """Limits clients' appends; None for internal topics, which may use the reserve."""
         self.topic_id = topic_id
         self.node_id = node_id
         self.leader, self.leader_epoch, self.replicas, self.in_sync_replicas = state
         self._decides_alone = False
-        """Whether what this node has is what all replicas in sync have."""
+        """Whether this node is the leader and the only replica in sync, so that it moves the high watermark alone."""
         self.owes_epoch_start = False
         """A write was under way when this node became leader: the epoch begins behind it."""
         self.is_internal = is_internal
         self.stats = PartitionStats()
         self._flush_owed: FlushTarget | None = None
         self.is_flush_late = False
-        """A flush could not begin, or not go on, for want of descriptors: it is owed."""
+        """A flush could not begin or go on, since there was no file descriptor: it is still to be done."""
         self.is_gone = False
-        """Its topic was deleted, or its directory has failed; who still holds it finds out here."""
+        """The topic was deleted, or the directory has failed. Objects that still refer to the partition check it."""
         self.watchers: dict[PartitionWatcher, None] | None = None
-        """Who is told of every change, a set that keeps its order; where nobody is, an append pays one look."""
+        """The watchers, a set that keeps its order; None without watchers, so that an append pays one check."""
         if self.is_leader:
             self.make_leader(state)
 
@@ -153,7 +153,7 @@ class Partition:
         return self.leader == self.node_id
 
     def apply(self, state: LeaderAndIsr) -> None:
-        """Take over what the metadata says: lead, or follow whoever leads."""
+        """Take over the leadership of the metadata: lead, or follow another leader."""
         if state.leader == self.node_id:
             self.make_leader(state)
         else:
@@ -167,7 +167,7 @@ class Partition:
         self.begin_epoch()
 
     def make_follower(self, state: LeaderAndIsr) -> None:
-        """Lead no longer, whoever leads now: nothing is appended for clients, and the high watermark stays."""
+        """Stop leading, whether there is another leader or not: clients cannot append, and the high watermark stays."""
         assert state.leader != self.node_id, f"node {self.node_id} leads {self.topic_partition}"
         self._take(state)
         self._decides_alone = False
@@ -184,18 +184,18 @@ class Partition:
             self.advance_high_watermark()
 
     def disk_failed(self, error: StorageError) -> None:
-        """Its log could not be read or written: where the directory is to blame, it goes offline."""
+        """The log could not be read or written. If the directory is the cause, the directory goes offline."""
         if not self.is_gone:
             self._on_disk_failure(self.log_dir, error)
 
     def go(self) -> None:
-        """This node has no use of it any more: its topic was deleted, or its directory has failed."""
+        """The partition leaves this node: its topic was deleted, or its directory has failed."""
         self.is_gone = True
         self.leader = NO_LEADER
         self._decides_alone = False
 
     def why_gone(self) -> StorageError:
-        """What to tell whoever still holds it."""
+        """The error for requests to a partition that is gone."""
         if self.log_dir.has_failed:
             return offline(self.topic_partition, self.log_dir)
         return LogRemoved(f"{self.topic_partition} was deleted")
@@ -245,7 +245,7 @@ class Partition:
         return self.log.log_start_offset
 
     def delete_records_before(self, offset: int) -> int:
-        """Let the log begin at ``offset``, or at the high watermark if it is -1 (KIP-107); return what was meant.
+        """Let the log begin at ``offset``, or at the high watermark if it is -1 (KIP-107); return that offset.
 
         Raises `InvalidTopic` for a topic of the coordinators, `PolicyViolation` where records are not to be deleted,
         `storage.errors.OffsetOutOfRange`, and what `check_leadership` does.
@@ -267,27 +267,27 @@ class Partition:
         return target
 
     def watch(self, watcher: PartitionWatcher) -> None:
-        """Tell ``watcher`` of every change from now on."""
+        """Notify ``watcher`` of every change from now on."""
         if self.watchers is None:
             self.watchers = {}
         self.watchers[watcher] = None
 
     def unwatch(self, watcher: PartitionWatcher) -> None:
-        """Tell ``watcher`` no more."""
+        """Notify ``watcher`` no longer."""
         assert self.watchers is not None, f"nobody watches {self.topic_partition}"
         del self.watchers[watcher]
         if not self.watchers:
             self.watchers = None
 
     def tell_watchers(self) -> None:
-        """Something that a fetch can see has changed."""
+        """Notify all watchers: a fetch could get another answer from the partition now."""
         for watcher in tuple(self.watchers or ()):
             watcher.partition_changed()
 
-    # The flusher's two questions (`broker.runtime.worker_thread.Flushable`).
+    # What the flusher calls (`broker.runtime.worker_thread.Flushable`).
 
     def begin_flush(self) -> FlushTarget | None:
-        """What is due to be synced now, or what is still owed.
+        """The flush that is due now, or the late flush that could not be done before.
 
         Raises LogRemoved, TooManyOpenFiles, LogDirFailed: a directory that has failed is left alone.
         """
@@ -303,7 +303,7 @@ class Partition:
         self.is_flush_late = False
         self.log.complete_flush(target)
 
-    # Who may read here, and up to where.
+    # Which readers may read, and up to which offset.
 
     def leads_in(self, current_leader_epoch: int) -> bool:
         """Whether this node leads in the epoch that the client knows (KIP-320); -1: the client does not say."""
@@ -318,5 +318,5 @@ class Partition:
         return self.log.log_end_offset if isolation is _READS_LOG_END else self.log.high_watermark
 
     def has_nothing_for(self, fetch_offset: int, isolation: FetchIsolation) -> bool:
-        """Whether a fetch from ``fetch_offset`` finds no records, until the partition says that it has changed."""
+        """Whether a fetch from ``fetch_offset`` finds no records until the partition changes."""
         return fetch_offset >= self.visible_end(isolation)

@@ -1,4 +1,4 @@
-"""All partitions of this node: who appends to them, who reads them, who waits for them."""
+"""ReplicaManager: all partitions of this node, the appender, and the requests that wait for partitions."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable
@@ -20,11 +20,11 @@ from storage.topic_partition import TopicPartition
 log = logging.getLogger(__name__)
 
 DirectoryFailed = Callable[[LogDir, StorageError, Collection[TopicPartition]], None]
-"""A data directory cannot be used any more, and these partitions of it."""
+"""Called when a data directory cannot be used any more, with its partitions."""
 
 
 class ReplicaManager:
-    """The partitions that this node holds, who appends to them, and the requests that wait for them."""
+    """The partitions of this node, the appender that writes to them, and the requests that wait for them."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class ReplicaManager:
         self._on_directory_failed = on_directory_failed
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
-        """Partitions of this node whose data directory cannot be used, in this run of the process."""
+        """Partitions of this node whose data directory failed in this run of the process."""
         self._leadership_watchers: dict[str, Callable[[Partition], None]] = {}
         self.stats = ReplicaStats()
         self.gone = Traffic()
-        """Of partitions that are no longer here: what all topics have had together only grows."""
+        """The traffic of partitions that are no longer here, since the counters of all topics must not shrink."""
         self.appender = Appender(
             clock, writer, call_soon=call_soon, on_published=self._published, on_failed=self._write_failed
         )
@@ -60,32 +60,32 @@ class ReplicaManager:
         self.delete_records_purgatory = delete_records_purgatory
 
     def end_waiting(self) -> None:
-        """Answer every request that waits as if its time were over. No request waits from now on."""
+        """Answer every waiting request as if its time were over. No request waits from now on."""
         for purgatory in (self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory):
             purgatory.close()
 
     def watch_leadership(self, topic: str, told: Callable[[Partition], None]) -> None:
-        """Call ``told`` with each partition of ``topic`` that this node comes to lead, or leads no more: those that it
-        hosts already at once, and from then on whoever is hosted, led by another, deleted or offline."""
+        """Call ``told`` with each partition of ``topic`` whose leadership changes: with the partitions of this node at
+        once, and later with each that is hosted, gets another leader, is deleted or goes offline."""
         self._leadership_watchers[topic] = told
         for partition in [one for one in self._partitions.values() if one.topic_partition.topic == topic]:
             told(partition)
 
     def host(self, partition: Partition) -> None:
-        """Take a partition in."""
+        """Add a partition to this node."""
         self._offline.discard(partition.topic_partition)
         self._partitions[partition.topic_partition] = partition
         self._tell_leadership(partition)
 
     def drop(self, topic: str, index: int) -> None:
-        """Let go of a partition whose topic is deleted; whoever waits for it is told at once."""
+        """Remove a partition whose topic is deleted; requests that wait for it are answered at once."""
         self._offline.discard((topic, index))
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
             self._tell_gone(partition)
 
     def take_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Their data directory cannot be used: from now on they answer so, and whoever waits for them is told at once.
+        """The data directory of these partitions has failed: their requests, waiting ones too, are answered with that.
 
         Partitions that were never hosted may be among them.
         """
@@ -104,9 +104,9 @@ class ReplicaManager:
         self.leadership_changed(partition)
 
     def leadership_changed(self, partition: Partition) -> None:
-        """Another node leads it now, or this one, or nobody."""
+        """The leader of a partition has changed: to this node, to another, or to none."""
         self.changed(partition)
-        # Coordinators first: what they wait for they then wait for no more.
+        # Coordinators first: then they no longer wait for appends to the partition.
         self._tell_leadership(partition)
         self.produce_purgatory.check(partition)
         self.delete_records_purgatory.check(partition)
@@ -130,7 +130,7 @@ class ReplicaManager:
         return (topic, index) in self._offline
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None."""
+        """The partition; None if this node does not have it, or it is offline."""
         return self._partitions.get((topic, index))
 
     def partitions(self) -> Iterable[Partition]:
@@ -142,9 +142,9 @@ class ReplicaManager:
         count_refused(partition, batch_bytes, error, self.stats)
 
     def apply(self, partition: Partition, state: LeaderAndIsr) -> None:
-        """A partition is led in another way from now on: every request and coordinator that depends on it is told.
+        """Change the leadership of a partition: requests and coordinators that depend on it are notified.
 
-        Raises StorageError; nobody is told then.
+        Raises StorageError; then none is notified.
         """
         if partition.is_leader and state.leader == partition.node_id:
             self.stats.isr_shrinks += bool(partition.in_sync_replicas - state.in_sync_replicas)
@@ -163,15 +163,15 @@ class ReplicaManager:
         timeout_ms: int,
         then: Callable[[Collection[Publication]], None],
     ) -> None:
-        """Call ``then`` once all of it is acknowledged, or with what is not after ``timeout_ms``."""
+        """Call ``then`` once all writes are acknowledged, or after ``timeout_ms`` with those that are not."""
         waiting = DelayedProduce(publications, by_all=by_all, then=then)
         self.produce_purgatory.watch(waiting, {one.partition for one in publications}, timeout_ms)
 
     def disk_failed(self, directory: LogDir, error: StorageError) -> None:
-        """Something could not be written to a data directory, or read from it.
+        """A read from, or a write to, a data directory has failed.
 
-        A directory that has failed goes offline with its partitions, for as long as the process lives: what a disk said
-        once is not asked again. A full disk may have room again, and descriptors come back.
+        A directory that has failed goes offline with its partitions until the next start: a failed disk is not used
+        again. A full disk and a lack of descriptors may pass, so the directory stays online.
         """
         if not isinstance(error, LogDirFailed) or directory.has_failed:
             return
@@ -180,7 +180,7 @@ class ReplicaManager:
         self._on_directory_failed(directory, error, partitions)
 
     def work_failed(self, directory: LogDir, error: Exception) -> None:
-        """Work beside the requests could not be done in a directory. Raises what is no StorageError."""
+        """Background work in a directory has failed. Raises errors that are no StorageError."""
         if not isinstance(error, StorageError):
             raise error
         if not isinstance(error, LogDirFailed):
@@ -188,7 +188,7 @@ class ReplicaManager:
         self.disk_failed(directory, error)
 
     def changed(self, partition: Partition) -> None:
-        """Something that a fetch can see has changed: records, high watermark, log start, leadership, config."""
+        """Notify the waiting fetches of a change: records, high watermark, log start, leadership, config."""
         partition.tell_watchers()
         self.fetch_purgatory.check(partition)
 
@@ -199,11 +199,11 @@ class ReplicaManager:
         timeout_ms: int,
         then: Callable[[Collection[RecordDeletion], Failures], None],
     ) -> None:
-        """Call ``then`` once the deletions are written down and have reached all replicas: with those that have not
-        after ``timeout_ms``, and with what keeps them from being written down, directory by directory.
+        """Call ``then`` once the deletions are in the checkpoints and on all replicas: with the deletions that are not
+        after ``timeout_ms``, and with the error of each directory whose checkpoint could not be written.
 
-        They are made already (`Partition.delete_records_before`). Kafka writes down once a minute where logs begin, so
-        that there, what was deleted may be back after a crash; here it stays away, as an answer lets one think.
+        The deletions themselves are done already (`Partition.delete_records_before`). Kafka writes log start offsets
+        once a minute, so that deleted records may be back after a crash; here an answered deletion is final.
         """
 
         def saved(failures: Failures) -> None:
@@ -218,14 +218,14 @@ class ReplicaManager:
         self._log_starts.save(saved)
 
     def flush_what_is_due(self) -> None:
-        """Flush the logs whose ``flush.ms`` has passed, rolled segments, and what is late; called by the upkeep."""
+        """Flush logs whose ``flush.ms`` has passed, rolled segments, and late flushes; a background task calls it."""
         now_ms = self._clock.now_ms()
-        for partition in list(self._partitions.values()):  # one may go offline over it, and others with it
+        for partition in list(self._partitions.values()):  # a failed flush takes partitions offline
             if not partition.is_gone and (partition.is_flush_late or partition.log.needs_flush(now_ms)):
                 self._flush(partition)
 
     def _published(self, partition: Partition) -> None:
-        """New records can be read: wake who waits for them, and flush if that is due."""
+        """New records can be read: wake waiting requests, and flush if a flush is due."""
         if partition.watchers:
             partition.tell_watchers()
         self.fetch_purgatory.check(partition)
@@ -239,7 +239,7 @@ class ReplicaManager:
 
         def failed(error: Exception) -> None:
             if partition.is_gone:
-                return  # its files have other names by now, or none
+                return  # the files have been renamed or removed
             if not isinstance(error, StorageError):
                 raise error
             if not partition.is_flush_late and not isinstance(error, LogDirFailed):
@@ -253,7 +253,7 @@ class ReplicaManager:
         if partition.is_gone:
             return
         if isinstance(error, DiskFull) and partition.disk_reserve is not None:
-            partition.disk_reserve.found_full(error)  # says so once
+            partition.disk_reserve.found_full(error)  # logs once
             return
         if not isinstance(error, LogDirFailed):
             log.error("writing to %s failed: %s", partition.topic_partition, error)

@@ -1,8 +1,8 @@
-"""What goes into partitions and out of them, counted as Kafka's BrokerTopicMetrics count it (docs/metrics.md).
+"""Traffic of partitions, counted as in Kafka's BrokerTopicMetrics (docs/metrics.md).
 
-A log counts what is appended to it, whoever does it; here stands the rest. A request for five partitions counts five
-times. What is refused counts as failed only where Kafka does not expect it of a client: a record that breaks a rule
-does, a batch that is too large or damaged, a partition that is not there or an unusable disk do not.
+A log counts all appends to it; the other counts are here. A request for five partitions counts five times. A refused
+batch counts as failed only where Kafka counts it: for a record that breaks a rule, but not for a batch that is too
+large or damaged, a missing partition or an unusable disk.
 """
 
 from dataclasses import dataclass, fields
@@ -33,7 +33,7 @@ _UNEXPECTED_OF_CONSUMERS = (NegativeFetchSize,)
 
 @dataclass(slots=True, eq=False, repr=False)
 class Traffic:
-    """Of one or more partitions."""
+    """The traffic of one or more partitions."""
 
     messages_in: int = 0
     bytes_in: int = 0
@@ -45,7 +45,7 @@ class Traffic:
     failed_fetches: int = 0
 
     def add(self, partition: Partition) -> None:
-        """Count a partition in."""
+        """Add the traffic of a partition."""
         log, stats = partition.log.stats, partition.stats
         self.messages_in += log.records_appended + log.duplicate_records
         self.bytes_in += log.bytes_appended + log.duplicate_bytes
@@ -57,26 +57,26 @@ class Traffic:
         self.failed_fetches += stats.failed_fetches
 
     def add_all(self, other: "Traffic") -> None:
-        """Count in what has been summed up already."""
+        """Add the traffic of several partitions, which is summed up already."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReplicaStats:
-    """What is counted for all partitions together."""
+    """Counts of all partitions together."""
 
     isr_shrinks: int = 0
     isr_expands: int = 0
     batches_with_wrong_crc: int = 0
     batches_with_wrong_offsets: int = 0
-    """Or with a sequence number that goes with no producer."""
+    """Batches with wrong offsets, or with a sequence number without a producer."""
     records_without_key: int = 0
-    """On compacted topics, where each needs one."""
+    """Records without key for compacted topics, where each record needs a key."""
 
 
 def count_refused(partition: Partition, batch_bytes: int, error: Exception, stats: ReplicaStats) -> None:
-    """A batch was not appended."""
+    """Count a batch that was not appended."""
     of_partition = partition.stats
     of_partition.refused_batches += 1
     if isinstance(error, _UNEXPECTED_OF_PRODUCERS):
@@ -92,6 +92,6 @@ def count_refused(partition: Partition, batch_bytes: int, error: Exception, stat
 
 
 def count_unreadable(partition: Partition, error: Exception) -> None:
-    """A partition could not be read."""
+    """Count a partition that could not be read."""
     if isinstance(error, _UNEXPECTED_OF_CONSUMERS):
         partition.stats.failed_fetches += 1

@@ -1,4 +1,4 @@
-"""A broker's life: what it is made of, in which order it starts, and the reverse order in which it stops."""
+"""BrokerServer: makes the parts of a broker, starts them in order, and stops them in reverse order."""
 
 import asyncio
 import logging
@@ -43,13 +43,13 @@ log = logging.getLogger(__name__)
 
 
 class CannotStart(Exception):
-    """Why the daemon does not start, in one sentence."""
+    """Why the broker does not start, in one sentence."""
 
 
 class BrokerServer:
     """A broker on one event loop. Nothing in it is global: a process may run several.
 
-    `start` returns once requests are accepted, `wait` when somebody wants a stop or the broker can't go on, `stop` when
+    `start` returns once requests are accepted, `wait` when a stop was asked for or the broker can't go on, `stop` when
     everything is closed in order.
     """
 
@@ -107,7 +107,7 @@ class BrokerServer:
 
     @property
     def components(self) -> ServerComponents:
-        """What it has since its data is open."""
+        """The parts that exist once the data is open."""
         assert self._components is not None, "its data is not open yet"
         return self._components
 
@@ -118,20 +118,20 @@ class BrokerServer:
 
     @property
     def description(self) -> str:
-        """Where it listens and who it is, for whoever waits for it."""
+        """The listeners and ids of the broker, as one line for the log and systemd."""
         node = self.components.node
         listeners = ",".join(map(str, self.socket_server.listeners))
         return f"listeners={listeners} node.id={node.node_id} cluster.id={node.cluster_id}"
 
     @property
     def progress(self) -> str:
-        """How far the start has come, for whoever waits for it."""
+        """How far the start has come, as one line for systemd and `/readyz`."""
         loading = self.metric_sources.loading
         return "starting" if loading is None else loading.progress
 
     @property
     def readiness(self) -> Readiness:
-        """Whether it answers requests, and what it does where it does not."""
+        """Whether the broker answers requests; if not, what it is doing."""
         if self.shutdown.asked.is_set():
             return Readiness(False, "stopping")
         if self._is_ready.is_set():
@@ -157,13 +157,13 @@ class BrokerServer:
         self.shutdown.ask()
         if self._running is not None:
             await asyncio.wait((self._running,))
-            if self._is_ready.is_set():  # else `start` has told
+            if self._is_ready.is_set():  # else `start` has reported it
                 self._running.result()
 
     # The order of things
 
     async def _run(self) -> None:
-        """Everything from the lock to the marker."""
+        """The whole life of the broker, from locking the directories to writing the clean-shutdown marker."""
         try:
             await self._open()
             if not self.shutdown.asked.is_set():
@@ -176,7 +176,7 @@ class BrokerServer:
             await self._close()
 
     async def _open(self) -> None:
-        """Locks and ports, then the data."""
+        """Lock the directories, bind the ports, then open the data."""
         self.log_dirs.lock()
         endpoints = self.socket_server.bind()
         startup = Startup(
@@ -198,7 +198,7 @@ class BrokerServer:
             await self._create_topics(self._components)
 
     async def _create_topics(self, components: ServerComponents) -> None:
-        """Those that the settings want and that are not there."""
+        """Create the topics of `ottla.topics.at.start` that do not exist."""
         from broker.server.topics_at_start import create_topics_at_start
 
         are_there = asyncio.Event()
@@ -253,7 +253,7 @@ class BrokerServer:
         self.services.scheduler.every(PERIOD_MS, self.metric_sources.period_is_over)
 
         def reconfigure(settings: BrokerSettings) -> None:
-            """Everything outside of the logs that can be changed while it runs takes its new settings."""
+            """Apply changed settings to everything outside of the logs that can change while the broker runs."""
             self.socket_server.reconfigure(settings)
             pool.resize(settings.num_io_threads)
             components.logs.producer_id_expiration_ms = settings.producer_id_expiration_ms
@@ -276,7 +276,7 @@ class BrokerServer:
             log.critical("a task of the broker died", exc_info=group)
 
     async def _drain(self, components: ServerComponents) -> None:
-        """No new requests; what is under way is answered, and the answers go out."""
+        """Accept no new requests, answer those under way, and send the answers."""
         log.info("stopping")
         self.lifecycle.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self.socket_server.stop_reading()
@@ -285,7 +285,7 @@ class BrokerServer:
         await self.socket_server.drain()
 
     async def _close(self) -> None:
-        """Everything that was opened, in reverse. What has failed is left for the next start to recover."""
+        """Close in reverse order what was opened. Logs that have failed are left for the next start to recover."""
         services, shutdown = self.services, self.shutdown
         services.scheduler.stop()
         self.socket_server.close()
@@ -304,7 +304,7 @@ class BrokerServer:
                 await self.lifecycle.shut_down()
                 broker_epoch = self.lifecycle.broker_epoch
             await services.flushers.finish()
-            # It writes checkpoints too: not at the same time.
+            # The housekeeper writes checkpoints too: not at the same time.
             await services.housekeeper.stop()
             if served is not None and shutdown.failure is None:
                 await self._close_logs(served)
@@ -316,7 +316,7 @@ class BrokerServer:
             log.info("stopped cleanly")
 
     async def _close_logs(self, components: ServerComponents) -> None:
-        """Close all logs. Where one of them, or a checkpoint, cannot be written to its end, no marker is left."""
+        """Close all logs. If a log or a checkpoint cannot be written to its end, there is no clean-shutdown marker."""
         await close_logs(
             components.logs,
             loop=self.services.loop,
@@ -351,13 +351,13 @@ class BrokerServer:
         )
 
     def _make_pages(self) -> "Pages":
-        # Not before somebody wants a page: with the library it is a fifth of what a start may cost.
+        # Imported with the first page: with the library it would take a fifth of the time that a start may take.
         from broker.metrics.subjects import make_pages
 
         return make_pages(self.metric_sources)
 
     def _controller_endpoint(self) -> Listener:
-        """Where a Kafka that takes the directory over would put its controller. Nothing listens there."""
+        """The endpoint that a Kafka which takes the directory over would give its controller. Nothing listens there."""
         for listener in self._settings.controller_listeners:
             return listener
         port = self._settings.controller_port(self.socket_server.listeners[0].port)
@@ -366,7 +366,7 @@ class BrokerServer:
     # Failures
 
     def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback of ours has raised: a bug, after which nothing is certain."""
+        """A callback on the loop has raised, which is a bug: the broker stops."""
         error = context.get("exception")
         log.critical("%s", context["message"], exc_info=error)
         self.shutdown.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))

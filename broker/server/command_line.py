@@ -1,4 +1,4 @@
-"""The command line: read the settings, run the daemon, leave with an exit code."""
+"""The command line: read the settings, run the broker, exit with a code."""
 
 import argparse
 import asyncio
@@ -37,14 +37,14 @@ MOST_OPEN_FILES = 32_768
 process have 65,530 maps."""
 
 HELP_COLUMNS = 100
-"""To ask for the terminal's imports every compression there is, at each start."""
+"""A fixed width of the help text: asking the terminal imports all compression modules, at each start."""
 
 YOUNG_OBJECTS = 20_000
-"""How many more objects there must be than before the garbage collector looks at them."""
+"""The garbage collector's first threshold: how many new objects there are before it collects."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a broker until it is told to stop (SIGTERM, SIGINT) or can't go on; return the exit code."""
+    """Run a broker until a signal stops it (SIGTERM, SIGINT) or it can't go on; return the exit code."""
     options = _parser().parse_args(arguments)
     _log_to_stderr(options.log_level)
     try:
@@ -59,8 +59,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def raise_descriptor_limit() -> int:
-    """Ask for as many open files as this process may have, and return how many: segments get half of them, connections
-    the rest."""
+    """Raise the limit of open files as far as this process may, and return it. Segments get half of the files,
+    connections the rest."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         log.info("up to %d open files", soft)
@@ -94,11 +94,11 @@ async def _serve_until(
     stop: asyncio.Event, loaded: LoadedSettings, manager: ServiceManager, *, most_open_files: int
 ) -> int:
     if manager.watchdog_ms is not None:
-        # The watchdog's SIGABRT is to leave a line on where the loop stood.
+        # On the watchdog's SIGABRT the process writes where the loop was.
         faulthandler.enable()
     try:
         daemon = BrokerServer(loaded.settings, most_open_files=most_open_files)
-        # How long do requests take? `kill -USR1` asks.
+        # `kill -USR1` logs how long requests take.
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, daemon.socket_server.latencies.log)
         manager.starting(lambda: daemon.progress)
         if not await _started(daemon, stop):
@@ -125,7 +125,7 @@ async def _serve_until(
 
 
 async def _started(daemon: BrokerServer, stop: asyncio.Event) -> bool:
-    """Start the daemon; False if a signal came first."""
+    """Start the broker; False if a signal came first."""
     starting = asyncio.ensure_future(daemon.start())
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -163,7 +163,7 @@ def _log_to_stderr(level: str) -> None:
 
 
 class OneLine(logging.Formatter):
-    """A message is one line: no name that a client thinks up begins another, or moves a terminal's cursor."""
+    """Writes a message as one line: a name that a client chose can't begin another line, or move a cursor."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         if not record.message.isprintable():

@@ -1,4 +1,4 @@
-"""The life of this broker as the controller sees it: registered, unfenced, perhaps with fewer directories, shut down.
+"""BrokerLifecycle: registration, heartbeats, failed directories and controlled shutdown with the controller.
 
 STARTING ── metadata replayed ── RECOVERY ── logs loaded, registered, unfenced ── RUNNING ── PENDING_CONTROLLED_SHUTDOWN
 """
@@ -27,11 +27,11 @@ HEARTBEAT_MS: Final = 2_000
 """Time between two heartbeats while the controller has not agreed: Kafka's ``broker.heartbeat.interval.ms``."""
 
 RETRY_MS: Final = 1_000
-"""How long a failed directory waits to be reported where the metadata log has no room for it."""
+"""After how long the report of a failed directory is tried again if the metadata log's disk was full."""
 
 
 class BrokerLifecycle:
-    """Tells the controller how this broker is; ends a broker that has lost a directory it needs (KIP-631, KIP-858)."""
+    """Reports this broker's state to the controller; stops a broker without a directory it needs (KIP-631, KIP-858)."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class BrokerLifecycle:
         shutdown: Shutdown,
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        """``call_soon`` is the loop's: what it is given runs outside of what is under way."""
+        """``call_soon`` is the loop's: its callbacks run in a later turn, outside of the current call."""
         self._log_dirs = log_dirs
         self._metadata = metadata
         self._clock = clock
@@ -52,12 +52,12 @@ class BrokerLifecycle:
         self._call_soon = call_soon
         self._controller: ControllerClient | None = None
         self._unreported: list[tuple[bytes | None, Collection[TopicPartition]]] = []
-        """Directories that failed before there was a controller to hear of it."""
+        """Failed directories that are not reported to the controller yet."""
         self.state = BrokerState.STARTING
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of the registration; the clean-shutdown marker names it. -1 before there is one."""
+        """The epoch of the registration, which the clean-shutdown marker names; -1 before the registration."""
         return -1 if self._controller is None else self._controller.broker_epoch
 
     async def register(
@@ -71,7 +71,7 @@ class BrokerLifecycle:
     ) -> None:
         """Register this run of the broker, and return once it is unfenced. The arguments are the controller's.
 
-        Raises StorageError, or what keeps the broker from going on; returns early where it is to stop.
+        Raises StorageError, or the error that keeps the broker from going on; returns early if a stop was asked for.
         """
         self._controller = controller
         registered = asyncio.Event()
@@ -129,7 +129,7 @@ class BrokerLifecycle:
         log.error(
             "%s is offline until the next start, and %d partitions with it: %s", directory.path, len(partitions), error
         )
-        # Not from here: this may be in the middle of what the metadata log has just committed.
+        # Not at once: this call may come from the publication of a metadata change.
         directory_id = self._log_dirs.id_of(directory)
         self._call_soon(lambda: self._report(directory_id, partitions))
 
@@ -142,4 +142,4 @@ class BrokerLifecycle:
         except (DiskFull, TooManyOpenFiles):
             self._scheduler.once(RETRY_MS, lambda: self._report(directory_id, partitions))
         except LogDirFailed:
-            pass  # the metadata log has failed too, and has said so: the node stops
+            pass  # the metadata log has failed too, and has logged it: the node stops

@@ -1,4 +1,4 @@
-"""The data directories of this node: locked, known by their ids, formatted if they are new."""
+"""LogDirs: locks the data directories of this node, reads their ids, and formats new ones."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class LogDirs:
-    """``log.dirs``, and ``metadata.log.dir`` where it is none of them; locked as long as this lives."""
+    """The directories of ``log.dirs``, and ``metadata.log.dir`` where it is not among them; locked until `release`."""
 
     def __init__(self, files: FileSystem, settings: BrokerSettings) -> None:
         self._files = files
@@ -24,12 +24,12 @@ class LogDirs:
         self._locked: dict[str, LogDir] = {}
         self.cluster_id = ""
         self.by_id: dict[bytes, LogDir] = {}
-        """Log directories by the id that the metadata log knows them by; those without one are missing here."""
+        """Log directories by their id in the metadata log; directories without id are missing here."""
 
     def lock(self) -> None:
-        """Take every directory; one that cannot be made or opened goes offline alone.
+        """Lock every directory; a directory that cannot be made or opened goes offline alone.
 
-        Raises DirectoryLocked, LogDirFailed; what was taken stays so until `release`.
+        Raises DirectoryLocked, LogDirFailed; locked directories stay so until `release`.
         """
         failures: dict[str, LogDirFailed] = {}
         for path in dict.fromkeys((*self._settings.log_dirs, self._settings.metadata_directory)):
@@ -42,7 +42,7 @@ class LogDirs:
             self.start_without(self._locked[path], failure)
 
     def identify(self, ids: Ids, now_ms: int, date: str, controller_endpoint: Listener) -> None:
-        """Read whose directories they are, and format those that are nobody's. Raises WrongDirectory, LogDirFailed."""
+        """Read the directories' meta.properties, and format the empty ones. Raises WrongDirectory, LogDirFailed."""
         known: dict[str, MetaProperties] = {}
         new: list[str] = []
         for directory in self._alive():
@@ -56,7 +56,7 @@ class LogDirs:
             else:
                 known[directory.path] = properties
         self._check(known)
-        # Whoever is interrupted must not leave log directories without a metadata log: that one is made first.
+        # The metadata directory comes first: an interrupted format must not leave log directories without it.
         new.sort(key=lambda path: path != self._settings.metadata_directory)
         for path in new:
             cluster_id = next((one.cluster_id for one in known.values()), self._settings.ottla_cluster_id)
@@ -86,7 +86,7 @@ class LogDirs:
         return [directory for directory in self._locked.values() if not directory.has_failed]
 
     def start_without(self, directory: LogDir, error: StorageError) -> None:
-        """A directory cannot be used from the start. Raises ``error`` where nothing goes without it."""
+        """Start without a directory that cannot be used. Raises ``error`` if the broker needs the directory."""
         directory.has_failed = True
         if not self.can_go_on:
             raise error
@@ -94,11 +94,11 @@ class LogDirs:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether the broker can work with the directories that are left: the metadata's, and one for logs."""
+        """Whether the broker can work with the online directories: it needs the metadata's, and one for logs."""
         return not self.for_metadata.has_failed and not all(directory.has_failed for directory in self.for_logs)
 
     def id_of(self, directory: LogDir) -> bytes | None:
-        """What the metadata log calls a directory; None if it has no id, or could not be read."""
+        """The id of a directory in the metadata log; None if it has no id, or could not be read."""
         return next((directory_id for directory_id, known in self.by_id.items() if known is directory), None)
 
     @property
@@ -117,7 +117,7 @@ class LogDirs:
         return self._locked[self._settings.metadata_directory]
 
     def begin_loading(self) -> bool:
-        """Take the clean-shutdown markers away; True if all of them were there. Raises LogDirFailed."""
+        """Remove the clean-shutdown markers; True if all directories had one. Raises LogDirFailed."""
         for directory in self._alive():
             try:
                 directory.begin_loading()
@@ -126,9 +126,9 @@ class LogDirs:
         return all(directory.was_clean for directory in self._alive())
 
     def release(self, *, broker_epoch: int, is_clean: bool) -> bool:
-        """Give all directories back; the marker is the last thing written, where everything was closed in order.
+        """Unlock all directories. If everything was closed in order, the clean-shutdown marker is written last.
 
-        False if one of them could not be left in order.
+        False if a directory could not be left in order.
         """
         all_clean = is_clean
         for path, directory in self._locked.items():
@@ -143,7 +143,7 @@ class LogDirs:
         return all_clean
 
     def _check(self, known: Mapping[str, MetaProperties]) -> None:
-        """All directories belong to this node and to one cluster. Raises WrongDirectory."""
+        """Check that all directories belong to this node and to one cluster. Raises WrongDirectory."""
         first: tuple[str, MetaProperties] | None = None
         wanted = self._settings.ottla_cluster_id
         for path, properties in known.items():

@@ -1,4 +1,4 @@
-"""Every part of this broker that acts on metadata, in the order in which each hears of a change."""
+"""BrokerMetadataPublisher: the fixed list of metadata subscribers, which get each new image in this order."""
 
 from typing import Protocol
 
@@ -9,14 +9,14 @@ from broker.server.replica_assignment import ReplicaAssignment
 
 
 class MetadataSubscriber(Protocol):
-    """Acts on its own state, and asks nothing of the controller meanwhile."""
+    """A part of the broker that acts on metadata. It changes its own state only, and calls no controller meanwhile."""
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take in what has changed; ``image`` is the image after it."""
+        """Apply a change; ``image`` is the image after it."""
 
 
 class BrokerMetadataPublisher:
-    """Tells the subscribers of each new image, and after all of them the controller's clients are answered."""
+    """Gives each new image to the subscribers; after all of them the controller's clients are answered."""
 
     def __init__(
         self,
@@ -28,13 +28,13 @@ class BrokerMetadataPublisher:
         self.subscribers: tuple[MetadataSubscriber, ...] = (
             # New logs are made with the settings of now.
             dynamic_config,
-            # Coordinators of partitions that come or go hear of it from the replica manager, in this step.
+            # Coordinators of added and removed partitions are notified by the replica manager, in this step.
             replica_assignment,
             # Offsets of deleted topics go last: a commit for the topic finds it gone by then.
             group_coordinator,
         )
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Tell every subscriber, in order."""
+        """Give the change to every subscriber, in order."""
         for subscriber in self.subscribers:
             subscriber.apply(delta, image)

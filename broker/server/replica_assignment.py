@@ -1,4 +1,4 @@
-"""The replicas that the metadata assigns to this broker become logs and partitions: a subscriber of metadata."""
+"""ReplicaAssignment: a metadata subscriber that makes and removes the logs and partitions assigned to this broker."""
 
 import logging
 from collections import deque
@@ -29,11 +29,11 @@ MOST_AT_ONCE: Final = 50
 """Logs made before the loop turns: a request may ask for ten thousand (bench: partitions)."""
 
 RETRY_MS: Final = 1_000
-"""How long a partition waits whose log found no room or no descriptor."""
+"""After how long the log of a partition is tried again when the disk was full or no descriptor was left."""
 
 
 class ReplicaAssignment:
-    """Keeps logs and partitions in step with the metadata.
+    """Keeps logs and partitions as the metadata assigns them.
 
     Until its log is made, a new partition answers UNKNOWN_TOPIC_OR_PARTITION, at which clients ask again.
     """
@@ -72,13 +72,13 @@ class ReplicaAssignment:
         self._to_host: deque[tuple[bytes, int]] = deque()
         """Partitions whose logs are still to be made: topic id and index."""
         self._too_early: list[tuple[bytes, int]] = []
-        """Those whose deleted namesakes are still in the checkpoints."""
+        """New partitions with the name of a deleted partition that is still in the checkpoints."""
         self._goes_on = False
         self._finds_no_room = False
-        """It has been said that logs cannot be made."""
+        """Whether it has been logged that logs cannot be made."""
 
     def host_all(self) -> None:
-        """Take in every partition that this node has a replica of; called once, when the logs are loaded."""
+        """Host every partition that this node has a replica of; called once, when the logs are loaded."""
         image = self._metadata.image
         has_failures = any(directory.has_failed for directory in self._logs.directories)
         for topic in image.topics.by_name.values():
@@ -89,7 +89,7 @@ class ReplicaAssignment:
                     and partition.directory_of(self._node_id) not in self._directories
                     and self._logs.get(topic_partition) is None
                 ):
-                    # The metadata does not say where its log is, and it is nowhere else.
+                    # The metadata does not have the directory of the log, and no other directory has the log.
                     self._replicas.take_offline([topic_partition])
                     continue
                 if not self._logs.may_be_made(topic_partition):
@@ -102,7 +102,7 @@ class ReplicaAssignment:
         self._forget_deleted()
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Do what has changed, deletions first: a name may be both gone and new."""
+        """Apply a metadata change, deletions first: a name may be both deleted and new."""
         for topic in delta.topics.deleted.values():
             for gone in topic.partitions:
                 self._drop(topic.name, gone.index)
@@ -134,7 +134,7 @@ class ReplicaAssignment:
             self._replicas.work_failed(hosted.log_dir, error)
 
     def _forget_deleted(self) -> None:
-        """Take what is deleted out of the checkpoints; new partitions of the same names wait for it."""
+        """Remove deleted partitions from the checkpoints; new partitions of the same names wait for it."""
         for forgetting in self._logs.forget_deleted():
             self._forget(forgetting)
 
@@ -148,13 +148,13 @@ class ReplicaAssignment:
 
         def failed(error: Exception) -> None:
             self._replicas.work_failed(forgetting.directory, error)
-            # There may be room later; in a directory that has failed there is nothing to forget.
+            # A full disk may have space later; in a failed directory there is nothing to remove.
             self._scheduler.once(RETRY_MS, lambda: self._forget(forgetting))
 
         self._worker.submit(forgetting.perform, forgotten, failed)
 
     def _host_some(self) -> None:
-        """Make the next logs; go on in a later turn with those that are left."""
+        """Make the next logs; the remaining logs are made in later turns."""
         self._goes_on = False
         topics = self._metadata.image.topics
         made = 0
@@ -163,7 +163,7 @@ class ReplicaAssignment:
             topic = topics.by_id.get(topic_id)
             partition = topic.partition(index) if topic is not None else None
             if topic is None or partition is None or self._replicas.find(topic.name, index) is not None:
-                continue  # deleted meanwhile, or it stood here twice
+                continue  # deleted meanwhile, or it was queued twice
             if not self._logs.may_be_made(TopicPartition(topic.name, index)):
                 self._too_early.append((topic_id, index))
                 continue
@@ -194,7 +194,7 @@ class ReplicaAssignment:
         self._scheduler.once(after_ms, self._host_some)
 
     def _host(self, topic: TopicImage, image: PartitionImage) -> None:
-        """Raises DiskFull and TooManyOpenFiles: there may be room later."""
+        """Make the log of a partition and host it. Raises DiskFull and TooManyOpenFiles, which may pass."""
         if self._node_id not in image.replicas or self._replicas.is_offline(topic.name, image.index):
             return
         topic_partition = TopicPartition(topic.name, image.index)
@@ -203,7 +203,7 @@ class ReplicaAssignment:
             directory_id = image.directory_of(self._node_id)
             directory = self._directories.get(directory_id)
             if directory.has_failed if directory is not None else not is_online(directory_id, ()):
-                # Its log is there, only that nobody can get at it: an empty one elsewhere would pass for all there is.
+                # The log exists in an unusable directory: an empty log elsewhere would hide its records.
                 self._replicas.take_offline([topic_partition])
                 return
             directory = directory or self._logs.emptiest()
@@ -239,7 +239,7 @@ class ReplicaAssignment:
         topic_partition = TopicPartition(topic, index)
         directory = self._logs.directory_of(topic_partition)
         if directory is None:
-            return  # it has no log yet, or it stands in a directory that has failed: the next start finds it as stray
+            return  # it has no log yet, or its directory has failed: the next start finds the log as stray
         try:
             removal = self._logs.delete(topic_partition, self._ids.uuid().hex())
         except StorageError as error:

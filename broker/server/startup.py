@@ -1,4 +1,4 @@
-"""A broker's data is opened: from locked directories to partitions that are led and groups that have a coordinator."""
+"""Startup: opens a broker's data, from locked directories to led partitions and loaded coordinators."""
 
 import os
 import time
@@ -39,7 +39,7 @@ from storage.topic_partition import TopicPartition
 
 
 class ServerComponents(NamedTuple):
-    """What a broker has once its data is open."""
+    """The parts of a broker that exist once its data is open."""
 
     node: Node
     metadata: MetadataCache
@@ -55,7 +55,7 @@ class ServerComponents(NamedTuple):
 
 
 class Startup:
-    """Opens everything, once. Each part is put into `MetricSources` as it comes, so that metrics show it meanwhile."""
+    """Opens everything, once. Each part is put into `MetricSources` as it is made, so that metrics show it."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Startup:
         shutdown: Shutdown,
         most_open_files: int,
     ) -> None:
-        """``endpoints``: where clients are told to connect. The directories are locked."""
+        """``endpoints``: the addresses that clients are given. The directories are locked."""
         self._settings = settings
         self._services = services
         self._metadata = metadata
@@ -102,7 +102,7 @@ class Startup:
     async def run(self) -> ServerComponents:
         """Open everything. Raises StorageError, InconsistentMetadata, Malformed; `Stopped` while logs are loaded.
 
-        What it returns must not be used for serving after the end was asked for: the node need not be registered then.
+        The result must not be used for serving after a stop was asked for: the node need not be registered then.
         """
         services, settings = self._services, self._settings
         node = self._identify()
@@ -208,7 +208,7 @@ class Startup:
             self._log_dirs.start_without(directory, error)
 
     async def _register(self, controller: ControllerClient, *, was_clean: bool) -> None:
-        """Register, and lead what is there: which directories can be used is known once the logs are loaded."""
+        """Register, and lead the partitions. The usable directories are known only once the logs are loaded."""
         settings = self._settings
         registration = Registration(
             node_id=settings.node_id,

@@ -1,10 +1,10 @@
-"""Telling systemd how it goes, as a service of Type=notify does: lines of KEY=VALUE in a datagram (man sd_notify).
+"""Notifications to systemd for a service of Type=notify: lines of KEY=VALUE in a datagram (man sd_notify).
 
 STATUS=loading logs: 12 of 340   EXTEND_TIMEOUT_USEC=60000000     while it starts: not hung, whatever the time limit
 READY=1   WATCHDOG=1                                              while it serves: the loop turns
 STOPPING=1   EXTEND_TIMEOUT_USEC=60000000                         while it stops
 
-Each datagram says all that holds, so a lost one is made good by the next.
+Each datagram has the whole state, so the next datagram makes up for a lost one.
 """
 
 import logging
@@ -18,14 +18,14 @@ from broker.runtime.clock import Alarm, Clock
 log = logging.getLogger(__name__)
 
 BEAT_MS: Final = 1000
-"""How often a start and a stop say that they go on."""
+"""How often a start and a stop report that they go on."""
 
 GRACE_MS: Final = 60_000
-"""How long they may then say nothing."""
+"""For how long after a report systemd waits for the next."""
 
 
 class ServiceManager:
-    """The one that NOTIFY_SOCKET leads to; without it nothing is told and nothing happens."""
+    """The service manager behind NOTIFY_SOCKET. Without that variable no method does anything."""
 
     def __init__(self, environment: Mapping[str, str], clock: Clock) -> None:
         self._clock = clock
@@ -33,7 +33,7 @@ class ServiceManager:
         if self._address.startswith("@"):
             self._address = "\0" + self._address[1:]
         self.watchdog_ms = _watchdog_ms(environment)
-        """How long the loop may stand still before the process is killed; None for as long as it likes."""
+        """How long the loop may stand still before systemd kills the process; None if there is no watchdog."""
         self._socket: socket.socket | None = None
         self._lines: Callable[[], list[str]] = list
         self._beat_ms: int | None = None
@@ -46,11 +46,11 @@ class ServiceManager:
             log.warning("nothing is told to NOTIFY_SOCKET=%s, expected a path or @name", self._address)
 
     def starting(self, progress: Callable[[], str]) -> None:
-        """Say again and again how far the start has come: ``progress`` is one line."""
+        """Report repeatedly how far the start has come: ``progress`` is one line."""
         self._say(lambda: [f"STATUS={progress()}", _more_time()], BEAT_MS)
 
     def ready(self, description: str) -> None:
-        """Say that requests are accepted, and from now on that the loop turns, where somebody watches it."""
+        """Report that requests are accepted, and from now on, if there is a watchdog, that the loop turns."""
         status = f"STATUS=ready {description}"
         if self.watchdog_ms is None:
             self._say(lambda: ["READY=1", status], None)
@@ -58,11 +58,11 @@ class ServiceManager:
             self._say(lambda: ["READY=1", "WATCHDOG=1", status], max(self.watchdog_ms // 3, 1))
 
     def stopping(self) -> None:
-        """Say that the broker is on its way out, until `close`."""
+        """Report that the broker is stopping, until `close`."""
         self._say(lambda: ["STOPPING=1", "WATCHDOG=1", "STATUS=stopping", _more_time()], BEAT_MS)
 
     def close(self) -> None:
-        """Say no more."""
+        """Send no more notifications."""
         if self._alarm is not None:
             self._alarm.cancel()
         if self._socket is not None:
@@ -70,7 +70,7 @@ class ServiceManager:
             self._socket = None
 
     def _say(self, lines: Callable[[], list[str]], beat_ms: int | None) -> None:
-        """Say ``lines`` now and, where there is one, at every beat."""
+        """Send ``lines`` now, and every ``beat_ms`` milliseconds unless that is None."""
         if self._alarm is not None:
             self._alarm.cancel()
         self._lines, self._beat_ms = lines, beat_ms
@@ -82,7 +82,7 @@ class ServiceManager:
         try:
             self._socket.sendto("\n".join(self._lines()).encode(), self._address)
         except OSError as error:
-            # It restarts, or has much to read: the next beat tells.
+            # systemd restarts, or its buffer is full: the next beat repeats the state.
             log.debug("the service manager was not told: %s", error)
         if self._beat_ms is not None:
             self._alarm = self._clock.call_at(self._clock.monotonic_ms() + self._beat_ms, self._beat)
@@ -93,7 +93,7 @@ def _more_time() -> str:
 
 
 def _watchdog_ms(environment: Mapping[str, str]) -> int | None:
-    """What WATCHDOG_USEC says, if it is meant for this process."""
+    """The time in WATCHDOG_USEC in milliseconds, if it is meant for this process."""
     text = environment.get("WATCHDOG_USEC", "")
     is_ours = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     return max(int(text) // 1000, 1) if is_ours and text.isdecimal() else None

@@ -1,4 +1,4 @@
-"""The topics of `ottla.topics.at.start`: those that are missing are made before the first request is accepted."""
+"""Topics of `ottla.topics.at.start`: missing topics are created before the first request is accepted."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -26,10 +26,10 @@ def create_topics_at_start(
     image: MetadataImage,
     then: Callable[[str | None], None],
 ) -> None:
-    """Make the topics that are not there; those that are stay as they are.
+    """Create the topics that do not exist; existing topics stay as they are.
 
-    All are checked before the first is made. ``then`` gets None once they are durable and published, or why there are
-    none, in one sentence. Raises StorageError: the metadata log can't be written.
+    All are checked before the first is created. ``then`` gets None once they are durable and published, or in one
+    sentence why none was created. Raises StorageError: the metadata log can't be written.
     """
     missing = [_new_topic(topic) for topic in wanted if not _is_there(topic, image)]
     if not missing:
