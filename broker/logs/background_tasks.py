@@ -1,4 +1,4 @@
-"""What logs need now and then: retention, checkpoints, flushes by time, forgetting silent producers."""
+"""Periodic tasks for logs: retention, checkpoints, flushes by time, expiry of producer state."""
 
 import logging
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from storage.log_manager import LogManager
 log = logging.getLogger(__name__)
 
 LONGEST_FLUSH_CHECK_MS = 1000
-"""How often at least somebody looks whether a topic's ``flush.ms`` is over, or a rolled segment is not on disk yet.
+"""The longest interval between checks whether a topic's ``flush.ms`` is over, or a rolled segment is not on disk yet.
 
-Kafka looks never unless ``log.flush.scheduler.interval.ms`` is set, so that ``flush.ms`` alone does nothing there.
+Kafka never checks unless ``log.flush.scheduler.interval.ms`` is set, so that ``flush.ms`` alone does nothing there.
 """
 
 
 class LogBackgroundTasks:
-    """Puts the jobs of `LogManager` on the timing wheel; what blocks runs in the worker thread."""
+    """Puts the jobs of `LogManager` on the timing wheel; blocking parts run in the worker thread."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class LogBackgroundTasks:
         self._retention_hold = retention_hold
         self._worker = worker
         self._without_room: set[LogDir] = set()
-        """Where it has been said that something found no room, and nothing has found any since."""
+        """Directories that have been logged as full, and in which no write has succeeded since."""
 
     def start(self, scheduler: Scheduler, settings: BrokerSettings) -> None:
-        """Schedule everything; the first time after ``log.initial.task.delay.ms``, as Kafka does."""
+        """Schedule all tasks; the first time after ``log.initial.task.delay.ms``, as in Kafka."""
         delay_ms = settings.log_initial_task_delay_ms
         scheduler.every(settings.log_retention_check_interval_ms, self.apply_retention, first_after_ms=delay_ms)
         scheduler.every(settings.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks)
@@ -63,7 +63,7 @@ class LogBackgroundTasks:
         )
 
     def apply_retention(self) -> None:
-        """Take out of use what has had its time, and remove it once its delay is over."""
+        """Take segments whose retention is over out of use, and remove their files once their delay is over."""
         for swept, outcome in self._logs.apply_retention(self._clock.now_ms(), self._retention_hold.held_from):
             directory = self._logs.directory_of(swept.topic_partition)
             assert directory is not None, f"{swept} stands nowhere"
@@ -71,7 +71,7 @@ class LogBackgroundTasks:
                 self._failed(directory, outcome)
                 continue
             if outcome and (partition := self._replicas.find(*swept.topic_partition)) is not None:
-                self._replicas.changed(partition)  # it begins later now
+                self._replicas.changed(partition)  # the log starts at a later offset now
             if swept.given_up.size:
                 self._retention_hold.tell_given_up(swept)
             for removal in outcome:
@@ -79,19 +79,19 @@ class LogBackgroundTasks:
                 self._removals.remove_later(removal, directory)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write down up to where consumers may read."""
+        """Write the high watermarks of all partitions."""
         self._write(self._logs.high_watermark_checkpoints())
 
     def checkpoint_recovery_points(self) -> None:
-        """Write down up to where logs are on disk."""
+        """Write the recovery points: up to where logs are on disk."""
         self._write(self._logs.recovery_point_checkpoints())
 
     def checkpoint_log_starts(self) -> None:
-        """Write down where logs begin."""
+        """Write the log start offsets of all logs."""
         self._write(self._logs.log_start_checkpoints())
 
     def forget_silent_producers(self) -> None:
-        """Drop the state of producers that have been silent for ``producer.id.expiration.ms``."""
+        """Drop the state of producers that have written nothing for ``producer.id.expiration.ms``."""
         forgotten = self._logs.remove_expired_producers(self._clock.now_ms())
         if forgotten:
             log.info("forgot %d producers that were silent for too long", forgotten)
@@ -108,7 +108,7 @@ class LogBackgroundTasks:
         self._without_room.discard(directory)
 
     def _failed(self, directory: LogDir, error: Exception) -> None:
-        """What found no room is tried again the next time."""
+        """A task has failed in a directory. After a full disk the task is tried again the next time."""
         if not isinstance(error, StorageError):
             raise error
         if not isinstance(error, LogDirFailed) and directory not in self._without_room:

@@ -1,4 +1,4 @@
-"""Closing all logs at a clean stop: brought to their end here, synced in several threads for each data directory."""
+"""Closing of all logs at a clean stop: the loop writes them to their end, several threads a directory sync them."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from storage.log_manager import ClosingLog, LogManager
 log = logging.getLogger(__name__)
 
 MOST_UNDER_WAY: Final = 16
-"""Logs a thread may have before it: each holds its files open."""
+"""Logs that may wait for a thread: each holds its files open."""
 
 
 async def close_logs(
@@ -20,7 +20,7 @@ async def close_logs(
 ) -> None:
     """Close all logs and write the checkpoints. A directory that fails over it counts as failed.
 
-    One sync waits for the disk most of its time, and several at once wait for the same (bench: partitions).
+    A sync waits for the disk most of its time, and several syncs at once share the wait (bench: partitions).
     """
     threads = {
         directory.path: [

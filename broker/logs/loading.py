@@ -1,8 +1,8 @@
-"""Loading all logs at the start: here while the loop turns, and after an unclean stop in processes beside it.
+"""Loading of all logs at the start: on the loop, and after an unclean stop also in child processes.
 
-Checking batches is work for a processor, and Python has one for a process. So large logs are recovered by child
-processes, `num.recovery.threads.per.data.dir` for each data directory, the largest first; meanwhile the others are
-opened here. A log that a child has recovered is opened here like one that was closed in order.
+Checking batches takes processor time, and a Python process uses one processor. So large logs are recovered by child
+processes, `num.recovery.threads.per.data.dir` for each data directory, the largest first; meanwhile the other logs are
+opened in this process. A log that a child has recovered is opened here like a log that was closed cleanly.
 """
 
 import asyncio
@@ -28,37 +28,37 @@ log = logging.getLogger(__name__)
 RECOVERY_CHILD: Final = "broker.logs.recovery_child"
 
 WORTH_A_PROCESS_BYTES: Final = 32 << 20
-"""With less than that to check in all, a child would not have started before it is done here (bench: recovery)."""
+"""With fewer bytes to check in all, the check is done before a child process has started (bench: recovery)."""
 
 WORTH_AN_ORDER_BYTES: Final = 256 << 10
-"""A log with less to check is done here before a child has heard of it."""
+"""A log with fewer bytes to check is not worth an order to a child process."""
 
 SLICE_S: Final = 0.02
-"""How long opening logs may hold the loop at a time."""
+"""How long opening logs may hold the loop at a time, in seconds."""
 
 PROGRESS_INTERVAL_S: Final = 2.0
-"""How often loading says how far it has come."""
+"""How often the progress of loading is logged, in seconds."""
 
 T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """Somebody wants a stop: not all logs are open."""
+    """A stop was asked for while logs were loaded: not all logs are open."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class LoadingStats:
-    """How far one data directory has come."""
+    """How far loading has come in one data directory."""
 
     logs_total: int = 0
     logs_loaded: int = 0
     bytes_to_check: int = 0
-    """Of all logs that were not closed in order."""
+    """Bytes to check of all logs that were not closed cleanly."""
     bytes_checked: int = 0
 
 
 class LogLoading:
-    """Opens what stands in the data directories; the figures are good while it does so and afterwards."""
+    """Opens the logs in the data directories. Its figures are valid meanwhile and afterwards."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class LogLoading:
         recovery: str,
         stop: asyncio.Event,
     ) -> None:
-        """``recovery``: which logs are checked, `ottla.recovery`; ``stop`` is set when somebody wants a stop."""
+        """``recovery``: which logs are checked, `ottla.recovery`; ``stop`` is set when a stop is asked for."""
         self._logs = logs
         self._loop = loop
         self._clock = clock
@@ -78,12 +78,12 @@ class LogLoading:
         self._recovery = recovery
         self._stop = stop
         self.stats: dict[str, LoadingStats] = {directory.path: LoadingStats() for directory in logs.directories}
-        """By the path of the data directory."""
+        """Progress by the path of the data directory."""
         self._began = self._turned = loop.time()
 
     @property
     def seconds_left(self) -> float | None:
-        """What is left to be checked, at the speed so far; None while nothing has been, or if nothing is left."""
+        """How long the rest of the check takes at the speed so far; None before the first byte and after the last."""
         checked, to_check = self._bytes()
         if not 0 < checked < to_check:
             return None
@@ -100,8 +100,8 @@ class LogLoading:
         is_ours: Callable[[TopicPartition, bytes | None], bool],
         new_id: Callable[[], str],
     ) -> None:
-        """Open all logs; the arguments are `LogManager.find`'s. Raises `Stopped`, and what `LogManager.find` and
-        `open` do."""
+        """Open all logs; the arguments are those of `LogManager.find`. Raises `Stopped`, and the errors of
+        `LogManager.find` and `open`."""
         log.info("loading logs from %s", ", ".join(self.stats))
         found: list[FoundLog] = []
         for one in self._logs.find(config_of=config_of, is_ours=is_ours, new_id=new_id, recovery=self._recovery):
@@ -187,7 +187,7 @@ class LogLoading:
                 stats.bytes_checked += bytes_read
             await self._turn()
         if is_checked_here:
-            # Some of it was cut off unread, or read twice.
+            # Some bytes were cut off unread, or read twice.
             stats.bytes_checked += found.bytes_to_check - checked
         stats.logs_loaded += 1
         if opened is not None:
@@ -201,7 +201,7 @@ class LogLoading:
         await self._turn()
 
     async def _turn(self) -> None:
-        """Let the loop turn if it has waited for long enough."""
+        """Let the loop turn if loading has held it for `SLICE_S`."""
         if self._loop.time() - self._turned >= SLICE_S:
             await asyncio.sleep(0)
             self._turned = self._loop.time()
@@ -209,7 +209,7 @@ class LogLoading:
                 raise Stopped
 
     async def _watch(self) -> None:
-        """Say now and then how far it has come, until somebody wants a stop."""
+        """Log the progress periodically, until a stop is asked for."""
         while not self._stop.is_set():
             try:
                 async with asyncio.timeout(PROGRESS_INTERVAL_S):
@@ -220,7 +220,7 @@ class LogLoading:
 
     @property
     def progress(self) -> str:
-        """How far it has come, in words."""
+        """The progress of loading as one line."""
         loaded = sum(one.logs_loaded for one in self.stats.values())
         total = sum(one.logs_total for one in self.stats.values())
         checked, to_check = self._bytes()
@@ -233,7 +233,7 @@ class LogLoading:
     # In a child -------------------------------------------------------------------------------------------------------
 
     async def _recover_in_child(self, name: str, queue: deque[FoundLog]) -> None:
-        """One child and the thread that speaks with it: take logs from ``queue`` until there are none."""
+        """Recover logs from ``queue`` in one child process, which a thread speaks with, until the queue is empty."""
         thread = WorkerThread(name, self._loop, self._clock)
         child: ChildProcess | None = None
         try:
@@ -247,7 +247,7 @@ class LogLoading:
                         child = ChildProcess(RECOVERY_CHILD)
                     recovered = await self._recover(thread, child, found)
                 except (ChildEnded, OSError) as error:
-                    # It was killed for its memory, or the system has no process to give: then this one does it.
+                    # The child was killed for its memory, or could not be started: then this process recovers the log.
                     log.warning("recovering %s here, not in a process beside: %s", found.topic_partition, error)
                 except LogDirFailed as error:
                     self._logs.fail(found.directory, error)
@@ -260,7 +260,7 @@ class LogLoading:
             await thread.stop()
 
     async def _recover(self, thread: WorkerThread, child: ChildProcess, found: FoundLog) -> "RecoveredLog":
-        """Raises `ChildEnded`, and what `storage.recovery_order.conclude` does."""
+        """Recover one log in the child. Raises `ChildEnded`, and the errors of `storage.recovery_order.conclude`."""
         from storage.recovery_order import conclude
 
         log.info(
@@ -290,7 +290,7 @@ class LogLoading:
         try:
             recovered = await _in_thread(thread, ask)
         except ChildEnded:
-            stats.bytes_checked -= checked  # it will be done once more, here
+            stats.bytes_checked -= checked  # the log is checked again, in this process
             raise
         stats.bytes_checked += found.bytes_to_check - checked
         return recovered

@@ -8,7 +8,7 @@ from storage.recovery_order import RecoveryOrder, perform
 
 
 def main() -> None:
-    """Recover what is ordered until there are no more orders."""
+    """Recover the ordered logs until there are no more orders."""
     files = FileSystem()
 
     def recover(message: Message) -> Iterator[Message]:

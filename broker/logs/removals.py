@@ -1,4 +1,4 @@
-"""Files that are out of use are removed once their delay (``file.delete.delay.ms``) is over."""
+"""LogRemovals: removes files of deleted segments and logs once their delay (``file.delete.delay.ms``) is over."""
 
 from functools import partial
 
@@ -10,10 +10,10 @@ from storage.removal import PendingRemoval
 
 
 class LogRemovals:
-    """Removes files of logs in the worker thread, which may take long."""
+    """Removes files of logs in the worker thread, since a removal may take long."""
 
     def __init__(self, *, scheduler: Scheduler, worker: WorkerThread, replicas: ReplicaManager) -> None:
-        """``replicas`` is told of a directory in which nothing can be removed."""
+        """``replicas`` is notified of a directory in which files cannot be removed."""
         self._scheduler = scheduler
         self._worker = worker
         self._replicas = replicas

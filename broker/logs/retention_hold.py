@@ -1,4 +1,4 @@
-"""Archived before deleted: from which offset on a log's retention waits for the topic's archive group."""
+"""RetentionHold: keeps records that a topic's archive group (``ottla.archive.group``) has not committed yet."""
 
 import logging
 
@@ -13,17 +13,17 @@ log = logging.getLogger(__name__)
 class RetentionHold:
     """Reads the committed offsets of the groups that topics name in ``ottla.archive.group``.
 
-    Whatever is not known for certain to be archived is held.
+    Records that may not be archived yet are held.
     """
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
     def held_from(self, held: Log) -> int | None:
-        """Everything below is archived; None where nobody archives the topic.
+        """The offset below which all records are archived; None for a topic without archive group.
 
-        The log's start where its group has committed nothing, or nothing that can be meant of this log, and where it
-        cannot be told: its partition of ``__consumer_offsets`` is loading, offline, or not there.
+        It is the log start offset if the group has no committed offset that fits this log, and if the offset is not
+        known: the group's partition of ``__consumer_offsets`` is loading, offline, or missing.
         """
         group = held.config.ottla_archive_group
         if not group:
@@ -31,12 +31,12 @@ class RetentionHold:
         return max(self._archived_up_to(held, group), held.log_start_offset)
 
     def lag(self, held: Log) -> int | None:
-        """How many offsets up to the high watermark are not archived; None where nobody archives the topic."""
+        """How many offsets up to the high watermark are not archived; None for a topic without archive group."""
         held_from = self.held_from(held)
         return None if held_from is None else max(held.high_watermark - held_from, 0)
 
     def tell_given_up(self, gone: Log) -> None:
-        """Say that the last retention pass has removed of a log what is not archived."""
+        """Log that the last retention pass has removed records of a log that are not archived."""
         log.warning(
             "retention: %s gives up offsets %d to %d, %d bytes that group %s has not committed: %d bytes are held "
             "behind them, and ottla.archive.max.bytes is %d",
@@ -62,7 +62,7 @@ class RetentionHold:
         if committed.leader_epoch > latest:
             return 0
         if 0 <= committed.leader_epoch < latest:
-            # Where that epoch lost its end in a crash, other records have these offsets since (KIP-320).
+            # If that epoch lost its end in a crash, other records have these offsets now (KIP-320).
             offset = min(offset, held.end_offset_for_epoch(committed.leader_epoch).end_offset)
-        # Records that are still to be written cannot be archived: it was another log, or somebody's mistake.
+        # An offset behind the log's end is not of this log: it was committed for another log, or by mistake.
         return offset if offset <= held.log_end_offset else 0

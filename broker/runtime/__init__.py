@@ -1,1 +1,1 @@
-"""What every part works with: time, timers, threads, processes, measuring."""
+"""Services for all packages of the broker: clock, timers, threads, child processes, histograms and rates."""

@@ -1,7 +1,7 @@
-"""A process of our own for work that would keep the interpreter busy: orders in and answers out, as JSON lines.
+"""Child processes for work that would keep the interpreter busy: orders in and answers out, as JSON lines.
 
 An order is a line on the child's stdin; its answers are lines on stdout, and an empty line ends them. The child dies
-with the broker: it works on files that the next broker may want.
+with the broker, since it works on files that the next broker may open.
 """
 
 import json
@@ -24,7 +24,7 @@ class ChildEnded(Exception):
 
 
 class ChildProcess:
-    """The broker's end. Speaking with it blocks, so that belongs into a thread."""
+    """The broker's end of a child process. Its methods block, so a thread calls them."""
 
     def __init__(self, module: str) -> None:
         """Start `python -m module <our process id>`, which calls `serve`. Raises OSError where the system has no
@@ -40,11 +40,11 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The child's process id."""
         return self._process.pid
 
     def ask(self, order: Mapping[str, Any]) -> Iterator[Message]:
-        """The answers to an order, as they come. Raises `ChildEnded`."""
+        """Send an order, and yield its answers as they come. Raises `ChildEnded`."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -62,21 +62,21 @@ class ChildProcess:
         return ChildEnded(f"process {self.pid} ended with exit code {self._process.wait()}")
 
     def kill(self) -> None:
-        """End it, whatever it does: who waits for an answer gets `ChildEnded`. The one thing that does not block."""
+        """Kill the child: a thread that waits for an answer gets `ChildEnded`. This method does not block."""
         self._process.kill()
 
     def wait(self) -> None:
-        """Return when it is gone."""
+        """Return when the child has ended."""
         assert self._process.stdin is not None
-        # An order that it never took is not worth a word.
+        # The child may have ended before it read the order: that is no error.
         with self._process, suppress(BrokenPipeError):
             self._process.stdin.close()
 
 
 def serve(perform: Callable[[Message], Iterable[Message]]) -> None:
-    """The child's end: perform orders until no more can come."""
+    """The child's end: perform orders until stdin is closed."""
     _die_with_the_broker()
-    # A terminal sends its Ctrl-C to us as well; when it is time to go is the broker's to say.
+    # A terminal sends its Ctrl-C to the child as well; the broker decides when the child ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     write = sys.stdout.write
     try:
@@ -87,12 +87,12 @@ def serve(perform: Callable[[Message], Iterable[Message]]) -> None:
             write("\n")
             sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody listens any more. Python would complain when it closes stdout.
+        # The broker has gone. Python would report an error when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _die_with_the_broker() -> None:
-    """Linux kills us when the broker's thread that started us ends. Elsewhere the next answer finds a broken pipe."""
+    """Linux kills the child when the broker's thread that started it ends. Elsewhere the next answer fails (EPIPE)."""
     if sys.platform == "linux":
         import ctypes
 

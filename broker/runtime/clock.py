@@ -1,24 +1,24 @@
-"""Time as the broker's rooms see it, and the loop's own clock behind it."""
+"""Clock, Alarm and Ids: where time and new ids come from, and their implementations by the event loop and chance."""
 
 from collections.abc import Callable
 from typing import Protocol
 
 
 class Alarm(Protocol):
-    """A callback that is due at some time and may still be called off."""
+    """A callback that is due at some time and can be cancelled."""
 
     def cancel(self) -> None:
-        """Call it off; does nothing once it has rung."""
+        """Cancel the callback; does nothing once it has run."""
 
 
 class Clock(Protocol):
-    """Where time comes from: the loop in the daemon, a hand-moved one in tests."""
+    """Where time comes from: the event loop in the broker, a hand-moved clock in tests."""
 
     def now_ms(self) -> int:
         """Wall-clock time, in milliseconds since 1970 (UTC): what time stamps are made of."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds on a clock that never goes back: what deadlines are made of."""
+        """Milliseconds of the monotonic clock, which never goes back: what deadlines are made of."""
 
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Alarm:
         """Call ``callback`` once ``monotonic_ms()`` has reached ``deadline_ms``."""
@@ -50,10 +50,10 @@ class LoopClock:
 
 
 class Ids(Protocol):
-    """Where new ids come from: chance in the daemon, a counter in tests."""
+    """Where new ids come from: chance in the broker, a counter in tests."""
 
     def uuid(self) -> bytes:
-        """Sixteen bytes that nobody else has; as text they never begin with a dash."""
+        """A new id of 16 bytes, unique; as text it never begins with a dash."""
 
 
 class SystemIds:

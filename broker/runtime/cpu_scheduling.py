@@ -1,8 +1,8 @@
-"""Short turns on the processor: whoever else works on this machine, a broker runs as soon as it is woken.
+"""Short turns on the processor: the broker runs as soon as it is woken, although other processes are busy.
 
-A thread that wakes is let run before one that is running only if its turn would end sooner. Since Linux 6.12 a thread
-of the ordinary policy may ask for shorter turns (sched_setattr(2), `sched_runtime`); it gets no more of the processor
-by that. Older kernels take no notice.
+A thread that wakes runs before the running thread only if its turn would end sooner. Since Linux 6.12 a thread of the
+ordinary policy may ask for shorter turns (sched_setattr(2), `sched_runtime`); that gives it no more processor time.
+Older kernels ignore the request.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 TURN_NS: Final = 100_000
-"""The shortest that can be had; the kernel's own is 0.7 to 2.8 ms (docs/decisions/short-turns.md)."""
+"""The shortest turn that the kernel grants; the kernel's default is 0.7 to 2.8 ms (docs/decisions/short-turns.md)."""
 _SCHED_SETATTR: Final = {"aarch64": 274, "riscv64": 274, "x86_64": 314}
 """The system call's number: C libraries have no function for it before glibc 2.41."""
 _SCHED_ATTR: Final = struct.Struct("=IIQiIQQQII")
@@ -21,9 +21,9 @@ _THREADS: Final = Path("/proc/self/task")
 
 
 def ask_for_short_turns() -> int:
-    """For all threads that this process has, and for those that they start; how many of them have been granted it.
+    """Ask for short turns for all threads of this process, and those that they start. Returns how many were granted.
 
-    0 where the system knows nothing of the kind, or the user has chosen another policy than the ordinary one.
+    0 where the system does not have such turns, or the user has chosen another policy than the ordinary one.
     """
     number = _SCHED_SETATTR.get(os.uname().machine)
     if number is None or not _THREADS.is_dir():
@@ -39,7 +39,7 @@ def ask_for_short_turns() -> int:
                 continue
             nice = os.getpriority(os.PRIO_PROCESS, thread)
         except OSError:
-            continue  # it has ended, or nobody may ask here
+            continue  # the thread has ended, or asking is not permitted
         wanted = _SCHED_ATTR.pack(_SCHED_ATTR.size, os.SCHED_OTHER, 0, nice, 0, TURN_NS, 0, 0, 0, 0)
         granted += call(number, thread, wanted, 0) == 0
     return granted

@@ -1,4 +1,4 @@
-"""Which thread syncs which data directory: one flusher each."""
+"""Flushers: one flusher thread for each data directory."""
 
 import asyncio
 
@@ -7,8 +7,7 @@ from broker.runtime.worker_thread import Flusher, FlusherStats, WorkerThread
 
 
 class Flushers:
-    """A flusher, with a thread of its own, for each directory that anybody asks for. Threads start with their first
-    sync."""
+    """Makes a flusher with its own thread for each directory on request. Threads start with their first sync."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
@@ -25,20 +24,20 @@ class Flushers:
 
     @property
     def stats(self) -> list[FlusherStats]:
-        """What each of them has counted."""
+        """The counters of each flusher."""
         return [flusher.stats for flusher, _ in self._by_path.values()]
 
     def rotate(self) -> None:
-        """A period is over: what is recent begins anew."""
+        """A period is over: forget recent values of the period before it."""
         for stats in self.stats:
             stats.durations.rotate()
 
     async def finish(self) -> None:
-        """Return when all that was asked for is on disk, or has failed."""
+        """Return when all requested flushes are done, or have failed."""
         for flusher, _ in self._by_path.values():
             await flusher.stop()
 
     async def stop(self) -> None:
-        """Return when the threads have ended; nothing may be asked for any more."""
+        """Return when the threads have ended. No flush may be requested from now on."""
         for _, thread in self._by_path.values():
             await thread.stop()

@@ -1,5 +1,4 @@
-"""Counts of durations, or sizes, in buckets an eighth of their value wide: cheap to fill, and precise enough for a
-percentile."""
+"""Histograms of durations or sizes, in buckets an eighth of their value wide: precise enough for percentiles."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -11,11 +10,11 @@ _EIGHTHS: Final = 3
 """Each power of two is cut into 2**3 buckets."""
 
 BUCKETS: Final = 320
-"""As many as durations up to 2**40 µs (twelve days) need; longer ones are counted in the last."""
+"""As many buckets as durations up to 2**40 µs (twelve days) need; longer durations are counted in the last bucket."""
 
 
 class Histogram:
-    """Durations in microseconds, or sizes in bytes. Eight neighbours together are a bucket of a power of two."""
+    """Counts of durations in microseconds, or of sizes in bytes. Eight neighbouring buckets are a power of two."""
 
     __slots__ = ("counts",)
 
@@ -30,7 +29,7 @@ class Histogram:
 
 
 class RecentHistogram(Histogram):
-    """What was recorded lately: since `rotate` was called the last time but one."""
+    """A histogram of the last two periods: values since `rotate` was called the last time but one."""
 
     __slots__ = ("_before",)
 
@@ -54,14 +53,13 @@ def upper_bound(bucket: int) -> int:
 
 
 def average(counts: Sequence[int]) -> float:
-    """What was counted on the average, each rounded up to the end of its bucket; 0 where there is nothing."""
+    """The average of the counted values, each rounded up to the end of its bucket; 0 without values."""
     counted = sum(counts)
     return sum(upper_bound(bucket) * count for bucket, count in enumerate(counts) if count) / counted if counted else 0
 
 
 def percentiles(counts: Sequence[int], shares: Iterable[float]) -> list[int]:
-    """What each of ``shares`` (above 0, up to 1) of all that was counted lie below, rounded up to the end of a bucket;
-    0 where there is nothing."""
+    """The percentile for each of ``shares`` (above 0, up to 1), rounded up to the bucket's end; 0 without values."""
     seen = list(accumulate(counts))
     if not seen[-1]:
         return [0 for _ in shares]

@@ -1,4 +1,4 @@
-"""The daemon's loggers under Kafka's names for their levels (KIP-412)."""
+"""The broker's loggers and their levels under Kafka's names (KIP-412)."""
 
 import logging
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ _LEVELS: Final = {
     logging.CRITICAL: "FATAL",
 }
 LEVELS: Final = tuple(_LEVELS.values())
-"""Every level there is, the most talkative first. Nothing here says anything at TRACE that it would not at DEBUG."""
+"""All levels, the most verbose first. No logger here has lines at TRACE that it does not have at DEBUG."""
 
 
 def levels() -> Iterator[tuple[str, str]]:
-    """Every logger of ours with the level in force, the root first and the others by name."""
+    """Every logger of the broker with its effective level, the root first and the others by name."""
     yield ROOT, _kafka_level(logging.getLogger())
     for name in sorted(logging.root.manager.loggerDict):
         if is_known(name):
@@ -29,18 +29,18 @@ def levels() -> Iterator[tuple[str, str]]:
 
 
 def is_known(name: str) -> bool:
-    """Whether there is a logger of ours of this name."""
+    """Whether the broker has a logger of this name."""
     return name == ROOT or (name in logging.root.manager.loggerDict and name.partition(".")[0] in _ROOMS)
 
 
 def set_level(name: str, level: str) -> None:
-    """Let a logger say everything from ``level`` on, one of `LEVELS`, until the process ends."""
+    """Set the level of a logger, one of `LEVELS`, until the process ends."""
     number = next(number for number, known in _LEVELS.items() if known == level)
     _logger(name).setLevel(number)
 
 
 def unset_level(name: str) -> None:
-    """Let a logger, which is not the root, follow the one above it."""
+    """Let a logger, which is not the root, inherit the level of its parent."""
     _logger(name).setLevel(logging.NOTSET)
 
 

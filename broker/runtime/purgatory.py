@@ -1,4 +1,4 @@
-"""Where requests wait: operations that complete exactly once, by an event or by their deadline."""
+"""Purgatory: waiting requests as operations that complete exactly once, by an event or by their deadline."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
@@ -7,10 +7,10 @@ from broker.runtime.timing_wheel import Timer, TimingWheel
 
 
 class DelayedOperation(ABC):
-    """Something that cannot be answered yet. A subclass says when it can (`try_complete`) and answers
+    """A request that cannot be answered yet. A subclass decides when it can be (`try_complete`) and answers
     (`on_complete`).
 
-    It may stay under keys of a purgatory for a while when it is completed: `on_complete` lets go of what is large.
+    A completed operation may stay under keys of a purgatory for a while: `on_complete` drops large objects.
     """
 
     __slots__ = ("_purgatory", "_timer", "is_completed")
@@ -22,23 +22,23 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Look whether it is time, and if so return ``self.complete()``. Called at every event of a watched key, so
-        it should be cheap."""
+        """Return ``self.complete()`` if the operation can complete, else False. Called at every event of a watched
+        key, so it should be cheap."""
 
     @abstractmethod
     def on_complete(self) -> None:
-        """Answer. Runs exactly once."""
+        """Answer the request. Runs exactly once."""
 
     def on_expiration(self) -> None:  # noqa: B027 - most have nothing more to do
-        """Runs behind `on_complete` where the deadline has completed the operation."""
+        """Runs after `on_complete` if the deadline has completed the operation."""
 
     def on_failure(self, error: Exception) -> None:
-        """Runs once instead of what would have come where `try_complete` or `on_complete` raises: answer with the
-        error. Whoever caused the event must not suffer for it; raised again it would reach him."""
+        """Answer with the error that `try_complete` or `on_complete` has raised. Runs once. It must not raise the error
+        again: that would reach the request that caused the event."""
         raise error
 
     def complete(self) -> bool:
-        """Complete now, whatever `try_complete` would say. True for the one call that did it."""
+        """Complete now, without asking `try_complete`. True for the one call that completes the operation."""
         if self.is_completed:
             return False
         self.is_completed = True
@@ -51,7 +51,7 @@ class DelayedOperation(ABC):
 
 
 class PurgatoryStats:
-    """What a purgatory has counted."""
+    """The counters of a purgatory."""
 
     __slots__ = ("completed", "expired", "pending", "watched")
 
@@ -81,7 +81,7 @@ class Purgatory:
         self.stats = PurgatoryStats()
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
-        """Complete ``operation`` if it is time, else let it wait for an event of one of ``keys``, for ``timeout_ms`` at
+        """Complete ``operation`` if it can, else let it wait for an event of one of ``keys``, for ``timeout_ms`` at
         most. True if it is complete."""
         if self._attempt(operation):
             return True
@@ -89,11 +89,11 @@ class Purgatory:
             self._expire(operation)
             return True
         self.wait(operation, keys, timeout_ms)
-        # Again: an event that the first attempt itself has caused has not found it here.
+        # Try again: an event that the first attempt has caused did not find the operation here.
         return self._attempt(operation)
 
     def wait(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> None:
-        """The same for an operation of which it is known that its time has not come; ``timeout_ms`` is above 0."""
+        """`watch` for an operation of which it is known that it cannot complete yet; ``timeout_ms`` is above 0."""
         if self._is_closed:
             self._expire(operation)
             return
@@ -118,12 +118,12 @@ class Purgatory:
         return not all(operation.is_completed for operation in self._watchers.get(key, ()))
 
     def check(self, key: Hashable) -> int:
-        """Something has happened to ``key``: complete what that completes, and return how many."""
+        """An event of ``key``: complete the operations that can complete now, and return how many did."""
         watchers = self._watchers.get(key)
         if watchers is None:
             return 0
         completed = 0
-        # A copy: what an operation sets going may check or watch this key again.
+        # A copy: completing an operation may check or watch this key again.
         for operation in tuple(watchers):
             if not operation.is_completed and self._attempt(operation):
                 completed += 1
@@ -131,12 +131,12 @@ class Purgatory:
         return completed
 
     def close(self) -> None:
-        """The broker stops: complete every operation as if its time had come, and those that come later at once."""
+        """The broker stops: complete every operation as if its deadline had passed, and later operations at once."""
         self._is_closed = True
         self.expire_all()
 
     def expire_all(self) -> None:
-        """Complete every operation as if its time had come."""
+        """Complete every operation as if its deadline had passed."""
         for watchers in tuple(self._watchers.values()):
             for operation in tuple(watchers):
                 self._expire(operation)

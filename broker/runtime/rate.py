@@ -1,4 +1,4 @@
-"""A rate over sliding windows, as Kafka's quotas measure it, and how long whoever exceeds it has to wait (KIP-13)."""
+"""Rate: events a second over sliding windows, as Kafka's quotas measure it, and the throttle time (KIP-13)."""
 
 from collections import deque
 
@@ -16,8 +16,8 @@ class _Sample:
 
 class Rate:
     """Events a second over the last ``windows`` windows of ``window_ms`` milliseconds (`quota.window.num` and
-    `quota.window.size.seconds`). A rate is taken over at least all windows but one, so that the first event of a quiet
-    time does not count as thousands a second."""
+    `quota.window.size.seconds`). A rate is taken over at least all windows but one, so that the first event after a
+    pause does not count as thousands a second."""
 
     def __init__(self, *, windows: int, window_ms: int) -> None:
         self._windows = windows
@@ -25,7 +25,7 @@ class Rate:
         self._samples: deque[_Sample] = deque()
 
     def record(self, value: float, now_ms: int) -> None:
-        """``value`` more happened at ``now_ms``, milliseconds on a clock that never goes back."""
+        """Add ``value`` at ``now_ms``, milliseconds of the monotonic clock."""
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._window_ms:
             # One more than there are windows: the oldest may reach into the time that is looked at.
@@ -36,12 +36,12 @@ class Rate:
         samples[-1].last_event_ms = now_ms
 
     def per_second(self, now_ms: int) -> float:
-        """The rate as it stands."""
+        """The rate at ``now_ms``."""
         span_ms = self._span_ms(now_ms)
         return sum(sample.value for sample in self._samples) * 1000 / span_ms
 
     def throttle_ms(self, limit: float, now_ms: int) -> float:
-        """For how long nothing may be recorded so that the rate is ``limit`` a second again; 0 if it is not above."""
+        """How long nothing may be recorded until the rate is ``limit`` a second again; 0 if it is not above."""
         rate = self.per_second(now_ms)
         if rate <= limit:
             return 0

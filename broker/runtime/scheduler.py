@@ -1,4 +1,4 @@
-"""What has to be done now and then: each job by its own interval, on the timing wheel."""
+"""Scheduler: periodic jobs, each with its own interval, on the timing wheel."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ Job = Callable[[], None]
 
 
 class Scheduler:
-    """Runs jobs on the loop, again and again. A job that blocks hands its blocking part to a thread itself."""
+    """Runs jobs on the loop periodically. A job gives its blocking part to a thread itself."""
 
     def __init__(self, wheel: TimingWheel) -> None:
         self._wheel = wheel
@@ -21,11 +21,11 @@ class Scheduler:
         self._wheel.add_after(after_ms, partial(self._run_again, interval_ms, job))
 
     def once(self, after_ms: int, job: Job) -> None:
-        """Run ``job`` once, unless the daemon stops before."""
+        """Run ``job`` once, unless the broker stops before."""
         self._wheel.add_after(after_ms, partial(self._run, job))
 
     def stop(self) -> None:
-        """Nothing is run from now on."""
+        """Run no job from now on."""
         self._is_stopped = True
 
     def _run(self, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""What all rooms work with: time and chance, files, threads, recurring jobs. Made first, stopped last."""
+"""Services: clock, ids, file system, threads and scheduler of a broker. Made first, stopped last."""
 
 import asyncio
 import os
@@ -14,12 +14,12 @@ from storage.files import FileSystem
 
 
 class Services:
-    """A broker's own; nothing in it is global. No thread runs before it is given work."""
+    """The services of one broker; none is global. A thread starts with its first job."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, clock: Clock | None, files: FileSystem | None, ids: Ids | None
     ) -> None:
-        """What is None is the system's."""
+        """An argument that is None stands for the system's own."""
         self.loop = loop
         self.clock = clock or LoopClock(loop, time.time)
         self.files = files or FileSystem()
@@ -28,11 +28,11 @@ class Services:
         self.scheduler = Scheduler(self.wheel)
         self.slices = TimeSlices(loop.call_soon)
         self.writer = WorkerThread("writer", loop, self.clock)
-        """Writes what is too large for the loop."""
+        """Writes batches that are too large for the loop."""
         self.housekeeper = WorkerThread("housekeeper", loop, self.clock)
-        """Checkpoints, snapshots, removals, pages of metrics."""
+        """Runs blocking work that no client waits for: checkpoints, snapshots, removals, pages of metrics."""
         self.reader = WorkerThread("reader", loop, self.clock)
         """Reads the coordinators' partitions."""
         self.read_ahead = WorkerThread("read-ahead", loop, self.clock)
-        """Waits for the disk where a fetch wants what the page cache has lost."""
+        """Reads from disk for fetches whose bytes are not in the page cache."""
         self.flushers = Flushers(loop, self.clock)

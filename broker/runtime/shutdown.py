@@ -1,31 +1,31 @@
-"""Whether the broker is to end, and why."""
+"""Shutdown: whether the broker shall stop, and the failure if there is one."""
 
 import asyncio
 
 
 class Shutdown:
-    """Asked for by a signal, or brought about by what keeps the broker from going on."""
+    """A stop that a signal asks for, or that a failure forces."""
 
     def __init__(self) -> None:
         self.failure: BaseException | None = None
-        """What keeps the broker from going on, or has kept it from closing in order."""
+        """The error that keeps the broker from going on, or has kept it from closing in order."""
         self.asked = asyncio.Event()
         self.failed = asyncio.Event()
-        """There is a `failure`."""
+        """Set when there is a `failure`."""
 
     def ask(self) -> None:
-        """Somebody wants it."""
+        """Ask for a stop."""
         self.asked.set()
 
     def fail(self, error: BaseException) -> None:
-        """The broker can't go on: whoever waits for it is told, and will stop it. The first reason counts."""
+        """The broker can't go on: the task that waits for `failed` stops it. The first error is kept."""
         if self.failure is None:
             self.failure = error
         self.failed.set()
         self.asked.set()
 
     async def wait_unless(self, event: asyncio.Event) -> None:
-        """Return when ``event`` is set, or the end is asked for. Raises what keeps the broker from going on."""
+        """Return when ``event`` is set, or a stop is asked for. Raises the `failure`."""
         await first_of(event, self.asked)
         if self.failure is not None:
             raise self.failure

@@ -1,4 +1,4 @@
-"""Long work in slices of the loop's time: whoever asks something meanwhile waits for a slice, not for the work."""
+"""TimeSlices: long work on the loop in slices, so that a request waits for a slice and not for the whole work."""
 
 from collections import deque
 from collections.abc import Callable, Generator
@@ -7,24 +7,24 @@ from time import monotonic_ns
 from typing import Final
 
 SLICE_NS: Final = 2_000_000
-"""What all works together take of one turn of the loop, if their steps are short."""
+"""Nanoseconds that all works together take of one turn of the loop, if their steps are short."""
 
 
 class Step(Enum):
-    """What a work says between two of its steps."""
+    """What a work yields between two of its steps."""
 
     MORE = "more"
-    """It goes on whenever it is its turn."""
+    """The work has more steps to do."""
     WAITS = "waits"
-    """It goes on behind `Work.resume`."""
+    """The work goes on after `Work.resume`."""
 
 
 Steps = Generator[Step, None, None]
-"""A work: it runs from one yield to the next, which should be a fraction of a slice away."""
+"""The steps of a work: from one yield to the next, each a fraction of a slice long."""
 
 
 class Work:
-    """One work under way."""
+    """A work that has begun and not ended."""
 
     __slots__ = ("_is_queued", "_slices", "steps")
 
@@ -34,18 +34,18 @@ class Work:
         self._is_queued = False
 
     def resume(self) -> None:
-        """What it has waited for is there."""
+        """The work no longer waits: it goes on in its next turn."""
         if not self._is_queued and self.steps is not None:
             self._is_queued = True
             self._slices._queue(self)
 
     def cancel(self) -> None:
-        """It does not go on; where a step of it is under way, not behind that."""
+        """End the work; a step that is running is the last."""
         self.steps = None
 
 
 class TimeSlices:
-    """Takes every work under way in its turn. A work that raises is a bug, and ends the loop's callback with it."""
+    """Runs the steps of all works in turn. A work that raises is a bug: the error ends the loop's callback."""
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], now_ns: Callable[[], int] = monotonic_ns
@@ -57,7 +57,7 @@ class TimeSlices:
         self._is_called = False
 
     def run(self, steps: Steps) -> Work:
-        """Begin a work, in a later turn of the loop."""
+        """Begin a work in a later turn of the loop."""
         work = Work(self, steps)
         work.resume()
         return work
@@ -72,7 +72,7 @@ class TimeSlices:
             self._call_soon(self._slice)
 
     def _slice(self) -> None:
-        """Work until the slice is over; the next one begins with who is next."""
+        """Run steps until the slice is over. The next slice begins with the work that is next."""
         self._is_called = False
         try:
             self._work_until(self._now_ns() + SLICE_NS)

@@ -1,13 +1,13 @@
-"""Deadlines by the million: a hierarchical timing wheel on one alarm of the clock.
+"""TimingWheel: a hierarchical timing wheel for millions of deadlines, on one alarm of the clock.
 
     level 0   20 buckets of 1 ms       the next 20 ms
     level 1   20 buckets of 20 ms      the next 400 ms
     level 2   20 buckets of 400 ms     the next 8 s
     level n   20 buckets of 20^n ms    made when a deadline needs it
 
-A timer stands in the bucket that its deadline falls into, in the finest level that reaches that far; setting and
-calling off one is one entry in one dict, however many there are. When the time of a coarse bucket comes, its timers
-move to finer ones. The clock rings for the next bucket that holds something and for nothing else: nothing polls.
+A timer is in the bucket of its deadline, in the finest level that reaches that far. Setting or cancelling a timer is
+one change of one dict, however many timers there are. When the time of a coarse bucket comes, its timers move to finer
+buckets. The clock's alarm is set for the next bucket with timers and for nothing else: there is no polling.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ BUCKETS: Final = 20
 
 
 class Timer:
-    """A callback that is due at ``deadline_ms`` of the clock that never goes back. An `Alarm`."""
+    """A callback that is due at ``deadline_ms`` of the monotonic clock. An `Alarm`."""
 
     __slots__ = ("_bucket", "_callback", "_wheel", "deadline_ms")
 
@@ -31,15 +31,15 @@ class Timer:
 
     @property
     def is_pending(self) -> bool:
-        """Neither run nor called off yet."""
+        """Whether the timer has neither run nor been cancelled."""
         return self._bucket is not None
 
     def cancel(self) -> None:
-        """Call it off; does nothing once it has run."""
+        """Cancel the timer; does nothing once it has run."""
         if self._bucket is not None:
             del self._bucket[self]
             self._bucket = None
-            self._callback = _nothing  # which often holds this timer, and a request's megabyte
+            self._callback = _nothing  # the callback often refers to this timer, and to a request's megabyte
             self._wheel._pending -= 1
 
     def _move_to(self, bucket: "Bucket") -> None:
@@ -53,7 +53,7 @@ class Timer:
 
 
 def _nothing() -> None:
-    """What is left to be called of a timer that has run or was called off."""
+    """The callback of a timer that has run or was cancelled."""
 
 
 Bucket = dict[Timer, None]
@@ -61,7 +61,7 @@ Bucket = dict[Timer, None]
 
 
 class TimingWheel:
-    """All timers of the daemon's waiting requests, members and transactions."""
+    """The timers of all waiting requests, members and transactions of a broker."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -87,7 +87,7 @@ class TimingWheel:
 
     def _add(self, deadline_ms: int, now_ms: int, callback: Callable[[], None]) -> Timer:
         if self._alarm is None or now_ms < self._alarm_ms:
-            # Nothing was due in between, or the clock would have rung.
+            # No timer was due in between, or the alarm would have rung.
             self._current_ms = now_ms
         timer = Timer(self, deadline_ms, callback)
         self._pending += 1
@@ -123,16 +123,16 @@ class TimingWheel:
             self._arm(upcoming[0])
         try:
             for timer in tuple(self._due):
-                # One of those before may have called it off.
+                # A callback before may have cancelled this timer.
                 if timer.is_pending:
                     timer._run()
         finally:
-            # Whatever a callback raises, the others keep their turn.
+            # An error of a callback must not keep the other timers from running.
             if self._due:
                 self._arm(now_ms)
 
     def _collect(self, now_ms: int) -> None:
-        """Move what is due by now among the due, and the rest of every bucket that has begun to finer ones."""
+        """Collect the timers that are due, and move the others of every bucket that has begun to finer buckets."""
         while (upcoming := self._next_bucket()) is not None and upcoming[0] <= now_ms:
             self._current_ms, bucket = upcoming
             timers = tuple(bucket)
@@ -145,8 +145,8 @@ class TimingWheel:
         self._current_ms = now_ms
 
     def _next_bucket(self) -> tuple[int, Bucket] | None:
-        """The next bucket that holds something, and when it begins. The coarser of two that begin together is the
-        first, since its timers may have to move into the other."""
+        """The next bucket with timers, and when it begins. Of two that begin together the coarser is the first, since
+        its timers may have to move into the other."""
         found: tuple[int, Bucket] | None = None
         width_ms = 1
         for buckets in self._levels:

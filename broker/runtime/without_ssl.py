@@ -1,8 +1,8 @@
-"""asyncio and uvloop without OpenSSL, which both import for connections that this broker has not.
+"""Imports asyncio and uvloop without OpenSSL, which both import for TLS connections that this broker does not have.
 
-It is an eighth of an idle broker's memory and a twentieth of its start (bench: start, imports). asyncio does without it
-of its own accord, as on a Python that was built so. uvloop takes names out of `ssl` when it is imported, which nobody
-asks for afterwards: it gets stand-ins. Who imports `ssl` later gets the real one.
+OpenSSL is an eighth of an idle broker's memory and a twentieth of its start (bench: start, imports). asyncio works
+without `ssl`, as on a Python that was built so. uvloop imports names of `ssl` that it does not use without TLS: it gets
+stand-ins. A later import of `ssl` gets the real module.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _StandIn(ModuleType):
-    """Has each name that is asked for: numbers in capitals, classes else."""
+    """A module that has every name: names in capitals are numbers, all others classes."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -22,8 +22,8 @@ class _StandIn(ModuleType):
 def import_event_loops() -> None:
     """Import asyncio, and uvloop if it is there; nothing happens where one of them, or `ssl`, is imported already.
 
-    A process that is to serve TLS must not call this: asyncio would say that there is no ssl module, and uvloop that a
-    context is none.
+    A process that is to serve TLS must not call this: asyncio would report that there is no ssl module, and uvloop
+    that a context is no context.
     """
     modules: dict[str, Any] = sys.modules
     if not modules.keys().isdisjoint({"asyncio", "ssl", "uvloop"}):

@@ -1,4 +1,4 @@
-"""What would hold the loop for long: jobs in a thread of their own, whose results come back to the loop."""
+"""WorkerThread and Flusher: jobs that would hold the loop run in a thread; their results come back to the loop."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from broker.runtime.histogram import RecentHistogram
 log = logging.getLogger(__name__)
 
 REST_MS: Final = 1_000
-"""How long the system is left alone that has no thread to give."""
+"""After how long the start of a thread is tried again, in milliseconds, if the system refused it."""
 
 T = TypeVar("T")
 
@@ -22,10 +22,10 @@ Failed = Callable[[Exception], None]
 
 
 class WorkerThread:
-    """One thread that does what it is given, in order. It starts with the first job; where the system has no thread to
-    give, the jobs wait for one.
+    """A thread that runs jobs in order. It starts with the first job. If the system refuses to start a thread, the jobs
+    wait until it does.
 
-    A job must not touch what the loop owns; ``done`` and ``failed`` run on the loop.
+    A job must not touch objects of the loop; ``done`` and ``failed`` run on the loop.
     """
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
@@ -35,18 +35,18 @@ class WorkerThread:
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None], Failed] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._retry: Alarm | None = None
-        """Where the thread could not start: when to try again."""
+        """The alarm for the next attempt to start the thread, if an attempt has failed."""
         self._stopped: asyncio.Future[None] | None = None
 
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Failed) -> None:
-        """Run ``job`` behind all that were given before; then ``done(result)`` or ``failed(error)`` on the loop."""
+        """Run ``job`` after all earlier jobs; then ``done(result)`` or ``failed(error)`` on the loop."""
         assert self._stopped is None, f"the {self._name} thread has been stopped"
         self._jobs.put((job, done, failed))
         if self._thread is None and self._retry is None:
             self._start()
 
     async def stop(self) -> None:
-        """Return when every job given before is done, its callback has run and the thread has ended."""
+        """Return when all earlier jobs are done, their callbacks have run and the thread has ended."""
         if self._stopped is None:
             self._stopped = self._loop.create_future()
             if self._thread is None and self._retry is None:
@@ -54,16 +54,16 @@ class WorkerThread:
             else:
                 self._jobs.put(None)
             if self._retry is not None:
-                # Whoever stops has nothing else to do: the loop does what is left.
+                # The thread could not start, and the broker stops: the loop itself runs the remaining jobs.
                 self._retry.cancel()
                 self._work()
         await asyncio.shield(self._stopped)
         if self._thread is not None:
-            # Its last call has been to us: this takes microseconds.
+            # The thread's last call was to the loop: joining it takes microseconds.
             self._thread.join()
 
     def _start(self) -> None:
-        # Not a reason to stay alive: a daemon that ends in order has stopped it.
+        # The thread must not keep the process alive: a broker that stops in order has stopped it.
         thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         try:
             thread.start()
@@ -90,24 +90,24 @@ class WorkerThread:
 
 
 class FlushTarget(Protocol):
-    """What has to reach the disk: pinned files and how far they go."""
+    """The extent of a flush: pinned files and how far they are written."""
 
     def perform(self) -> None:
-        """Sync. Runs in the thread; blocks."""
+        """Sync the files. Runs in the thread; blocks."""
 
 
 class Flushable(Protocol):
     """A log, as its flusher sees it; both functions run on the loop."""
 
     def begin_flush(self) -> Any:
-        """Pin all that is written by now as a `FlushTarget`; None if it is on the disk already."""
+        """Pin all records written by now as a `FlushTarget`; None if they are on the disk already."""
 
     def complete_flush(self, target: Any) -> None:
         """``target`` is on the disk."""
 
 
 class FlusherStats:
-    """What a flusher has counted."""
+    """The counters of a flusher."""
 
     __slots__ = ("busy_us", "durations", "failures", "flushes", "requests")
 
@@ -116,14 +116,14 @@ class FlusherStats:
         self.flushes = 0
         self.failures = 0
         self.busy_us = 0
-        """Time in the thread, all flushes together."""
+        """Time of all flushes in the thread, in microseconds."""
         self.durations = RecentHistogram()
 
 
 class Flusher:
-    """Syncs the logs of one log directory, one at a time, so that one sync serves all that was asked before it began.
+    """Syncs the logs of one log directory, one at a time. A sync serves all requests made before it began.
 
-    Who asks while a sync of the same log is under way waits for the next one, with all others who did (group commit).
+    Requests made during a sync of the same log wait together for the next sync (group commit).
     """
 
     def __init__(self, thread: WorkerThread) -> None:
@@ -134,20 +134,20 @@ class Flusher:
         self.stats = FlusherStats()
 
     def flush(self, log: Flushable, flushed: Callable[[], None], failed: Failed) -> None:
-        """Call ``flushed`` once all that ``log`` holds now is on the disk (at once, if it is), or ``failed``."""
+        """Call ``flushed`` once all records that ``log`` has now are on the disk (at once, if so), or ``failed``."""
         self.stats.requests += 1
         self._waiting.setdefault(log, []).append((flushed, failed))
         if not self._is_busy:
             self._begin_next()
 
     async def stop(self) -> None:
-        """Return when all that was asked for is done. The thread is its owner's to stop."""
+        """Return when all requested flushes are done. The owner of the thread stops the thread."""
         while self._is_busy:
             self._idle = asyncio.Event()
             await self._idle.wait()
 
     def _begin_next(self) -> None:
-        # Busy from here on: a callback that asks for more finds its turn in this loop.
+        # The flusher is busy from here on: a flush that a callback requests is done by this loop.
         self._is_busy = True
         try:
             while self._waiting:
@@ -155,7 +155,7 @@ class Flusher:
                 asked = self._waiting.pop(log)
                 try:
                     target = log.begin_flush()
-                except Exception as error:  # noqa: BLE001 - belongs to whoever asked
+                except Exception as error:  # noqa: BLE001 - belongs to the callers of `flush`
                     self._report_failure(asked, error)
                     continue
                 if target is not None:
