@@ -1,1 +1,1 @@
-"""The log on disk: record batches, segments, indexes, what is known of producers, and the directories they stand in."""
+"""Partition logs on disk: record batches, segments, indexes, producer state, checkpoints and data directories."""

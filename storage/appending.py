@@ -1,10 +1,10 @@
-"""A batch on its way into a log: staged, written, published, or taken back.
+"""The steps of an append: a batch is staged, written and published, or taken back.
 
-stage             offsets given and stamped into the bytes; the producer's state already counts with it
-begin_write       what is staged and goes into one segment becomes one write; one at a time for each log
+stage             offsets are assigned and stamped into the bytes; the producer's state already includes the batch
+begin_write       staged batches that go into one segment become one write; a log has one write under way at most
 perform           the bytes go into the file: the only step that may block, and may run in another thread
-complete_write    published: indexed, below the log's end, visible to readers
-fail_write        or taken back, with everything staged behind it: the partial write is cut off, the offsets are free
+complete_write    the batches are published: indexed, below the log's end, visible to readers
+fail_write        taken back, with all staged behind them: the partial write is cut off, the offsets are free
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from storage.segments import is_roll_due
 
 
 class StagedAppend:
-    """One batch with its offsets, from `Log.stage` until its write is completed or has failed."""
+    """A batch with assigned offsets, from `Log.stage` until its write is completed or has failed."""
 
     __slots__ = ("completed", "data", "first_offset", "header", "is_duplicate", "last_offset", "leader_epoch",
                  "log_append_time_ms", "producer_after", "producer_before", "size", "tag")  # fmt: skip
@@ -57,7 +57,7 @@ class StagedAppend:
         self.is_duplicate = is_duplicate
         """Nothing is written: the offsets are the original's. It is answered when everything before it is."""
         self.tag: Any = None
-        """For the owner of the append: whom to tell. Storage does not look at it."""
+        """The callback of the append's owner; storage does not look at it."""
 
     def __repr__(self) -> str:
         kind = "duplicate of" if self.is_duplicate else "staged at"
@@ -65,7 +65,7 @@ class StagedAppend:
 
 
 class LogWrite:
-    """What goes into one segment with one system call."""
+    """The staged batches that one system call writes into one segment."""
 
     __slots__ = ("buffers", "file", "position", "segment", "size", "staged")
 
@@ -74,13 +74,13 @@ class LogWrite:
         self.file = file
         self.position = segment.size
         self.staged = staged
-        """In the order of their offsets."""
+        """The batches, in the order of their offsets."""
         self.buffers = [one.data for one in staged if one.size]
         self.size = sum([one.size for one in staged])
         """Bytes to write; 0 if all are duplicates."""
 
     def perform(self) -> None:
-        """Write. Touches nothing but the file. Raises DiskFull, LogDirFailed; a part may be in the file then."""
+        """Write; touches nothing but the file. Raises DiskFull, LogDirFailed; a part may be in the file then."""
         if self.size:
             position, file = self.position, self.file
             if position >= PREALLOCATES_FROM and position + self.size > file.reserved_to:
@@ -97,7 +97,7 @@ def needs_roll(
     first_timestamp: int,
     now_ms: int,
 ) -> bool:
-    """Whether a batch must go into a new segment; see `is_roll_due`. A duplicate writes nothing and needs none."""
+    """Whether a batch must go into a new segment; see `is_roll_due`. A duplicate, never written, needs no segment."""
     return not staged.is_duplicate and is_roll_due(
         segment, config, after_ms, written=written, first_timestamp=first_timestamp, size=staged.size,
         last_offset=staged.last_offset, max_timestamp=staged.header.max_timestamp, now_ms=now_ms,

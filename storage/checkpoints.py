@@ -41,7 +41,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 _VERSION = "0"
 _MOST_DIGITS: Final = 18
-"""No offset has more: at a billion records a second they last for thirty years."""
+"""Digits of an offset, at most: at a billion records a second such offsets last for thirty years."""
 
 
 def read_offset_checkpoint(files: FileSystem, path: str) -> dict[TopicPartition, int]:
@@ -153,16 +153,16 @@ def write_topic_id(files: FileSystem, path: str, topic_id: bytes) -> None:
 
 
 class MetaProperties(NamedTuple):
-    """Whose directory it is."""
+    """The content of `meta.properties`: the cluster, node and id of a data directory."""
 
     cluster_id: str
     node_id: int
     directory_id: bytes | None
-    """16 bytes; None in a directory formatted before Kafka 3.7."""
+    """The directory id, 16 bytes; None in a directory formatted before Kafka 3.7."""
 
 
 def read_meta_properties(files: FileSystem, path: str) -> MetaProperties | None:
-    """Whose directory it is; None if nobody has formatted it yet. Raises WrongDirectory."""
+    """Read `meta.properties`; None if the directory is not formatted. Raises WrongDirectory."""
     try:
         content = files.read_file(path)
     except FileNotFoundError:
@@ -187,7 +187,7 @@ def read_meta_properties(files: FileSystem, path: str) -> MetaProperties | None:
 
 
 def write_meta_properties(files: FileSystem, path: str, properties: MetaProperties, date: str) -> None:
-    """Say whose directory it is; on disk when this returns. ``date`` is for people, in the second line."""
+    """Write `meta.properties`; on disk when this returns. ``date`` is text for people, in the second line."""
     lines = ["#", f"#{date}", f"node.id={properties.node_id}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={format_id(properties.directory_id)}")
@@ -196,16 +196,16 @@ def write_meta_properties(files: FileSystem, path: str, properties: MetaProperti
 
 
 def write_clean_shutdown(files: FileSystem, path: str, broker_epoch: int) -> None:
-    """Leave the marker of a clean shutdown; the very last thing that is written to a directory."""
+    """Write the marker of a clean shutdown, the very last write to a directory."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     files.replace_atomically(path, content.encode(), fsync=True)
 
 
 def take_clean_shutdown(files: FileSystem, path: str) -> int | None:
-    """Take the marker away and give its broker epoch (-1 if it names none); None if there was no clean shutdown.
+    """Remove the clean-shutdown marker and return its broker epoch (-1 if it names none); None without a marker.
 
-    It is gone from the disk when this returns: a marker that came back after a power cut would vouch for logs that have
-    been written to since.
+    The marker is gone from the disk when this returns: if it came back after a power cut, it would vouch for logs that
+    have been written to since.
     """
     try:
         content = files.read_file(path)

@@ -1,4 +1,4 @@
-"""What can go wrong in the log, in the log's own words; `broker.request.faults` makes Kafka's error codes of it."""
+"""The errors of `storage`; `broker.request.faults` maps them to Kafka's error codes."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ class RejectedRecords(StorageError):
         super().__init__(message)
         self.record_errors = tuple(record_errors)
         self.records_without_key = records_without_key
-        """How many there are where each record needs one."""
+        """How many record errors there are, where each record needs one of its own."""
         self.message_for_client = message_for_client
 
 
@@ -59,7 +59,7 @@ class InvalidOffsetsOrSequence(InvalidRecord):
 
 
 class NotOneBatch(InvalidRecord):
-    """What was sent for a partition is not one whole batch of magic 2 but nothing, a part, an old one, or several."""
+    """Produced bytes are not one whole batch of magic 2 but none, a part of one, one of an old magic, or several."""
 
 
 class InvalidTimestamp(RejectedRecords):
@@ -108,7 +108,7 @@ class OffsetOutOfRange(StorageError):
 
 
 class DiskFull(StorageError):
-    """There is no room for the write (ENOSPC, EDQUOT). The log stays online: room may come back."""
+    """There is no disk space for the write (ENOSPC, EDQUOT). The log stays online: space may become free."""
 
 
 class LogDirFailed(StorageError):

@@ -1,4 +1,4 @@
-"""What the files of a log are called."""
+"""The names of a log's files."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""Files and directories: the only module of the storage room that asks the operating system for anything.
+"""Files and directories: the only module of the package `storage` that calls the operating system.
 
-Every failure leaves here as an error of `storage.errors`, so nobody above looks at an errno:
+Every failure leaves here as an error of `storage.errors`, so no caller looks at an errno:
 
     ENOSPC, EDQUOT     DiskFull: nothing is broken; cut what was written in part and go on
     EMFILE, ENFILE     TooManyOpenFiles: likewise
@@ -33,13 +33,13 @@ _NOT_ALLOWED: Final = frozenset({errno.EACCES, errno.EPERM})
 _KEEP_SIZE: Final = 1
 """FALLOC_FL_KEEP_SIZE"""
 _CANNOT_TELL: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
-"""What `preadv2` says on file systems without RWF_NOWAIT, and in containers that may not call it."""
+"""The errors of `preadv2` on file systems without RWF_NOWAIT, and in containers that may not call it."""
 _LEFT_TO_OTHERS: Final = 256 << 20
-"""Bytes of a file system that nobody reserves: on a disk that fills up, every block goes to bytes that exist."""
+"""The last bytes of a file system, which are not preallocated: on a full disk every block holds bytes that exist."""
 
 
 def storage_error(error: OSError, doing: str, path: str) -> StorageError:
-    """What ``error``, met while ``doing`` something to ``path``, means to this room."""
+    """The `StorageError` for ``error``, which was met while ``doing`` something to ``path``."""
     link = f", a link to {os.readlink(path)}" if os.path.islink(path) else ""
     sentence = f"{doing} {path}{link}: {error.strerror or error}"
     if error.errno in _DISK_FULL:
@@ -47,7 +47,7 @@ def storage_error(error: OSError, doing: str, path: str) -> StorageError:
     if error.errno in _NO_DESCRIPTORS:
         return TooManyOpenFiles(sentence)
     if error.errno in _NOT_ALLOWED:
-        # A container's volume often belongs to somebody else.
+        # A container's volume often belongs to another user.
         sentence += f" for user {os.geteuid()}"
     return LogDirFailed(sentence)
 
@@ -72,7 +72,7 @@ _CAN_TELL: Final = hasattr(os, "RWF_NOWAIT") and hasattr(os, "posix_fadvise")
 @cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
     """fallocate(2), which Python has not got: `posix_fallocate` changes the length. None where the system has none."""
-    import ctypes  # as dear as a dozen modules of ours: not at a start
+    import ctypes  # costs as much as a dozen modules of ours: not imported at a start
 
     libc = ctypes.CDLL(None)
     found = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
@@ -82,7 +82,7 @@ def _fallocate() -> Callable[[int, int, int, int], int] | None:
 
 
 class File:
-    """An open file. It closes when the last holder lets go of it: whoever reads or syncs it needs only to hold it.
+    """An open file. It closes when its last holder drops it, so a reader or a flush needs only to hold it.
 
     So a segment that retention has unlinked stays readable for the answer that is being sent from it, and a
     descriptor never changes hands below a flush in another thread.
@@ -92,14 +92,14 @@ class File:
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
-        """Where it was opened; it may have been renamed or removed since."""
+        """The path that the file was opened by; the file may have been renamed or removed since."""
         self._fd = fd
         self.reserved_to = 0
-        """Up to which position blocks have been asked for."""
+        """The position up to which blocks are preallocated."""
         self.in_memory_to = 0
-        """Up to which position a reader need not look again whether the page cache has it; see `storage.read_ahead`."""
+        """The position below which the page cache need not be checked again; see `storage.read_ahead`."""
         self.asked_to = 0
-        """Up to which position the disk need not be asked again."""
+        """The position up to which the disk has been asked to read ahead."""
         self._can_tell = _CAN_TELL
 
     def __del__(self) -> None:
@@ -130,7 +130,7 @@ class File:
     def pread_in_memory(self, size: int, position: int) -> bytes | bytearray | None:
         """The ``size`` bytes at ``position``, if the page cache has them all; None if not, or if the file has not.
 
-        Where the system can't tell (preadv2 with RWF_NOWAIT), like `pread`.
+        Where the system has no preadv2 with RWF_NOWAIT, like `pread`.
         """
         if not self._can_tell:
             return self.pread(size, position)
@@ -146,7 +146,7 @@ class File:
             return self.pread(size, position)
 
     def will_need(self, size: int, position: int) -> None:
-        """Have the system begin to read into the page cache; it takes no more than a few hundred KB at once."""
+        """Have the system read this range into the page cache; it takes no more than a few hundred KB at once."""
         try:
             os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_WILLNEED)
         except OSError as error:
@@ -164,7 +164,7 @@ class File:
             raise storage_error(error, "writing to", self.path) from error
 
     def append_vector(self, buffers: Sequence[Buffer], position: int) -> int:
-        """Write ``buffers``, one behind the other, at ``position``; how many bytes that was.
+        """Write ``buffers``, one behind the other, at ``position``; returns how many bytes were written.
 
         Raises DiskFull, LogDirFailed; a part may be written then.
         """
@@ -188,10 +188,10 @@ class File:
         return position - start
 
     def reserve(self, position: int, size: int) -> None:
-        """Have the file system find room for ``size`` bytes at ``position`` in one go; the file is as long as it was.
+        """Preallocate ``size`` bytes at ``position`` with one call; the file keeps its length.
 
-        A write there need not look for room page by page, which is a third of what it costs (bench: produce-1mb). A
-        hint: where the disk has little, or it can't be had, nothing is said, and the write will say what is wrong.
+        A write there need not allocate page by page, which is a third of its cost (bench: produce-1mb). This is a hint:
+        where space is short or fallocate is missing, no error is raised; the write will raise it.
         """
         self.reserved_to = position + size
         try:
@@ -248,28 +248,28 @@ class FileRegion:
         return f"FileRegion({self.file.path}, position={self.position}, size={self.size})"
 
     def read(self) -> bytes:
-        """The bytes themselves, for whoever cannot send a file: TLS, tests, tools."""
+        """Read the region's bytes, for callers that cannot use sendfile: TLS, tests, tools."""
         return self.file.pread(self.size, self.position)
 
 
 class DirectoryEntry(NamedTuple):
-    """A name in a directory, with what is known of it without another question. A link is what it leads to."""
+    """A name in a directory, with the kind and size of the file. For a link these are of what it leads to."""
 
     name: str
     is_directory: bool
     size: int
     mtime_ms: int
     oddity: str = ""
-    """What there is that is neither a file nor a directory, such as "a pipe"; empty for a file or a directory."""
+    """What the entry is if neither a file nor a directory, such as "a pipe"; empty for a file or a directory."""
 
     @property
     def is_file(self) -> bool:
-        """It can be read and written."""
+        """Whether the entry is an ordinary file."""
         return not self.is_directory and not self.oddity
 
     @property
     def kind(self) -> str:
-        """What there is, for a sentence."""
+        """What the entry is, as a noun for a sentence."""
         return self.oddity or ("a directory" if self.is_directory else "a file")
 
 
@@ -278,7 +278,7 @@ class DiskSpace(NamedTuple):
 
     total_bytes: int
     usable_bytes: int
-    """What an ordinary user can still write."""
+    """Bytes that an ordinary user can still write."""
 
 
 class Lock:
@@ -291,7 +291,7 @@ class Lock:
         self._fd = fd
 
     def release(self) -> None:
-        """Give the directory back. The file goes too: it says that somebody is there."""
+        """Release the lock and remove its file, whose presence says that a broker works in the directory."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             try:
@@ -315,7 +315,7 @@ class FileSystem:
 
     def _open(self, path: str, flags: int, mode: int = 0o644) -> File:
         if not flags & (os.O_CREAT | os.O_DIRECTORY):
-            # Not asked of the descriptor: to open a pipe waits until somebody writes to it.
+            # Not asked of the descriptor: opening a pipe waits for its writer.
             kind = self._stat(path, "opening").st_mode
             if not stat.S_ISREG(kind):
                 raise LogDirFailed(f"opening {path}: it is {_kind_of(kind)}, expected a file")
@@ -331,11 +331,11 @@ class FileSystem:
         return File(path, fd)
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything of this name, a link that leads nowhere included."""
+        """Whether the path exists; a link that leads nowhere exists too."""
         return os.path.lexists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory. Raises FileNotFoundError if there is nothing of this name."""
+        """Whether the path is a directory. Raises FileNotFoundError if the path does not exist."""
         return stat.S_ISDIR(self._stat(path).st_mode)
 
     def size(self, path: str) -> int:
@@ -355,7 +355,7 @@ class FileSystem:
             raise storage_error(error, doing, path) from error
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
-        """What is in a directory, by name."""
+        """List a directory: its entries by name."""
         try:
             with os.scandir(path) as entries:
                 listed = [found for entry in entries if (found := _looked_at(entry)) is not None]
@@ -374,7 +374,7 @@ class FileSystem:
             raise storage_error(error, "making", path) from error
 
     def rename(self, path: str, new_path: str) -> None:
-        """Rename; what was called ``new_path`` is replaced. On disk once the directory is synced."""
+        """Rename a file or directory; a file at ``new_path`` is replaced. On disk once the directory is synced."""
         try:
             os.replace(path, new_path)
         except FileNotFoundError:
@@ -399,7 +399,7 @@ class FileSystem:
         try:
             file.pwrite(data, 0)
         except DiskFull:
-            self.remove(temporary)  # what there is of it would only take more room
+            self.remove(temporary)  # a partial file would only take more disk space
             raise
         if fsync:
             file.fsync()
@@ -420,7 +420,7 @@ class FileSystem:
             raise storage_error(error, "removing", path) from error
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with everything in it, if it is there. Of a link only the link goes, as with Kafka."""
+        """Remove a directory with everything in it, if it exists. A link is removed, not followed, as by Kafka."""
         if os.path.islink(path):
             self.remove(path)
             return
@@ -476,7 +476,7 @@ class FileSystem:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Whoever had the lock may have removed the file just now; then we hold a lock on nothing.
+                # The last holder may just have removed the file; then our lock is on a file without a name.
                 is_current = os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path))
             except (BlockingIOError, PermissionError) as error:
                 os.close(fd)
@@ -489,9 +489,9 @@ class FileSystem:
             os.close(fd)
 
     def lock_for_reading(self, path: str) -> File | None:
-        """Keep brokers away for as long as the answer is held; nothing is written. Raises DirectoryLocked.
+        """Lock a directory against brokers while the returned lock is held; nothing is written. Raises DirectoryLocked.
 
-        None if there is no such file: then no broker is there, and none is kept away.
+        None if there is no lock file: then no broker works in the directory, and none is kept away.
         """
         try:
             file = self.open_read(path)
@@ -508,7 +508,7 @@ class FileSystem:
 
 
 def _looked_at(entry: os.DirEntry[str]) -> DirectoryEntry | None:
-    """An entry of a directory, whatever it is; None if it has gone meanwhile."""
+    """Look at an entry of a directory, of whatever kind; None if it has been removed meanwhile."""
     try:
         status = entry.stat()
     except OSError as error:

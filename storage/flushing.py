@@ -1,4 +1,4 @@
-"""Getting a log onto the disk: what is synced up to which offset.
+"""Flushing a log to the disk: which files are synced, and up to which offset.
 
 The recovery point is the offset below which everything is on disk: batches, indexes, leader epochs, producer snapshots
 and the names of the files in their directory. It moves only when all of these have been synced, so that after a power
@@ -17,7 +17,7 @@ from storage.segments import Segments
 
 
 class FlushTarget:
-    """One flush: files that it holds open, and the offset that the log is on disk up to once they are synced."""
+    """One flush: the files to sync, which it holds open, and the recovery point once they are synced."""
 
     __slots__ = ("_epochs", "_files", "_opened", "_paths", "directories", "is_done", "offset")
 
@@ -36,20 +36,20 @@ class FlushTarget:
         self._paths = paths
         self._epochs = epochs
         self.directories = directories
-        """Those whose names are synced."""
+        """The directories whose names of files are synced."""
         self.offset = offset
         """The recovery point once this is done."""
         self.is_done = False
 
     def perform(self) -> None:
-        """Sync. May run in another thread. Raises LogDirFailed: the directory is lost then."""
+        """Sync the files. May run in another thread. Raises LogDirFailed: the directory is lost then."""
         for file in self._opened:
             file.fsync()
         for path in self._paths:
             try:
                 self._files.open_read(path).fsync()
             except FileNotFoundError:
-                # Retention was faster; what is gone need not be safe.
+                # Retention has removed the file first; removed records need not be on disk.
                 continue
         if self._epochs is not None:
             self._epochs.perform()
@@ -79,7 +79,7 @@ class Flushing:
         self.under_way_to = recovery_point
 
     def directory_changed(self) -> None:
-        """Files have been made, renamed or removed: the next flush syncs their names too."""
+        """Note that files have been made, renamed or removed: the next flush syncs the directory too."""
         if not self._names_to_flush:
             self._names_to_flush = (self._directory,)
 
@@ -90,7 +90,7 @@ class Flushing:
 
     @property
     def names_are_on_disk(self) -> bool:
-        """Whether the log's directory is on disk as it stands."""
+        """Whether the names in the log's directory are on disk."""
         return not self._names_to_flush and not any(target.directories for target in self._under_way)
 
     def covers_active_segment(self, log_end_offset: int, config: LogConfig, now_ms: int) -> bool:
@@ -107,7 +107,7 @@ class Flushing:
     def begin(
         self, segments: Segments, leader_epochs: LeaderEpochs, snapshots: ProducerSnapshots, offset: int, now_ms: int
     ) -> FlushTarget | None:
-        """A flush of everything below ``offset``; None if there is nothing left to sync."""
+        """Begin a flush of everything below ``offset``; None if there is nothing left to sync."""
         if (
             offset <= self.under_way_to
             and leader_epochs.is_saved
@@ -125,7 +125,7 @@ class Flushing:
         if (epochs := leader_epochs.begin_save()) is not None:
             self.directory_changed()
         elif not leader_epochs.is_saved:
-            # Without room for the file the recovery point stays below the first epoch that it lacks.
+            # Without disk space for the file the recovery point stays below the first epoch that it lacks.
             offset = min(offset, leader_epochs.first_unsaved)
         if self._names_to_flush:
             paths.append(f"{self._directory}/{PARTITION_METADATA}")
@@ -139,7 +139,7 @@ class Flushing:
         return target
 
     def complete(self, target: FlushTarget) -> bool:
-        """``target`` is on disk. False if the recovery point stays: an earlier flush is not done, or the log cut."""
+        """Note that ``target`` is synced. False if the recovery point stays: an earlier flush runs, or a cut came."""
         target.is_done = True
         before = self.recovery_point
         while self._under_way and self._under_way[0].is_done:
@@ -147,7 +147,7 @@ class Flushing:
         return self.recovery_point > before
 
     def truncated_to(self, end_offset: int) -> None:
-        """The log ends at ``end_offset`` now; flushes under way no longer count, for what they sync may be gone."""
+        """Note that the log was cut to ``end_offset``; flushes under way no longer count, their files may be gone."""
         self._under_way.clear()
         self.directory_changed()
         self.recovery_point = min(self.recovery_point, end_offset)

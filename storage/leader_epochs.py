@@ -1,9 +1,9 @@
-"""Which leader epoch each stretch of a log was written under: `leader-epoch-checkpoint`.
+"""The leader epochs of a log and the offsets where they begin: the file `leader-epoch-checkpoint`.
 
-A line (epoch, start offset) is added when a leader takes office, with the log's end as its start, or when a batch of a
-newer epoch is appended. Epochs and start offsets both rise. A consumer that kept the epoch of the last record it saw
-finds out from this whether that record is still in the log (KIP-101, KIP-320). The file's format is drawn in
-`storage.checkpoints`.
+A line (epoch, start offset) is added when the partition becomes leader, with the log's end as its start, or when a
+batch of a newer epoch is appended. Epochs and start offsets both rise. A consumer that kept the epoch of the last
+record it saw finds out from this whether that record is still in the log (KIP-101, KIP-320). The file's format is drawn
+in `storage.checkpoints`.
 
 The file is written by the log's flushes, and synced before it replaces the old one: then all epochs that begin below
 the recovery point are in it, whenever the power is cut. The others come back with the batches that recovery reads.
@@ -22,14 +22,14 @@ NOWHERE: Final = 2**63 - 1
 
 
 class EpochEndOffset(NamedTuple):
-    """Where an epoch ends; (-1, -1) if that is not known."""
+    """A leader epoch and its end offset; (-1, -1) if the end is not known."""
 
     epoch: int
     end_offset: int
 
 
 class EpochsWrite:
-    """The file as it is to be, written beside the old one, for a flush."""
+    """The new file of leader epochs, written beside the old one, to be synced by a flush."""
 
     __slots__ = ("_file", "_files", "_path")
 
@@ -39,9 +39,9 @@ class EpochsWrite:
         self._path = path
 
     def perform(self) -> None:
-        """Sync it and let it replace the old one; the directory is still to be synced. May run in another thread.
+        """Sync the new file and rename it over the old one; the directory is still to be synced.
 
-        Raises LogDirFailed.
+        May run in another thread. Raises LogDirFailed.
         """
         self._file.fsync()
         with suppress(FileNotFoundError):  # the log has been deleted meanwhile
@@ -60,9 +60,9 @@ class LeaderEpochs:
         self._epochs = [epoch for epoch, _ in epochs]
         self._starts = [start for _, start in epochs]
         self._saved: list[tuple[int, int]] | None = list(epochs)
-        """What the file says, or will say once the flushes under way are done; None if it cannot be read."""
+        """The entries of the file once the flushes under way are done; None if the file cannot be read."""
         self.latest = self._epochs[-1] if epochs else NO_EPOCH
-        """The newest epoch; -1 if there is none."""
+        """The newest leader epoch; -1 without any."""
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -103,11 +103,11 @@ class LeaderEpochs:
         self._changed()
 
     def clear(self) -> None:
-        """Forget all epochs; the file goes."""
+        """Forget all epochs and remove the file."""
         self._epochs.clear()
         self._starts.clear()
         self._files.remove(self.path)
-        # A flush under way may bring back what it knew.
+        # A flush under way may bring back the old epochs.
         self._saved = None
         self._changed()
 
@@ -115,35 +115,35 @@ class LeaderEpochs:
         self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
 
     def must_be_saved(self) -> None:
-        """The file says something else, whatever that is."""
+        """Note that the file is out of date, whatever it holds."""
         self._saved = None
 
     @property
     def is_saved(self) -> bool:
-        """Whether the file says the same, or will once the flushes under way are done."""
+        """Whether the file holds all epochs, or will once the flushes under way are done."""
         return self._saved == self.entries
 
     @property
     def first_unsaved(self) -> int:
-        """Where the first epoch begins that the file does not know."""
+        """The start offset of the first epoch that the file lacks."""
         saved = {epoch for epoch, _ in self._saved or ()}
         return next((start for epoch, start in self.entries if epoch not in saved), NOWHERE)
 
     def save(self) -> None:
-        """Write and sync the file, if it does not say all of it. Raises DiskFull, LogDirFailed, TooManyOpenFiles."""
+        """Write and sync the file, if it lacks an epoch. Raises DiskFull, LogDirFailed, TooManyOpenFiles."""
         if not self.is_saved:
             entries = self.entries
             self._files.replace_atomically(self.path, encode_leader_epochs(entries), fsync=True)
             self._saved = entries
 
     def begin_save(self) -> EpochsWrite | None:
-        """What a flush is to sync; None if the file says all of it, or there is no room: `is_saved` tells.
+        """Begin to save: returns what a flush must sync; None if the file is up to date (`is_saved`) or disk full.
 
         Raises LogDirFailed.
         """
         if self.is_saved:
             return None
-        # Of several flushes under way each has a file of its own.
+        # Each of several flushes under way has a file of its own.
         self._writes += 1
         temporary = f"{self.path}.{self._writes}.tmp"
         try:
@@ -156,7 +156,7 @@ class LeaderEpochs:
         return EpochsWrite(self._files, file, self.path)
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that ``offset`` was written under; -1 if that is not known."""
+        """The leader epoch of the record at ``offset``; -1 if it is not known."""
         current = bisect_right(self._starts, offset) - 1
         return self._epochs[current] if current >= 0 else NO_EPOCH
 

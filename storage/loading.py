@@ -1,4 +1,4 @@
-"""Opening one log: what stands in its directory becomes a `Log`.
+"""Opening one log: a `Log` is made from the files in its directory.
 
 1. What was half done when the process ended is finished or taken back: `.deleted`, `.cleaned`, `.swap`, `.tmp` files.
 2. Segments are made from the directory listing; after a clean stop none of them is read but the end of the last.
@@ -58,13 +58,13 @@ _WITH_RIGHT_CRC: Final = WalkPolicy(checks_crc=True)
 
 
 def no_chance() -> int:
-    """No jitter."""
+    """The default for ``chance``: no jitter of `segment.ms`."""
     return 0
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
 class LoadReport:
-    """What opening a log came across. Plain numbers and text, to be handed from process to process."""
+    """The findings of opening a log, as numbers and text that can be handed from process to process."""
 
     bytes_recovered: int = 0
     """Bytes read and checked."""
@@ -75,7 +75,7 @@ class LoadReport:
     """The base offset of the first segment that was checked; -1 if the log was stopped in order."""
     log_end_offset: int = 0
     findings: list[str] = field(default_factory=list)
-    """What was found damaged, where, and what was cut or made anew: a sentence each."""
+    """One sentence for each damage: where it was found, and what was cut or rebuilt."""
 
 
 def open_log(
@@ -96,7 +96,7 @@ def open_log(
     walk_all_records: bool = False,
     report: LoadReport | None = None,
 ) -> Log:
-    """Open the log in ``directory``, or make one, in one go. See `load_log`."""
+    """Open the log in ``directory``, or make a new log, without a pause. See `load_log`."""
     steps = load_log(
         files,
         directory,
@@ -141,7 +141,7 @@ def load_log(
     walk_all_records: bool = False,
     report: LoadReport | None = None,
 ) -> Generator[int, None, Log]:
-    """Open the log in ``directory``, or make one, step by step; each step yields the bytes it has read.
+    """Open the log in ``directory``, or make a new log, step by step; each step yields the bytes it has read.
 
     Args:
         recovery_point, log_start_offset, high_watermark: From the checkpoints; 0 where they say nothing.
@@ -149,7 +149,7 @@ def load_log(
         recovery: When segments are checked: after an unclean stop, always, or never.
         chance: A non-negative number for each new segment, for `segment.jitter.ms`.
         walk_all_records: `ottla.records.validation=full`.
-        report: Filled with what was found; without one, that goes to the log at once.
+        report: Filled with the findings; without a report they are logged at once.
 
     Raises:
         DiskFull, LogDirFailed, TooManyOpenFiles.
@@ -193,14 +193,14 @@ def load_log(
 
 
 def offset_to_check_from(recovery: str, recovery_point: int, *, was_clean: bool) -> int | None:
-    """From where on a log's segments are to be checked when it is opened; None if nothing is."""
+    """The offset from which on a log's segments are checked when it is opened; None if no segment is."""
     if recovery == ALWAYS:
         return 0
     return None if recovery == NEVER or was_clean else recovery_point
 
 
 def bytes_from(files: FileSystem, directory: str, offset: int) -> int:
-    """Bytes in the segments of the log in ``directory`` from the one on that ``offset`` belongs to."""
+    """Bytes of a log in ``directory``, counted from the segment that holds ``offset``."""
     sizes = {
         base: entry.size
         for entry in files.list_directory(directory)
@@ -243,7 +243,7 @@ class _Loading:
         self._report = report
         self._found = report.findings.append
         self._producers_are_at = -1
-        """The offset that `producers` is the state at; -1 before anything is known of them."""
+        """The offset that `producers` is the state at; -1 before it is known."""
         self._has_lost_epochs = False
         self.open_files = open_files
         self.log_start_offset = log_start_offset
@@ -253,7 +253,7 @@ class _Loading:
         files.make_directory(directory)
 
     def steps(self) -> Generator[int, None, None]:
-        """Do it; each step yields how many bytes it has read."""
+        """Load the log; each step yields how many bytes it has read."""
         files, directory = self._files, self._directory
         listing = _finish_what_was_begun(files, directory, self._found)
         self.segments = _segments_in(
@@ -300,7 +300,7 @@ class _Loading:
             self._found(f"{problem}: the leader epochs have been taken from the batches")
 
     def _mend_indexes(self, segment: Segment) -> Generator[int, None, None]:
-        """Make indexes anew that are missing or no whole ones; what they say is looked at when they are used."""
+        """Rebuild indexes that are missing or not whole; their entries are checked when they are used."""
         transactions = segment.transaction_index
         problems = [
             f"{index.path} {index.problem}" for index in (segment.offset_index, segment.time_index) if index.problem
@@ -357,12 +357,12 @@ class _Loading:
             number += 1
             if number >= len(self.segments):
                 if self._was_clean:
-                    # The snapshot of the stop knows of batches, too, that can no longer be read.
+                    # The snapshot of the last stop includes batches that can no longer be read.
                     self._producers_are_at = -1
                 return found.next_offset
 
     def _mind_the_gap(self, number: int, next_offset: int, following: Segment) -> None:
-        """Say if a power cut has lost the end of a segment and not the one behind it.
+        """Report a segment whose end a power cut has lost while the segment behind it is still there.
 
         A file may end at a whole batch and still lack the next ones. Above the recovery point what comes behind goes
         too, as behind a batch that is torn: what is left is what was appended first. (Apache Kafka keeps it.)
@@ -377,9 +377,9 @@ class _Loading:
             self._found(sentence)
 
     def _drop_behind(self, number: int) -> str:
-        """Remove the segments behind number ``number``, as the end of a sentence.
+        """Remove the segments behind number ``number``; returns what was removed, as the end of a sentence.
 
-        From the end on, and gone from the disk on return, before anything is cut off the one that stays: so there is no
+        From the last one on, and gone from the disk on return, before the segment that stays is cut: so there is no
         hole, whenever the power is cut.
         """
         dropped, self.segments = self.segments[number + 1 :], self.segments[: number + 1]
@@ -393,7 +393,7 @@ class _Loading:
         return f", and the {len(dropped)} segments behind it with {bytes_dropped} bytes"
 
     def _cut(self, number: int, found: Recovered) -> None:
-        """Say what was cut off a segment. Above the recovery point, what comes behind it goes too."""
+        """Report what was cut off a segment. Above the recovery point, the segments behind it are removed too."""
         segment = self.segments[number]
         sentence = (
             f"{segment.log_path}, position {segment.size}, offset {found.next_offset}: {found.cut_reason}; "
@@ -405,7 +405,7 @@ class _Loading:
         self._found(sentence)
 
     def _end_at(self, end_offset: int | None) -> None:
-        """Decide where the log begins and ends, and make the segment that is appended to if there is none."""
+        """Decide where the log begins and ends, and make an active segment if there is no segment."""
         if end_offset is not None and end_offset < self.log_start_offset:
             self._found(
                 f"{self._directory} ends at offset {end_offset}, and its records were deleted up to "
@@ -473,7 +473,7 @@ def _offset_of_swap(name: str) -> int | None:
 
 
 def _finish_what_was_begun(files: FileSystem, directory: str, found: Callable[[str], None]) -> list[DirectoryEntry]:
-    """Finish or take back what the last process was in the middle of; the listing of what is left.
+    """Finish or take back what the last process left unfinished; returns the listing of the files left.
 
     The cleaner writes `.cleaned` files, renames them to `.swap` from the highest base offset down once all are on disk,
     removes what they replace and strips the suffix. So `.swap` files count, unless lower `.cleaned` ones are left.

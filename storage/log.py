@@ -1,13 +1,13 @@
 """One partition's log: batches are appended at its end, read anywhere, and removed at its beginning.
 
-    log start offset      the oldest record anybody may read; inside the first segment after DeleteRecords
+    log start offset      the oldest record that clients may read; inside the first segment after DeleteRecords
     recovery point        everything below is on disk
     last stable offset    no transaction below it is undecided; what read_committed sees
     high watermark        everything below is on all in-sync replicas; what consumers see
     log end offset        the next record's
 
 An append takes the steps of `storage.appending`. A log belongs to one thread; only `perform` of a write, a flush and a
-removal, which touch nothing here, may run elsewhere.
+removal, which touch no attribute of the log, may run in other threads.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ from storage.topic_partition import TopicPartition
 
 
 class Log:
-    """A log. Made by `storage.loading`; offsets are absolute, sizes bytes, times milliseconds."""
+    """A partition's log. Made by `storage.loading`; offsets are absolute, sizes bytes, times milliseconds."""
 
     __slots__ = (
         "_chance", "_closed_end_offset", "_config", "_files", "_flushing", "_open_files", "_roll_after_ms",
@@ -82,7 +82,7 @@ class Log:
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        """16 bytes; None for the metadata log."""
+        """The topic id, 16 bytes; None for the metadata log."""
         self.segments = segments
         self.producers = producers
         self.leader_epochs = leader_epochs
@@ -91,9 +91,9 @@ class Log:
         self.high_watermark = high_watermark
         self.stats = LogStats()
         self.held: Stretch = NOTHING
-        """What the last retention pass would have removed, had it been archived."""
+        """Records that the last retention pass kept because they are not archived."""
         self.given_up: Stretch = NOTHING
-        """What it has removed though it was not archived."""
+        """Records that retention has removed though they were not archived."""
         self._snapshots = snapshots
         self._chance = chance
         self._walk_all_records = walk_all_records
@@ -102,11 +102,11 @@ class Log:
         self._staging = Staging(
             topic_partition, producers, end_offset=log_end_offset, segment_bytes=config.segment_bytes
         )
-        # Bound, not called through: every produced batch comes this way.
+        # Bound methods, without a call in between, because every produced batch is staged with them.
         self.stage = self._staging.stage
-        """Give a client's batch its offsets: see `Staging.stage`."""
+        """Assign offsets to a client's batch: see `Staging.stage`."""
         self.stage_trusted = self._staging.stage_trusted
-        """Give a batch that nothing is asked of its offsets: see `Staging.stage_trusted`."""
+        """Assign offsets to a batch that needs no checks: see `Staging.stage_trusted`."""
         self._write: LogWrite | None = None
         self._flushing = Flushing(
             files, directory, recovery_point=recovery_point, now_ms=now_ms, names_are_flushed=was_clean
@@ -119,7 +119,7 @@ class Log:
 
     @property
     def config(self) -> LogConfig:
-        """How it behaves. A new one counts from the next append on; segments keep the index size they began with."""
+        """The log's settings. New ones apply from the next append on; segments keep the index size they began with."""
         return self._config
 
     @config.setter
@@ -146,16 +146,16 @@ class Log:
 
     @property
     def next_offset(self) -> int:
-        """Where the next batch that is staged will begin: behind everything staged before it."""
+        """The base offset of the next staged batch: behind everything staged before it."""
         return self._staging.next_offset
 
     @property
     def staged(self) -> Sequence[StagedAppend]:
-        """What has been staged and is neither published nor taken back, in order; a write under way included."""
+        """Batches that are staged and neither published nor taken back, in order; a write under way included."""
         return self._staging.batches
 
     def begin_write(self, now_ms: int) -> LogWrite | None:
-        """The next write: what is staged and goes into one segment. None if nothing is, or a write is under way.
+        """The next write: the staged batches that go into one segment. None without any, or while a write is under way.
 
         Begins a new segment first if one is due. If that fails (DiskFull, TooManyOpenFiles, LogDirFailed), hand the
         error to `fail_write` with no write.
@@ -178,7 +178,7 @@ class Log:
         return write
 
     def complete_write(self, write: LogWrite) -> None:
-        """Publish: what was written is in the log from now on.
+        """Publish the written batches: they are in the log from now on.
 
         Raises LogDirFailed if an index cannot be written; everything is published all the same.
         """
@@ -244,7 +244,7 @@ class Log:
         self._closed_end_offset = -1  # closing syncs the cut
         self.stats.writes_failed += 1
         if write is not None and not isinstance(error, LogDirFailed):
-            # What cannot be cut now does no harm: the next write goes to the same place, closing the segment cuts it.
+            # Bytes that cannot be cut now do no harm: the next write overwrites them, or closing the segment cuts them.
             with suppress(StorageError):
                 write.file.truncate(write.position)
         return failed
@@ -255,7 +255,7 @@ class Log:
         return self._write is not None
 
     def take_back_unwritten(self) -> list[StagedAppend]:
-        """Take back what is staged and not being written, and return it, in order."""
+        """Take back the batches that are staged and not being written, and return them in order."""
         written = [] if self._write is None else self._write.staged
         end_offset = max((staged.last_offset + 1 for staged in written if not staged.is_duplicate), default=-1)
         return self._staging.take_back(max(end_offset, self.log_end_offset), kept=len(written))
@@ -274,19 +274,19 @@ class Log:
             self.complete_write(write)
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Say whose log it is, where the directory did not. Raises DiskFull, LogDirFailed."""
+        """Write the topic id where the log's directory did not name it. Raises DiskFull, LogDirFailed."""
         write_topic_id(self._files, f"{self.directory}/{PARTITION_METADATA}", topic_id)
         self.topic_id = topic_id
         self._flushing.directory_changed()
 
     def assign_epoch_start(self, epoch: int) -> None:
-        """A leader takes office: ``epoch`` begins at the log's end, unless it is known already."""
+        """Note that a new leader's ``epoch`` begins at the log's end, unless the epoch is known already."""
         self.leader_epochs.assign(epoch, self.log_end_offset)
 
     # Rolling ----------------------------------------------------------------------------------------------------------
 
     def roll(self, now_ms: int) -> Segment:
-        """Begin a new segment at the log's end. The active one, if it is empty, stays instead.
+        """Begin a new segment at the log's end. An empty active segment stays instead.
 
         Raises DiskFull, TooManyOpenFiles, LogDirFailed; the log is as it was then.
         """
@@ -329,7 +329,7 @@ class Log:
     # Reading ----------------------------------------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """The replicas have everything below ``offset``. False if that is nothing new."""
+        """Advance the high watermark to ``offset``, which all replicas have reached. False if it does not rise."""
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
@@ -346,7 +346,7 @@ class Log:
         at_least_one_batch: bool,
         in_memory_only: bool = False,
     ) -> LogRead:
-        """A stretch that begins with the batch that holds ``fetch_offset`` and ends before ``upper_bound_offset``.
+        """Read a range that begins with the batch that holds ``fetch_offset`` and ends before ``upper_bound_offset``.
 
         It stays in one segment and within ``max_bytes``; its last batch may be cut short there. The first is whole:
         where it is too large it comes all the same with ``at_least_one_batch``, and without that there is nothing.
@@ -382,7 +382,7 @@ class Log:
         return stored_batches(self.segments, max(from_offset, self.log_start_offset), end)
 
     def aborted_transactions(self, fetch_offset: int, read: LogRead) -> list[AbortedTransaction]:
-        """The aborted transactions that have records in what a read at ``fetch_offset`` gave, or a few more."""
+        """The aborted transactions with records in the range that a read at ``fetch_offset`` gave, or a few more."""
         if read.region is None or not any(
             segment.transaction_index for segment in self.segments.from_offset(fetch_offset)
         ):
@@ -414,24 +414,24 @@ class Log:
         return record_of_largest_timestamp(self.segments, self._config.max_decompressed_message_bytes)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
-        """Where a leader epoch ends; (-1, -1) if that is not known."""
+        """Where a leader epoch ends; (-1, -1) if its end is not known."""
         return self.leader_epochs.end_offset(epoch, self.log_end_offset)
 
     # Flushing ---------------------------------------------------------------------------------------------------------
 
     @property
     def recovery_point(self) -> int:
-        """Everything below is on disk."""
+        """The offset below which everything is on disk."""
         return self._flushing.recovery_point
 
     @property
     def unflushed_records(self) -> int:
-        """Offsets that no flush has reached or is about to reach."""
+        """How many offsets no flush has covered, nor will when it is done."""
         return self.log_end_offset - self._flushing.under_way_to
 
     @property
     def start_to_checkpoint(self) -> int | None:
-        """Where the next start must be told that the log begins; None where the first segment says it.
+        """The log start offset to write to the checkpoint; None where the first segment's name says it.
 
         While the files that retention has renamed might come back after a power cut, the first segment does not.
         """
@@ -446,7 +446,7 @@ class Log:
         return self._flushing.is_due(self.segments, self.log_end_offset, self._config, now_ms)
 
     def begin_flush(self, now_ms: int, *, everything: bool = False) -> FlushTarget | None:
-        """What is to be synced now; None if nothing is. The active segment takes part only if it must.
+        """Begin a flush; None if there is nothing to sync. The active segment takes part only if it must.
 
         Perform it, in any thread, then `complete_flush`. Several may be under way.
         """
@@ -456,7 +456,7 @@ class Log:
         return self._flushing.begin(self.segments, self.leader_epochs, self._snapshots, offset, now_ms)
 
     def complete_flush(self, target: FlushTarget) -> None:
-        """``target`` has been performed: everything below its offset is on disk."""
+        """Note that ``target`` has been performed: everything below its offset is on disk."""
         self._flushing.complete(target)
         self.stats.flushes += 1
 
@@ -470,7 +470,7 @@ class Log:
     # Removing ---------------------------------------------------------------------------------------------------------
 
     def start_offset_to(self, offset: int) -> bool:
-        """The log begins at ``offset`` from now on (DeleteRecords). False if it begins there or later already.
+        """Advance the log start to ``offset`` (DeleteRecords). False if the log begins there or later already.
 
         Raises OffsetOutOfRange beyond the high watermark. Whole segments below go with the next retention pass.
         """
@@ -485,10 +485,10 @@ class Log:
         return True
 
     def apply_retention(self, now_ms: int, held_from: int | None = None) -> list[PendingRemoval]:
-        """Take the segments out that have had their time; their files are renamed. To be performed later: the removals.
+        """Take expired segments out of the log and rename their files; returns the removals, to be performed later.
 
-        What lies at or behind ``held_from`` waits to be archived: see `storage.retention`; `held` and `given_up` tell
-        what that comes to. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
+        Records at or behind ``held_from`` wait to be archived: see `storage.retention`; `held` and `given_up` count
+        them. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
         """
         due = due_segments(
             self.segments, self._config, log_start_offset=self.log_start_offset, high_watermark=self.high_watermark,
@@ -502,7 +502,7 @@ class Log:
                 try:
                     self.roll(now_ms)
                 except (DiskFull, TooManyOpenFiles):
-                    # Without room for a new segment the active one stays; what goes may make room for the next pass.
+                    # On a full disk the active segment stays; removals may free enough space for the next pass.
                     due = due.without_last
                     if due.removed == 0:
                         raise
@@ -512,7 +512,7 @@ class Log:
         if count == 0:
             return []
         first_kept = self.segments[count].base_offset
-        # Whatever becomes of the files, nobody is promised what is in them any more.
+        # Whether or not the files can be removed, their records are out of the log.
         if first_kept > self.log_start_offset:
             self.log_start_offset = first_kept
             self.leader_epochs.cut_before(first_kept)
@@ -529,14 +529,14 @@ class Log:
         return removals
 
     def expect_truncation_to(self, offset: int) -> None:
-        """The log will be cut to ``offset``: from here on nothing of the segment that holds it counts as on disk."""
+        """Prepare to cut the log to ``offset``: nothing of the segment that holds it counts as on disk any more."""
         self._flushing.truncated_to(min(self.segments.at(offset).base_offset, offset))
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Remove everything at and above ``offset``, and the rest of the batch that holds it.
 
-        For a follower whose leader's history differs. What is gone is gone from the disk when this returns: what is
-        appended next must not be found with the old behind it. `LogManager.truncate_to` is for whoever has checkpoints.
+        For a follower whose leader's history differs. Removed bytes are gone from the disk when this returns, so that a
+        later append is never followed by old batches. `LogManager.truncate_to` lowers the checkpoints too.
         Raises LogDirFailed.
         """
         assert not self.staged, f"{self} is truncated below {len(self.staged)} appends"
@@ -592,13 +592,13 @@ class Log:
         self._flushing.truncated_to(end_offset)
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been silent for ``expiration_ms``; how many. Does nothing below a write."""
+        """Forget producers that have been silent for ``expiration_ms``; how many. Does nothing during a write."""
         return 0 if self._staging.batches else self.producers.remove_expired(now_ms, expiration_ms)
 
     # The end ----------------------------------------------------------------------------------------------------------
 
     def close(self, now_ms: int) -> None:
-        """Clean end: everything on disk, indexes trimmed, a producer snapshot at the log's end.
+        """Close the log in order: everything on disk, indexes trimmed, a producer snapshot at the log's end.
 
         Raises DiskFull, LogDirFailed; the next start must recover the log then.
         """
@@ -609,7 +609,7 @@ class Log:
         self.abandon()
 
     def settle(self) -> None:
-        """Nothing will be appended for now: indexes trimmed, and a producer snapshot at the log's end. Not synced."""
+        """Trim the indexes and take a producer snapshot at the log's end, without syncing: no append is due soon."""
         assert not self.staged, f"{self} is settled below {len(self.staged)} appends"
         active = self.segments.active
         if (
@@ -622,6 +622,6 @@ class Log:
             self._flushing.directory_changed()
 
     def abandon(self) -> None:
-        """Let all files go as they are: the directory has failed, or goes away."""
+        """Close all files without a write: the directory has failed, or is being removed."""
         for segment in self.segments:
             segment.close()

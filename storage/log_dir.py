@@ -1,4 +1,4 @@
-"""One data directory: its lock, whose it is, checkpoints, clean-shutdown marker, and which partitions stand in it.
+"""One data directory: its lock, `meta.properties`, checkpoints, clean-shutdown marker and partition directories.
 
 .lock                              while a broker works in it
 meta.properties                    whose it is
@@ -35,11 +35,11 @@ METADATA_DIR_NAME: Final = "__cluster_metadata-0"
 
 _LOCK: Final = ".lock"
 NOT_LOGS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost+found"})
-"""LogDirs that may stand among the logs and are not opened with them."""
+"""Directories that may be among the logs and are not opened with them."""
 
 
 def lock_for_reading(files: FileSystem, path: str) -> File | None:
-    """Keep brokers away from a data directory that is only read; see `FileSystem.lock_for_reading`."""
+    """Lock a data directory against brokers while it is read; see `FileSystem.lock_for_reading`."""
     return files.lock_for_reading(f"{path}/{_LOCK}")
 
 
@@ -64,11 +64,11 @@ class CheckpointWrite:
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The path of the checkpoint file."""
         return f"{self.directory.path}/{self._name}"
 
     def perform(self) -> None:
-        """Write and sync. Raises DiskFull, TooManyOpenFiles, LogDirFailed; the file is as it was then.
+        """Write and sync the file. Raises DiskFull, TooManyOpenFiles, LogDirFailed; the old file stays then.
 
         Does nothing once the directory has failed. May run in another thread, but two for one path not at once.
         """
@@ -96,28 +96,28 @@ class LogDir:
     )
 
     def __init__(self, files: FileSystem, path: str, lock: Lock | None) -> None:
-        """Without a lock it has failed already."""
+        """A directory without a lock has failed already."""
         self._files = files
         self._lock = lock
         self._has_begun = False
         self._broker_epoch: int | None = None
         self.path = path
         self.was_clean = False
-        """Whether the last broker left in order; known once loading has begun."""
+        """Whether the last broker was shut down cleanly; known once loading has begun."""
         self.is_loaded = False
         """Whether all of its logs have been opened."""
         self.has_failed = lock is None
-        """It cannot be trusted any more: nothing is written to it until the process is started anew."""
+        """Whether the directory has failed: then nothing is written to it until the next start."""
         self.is_in_order = True
-        """Whether all that was to be written at the end was; otherwise the next start has to look."""
+        """Whether closing has written everything; otherwise the next start must recover."""
         self.findings: list[str] = []
-        """Checkpoints that were damaged, and what that means: a sentence each."""
+        """One sentence for each damaged checkpoint, with what follows from it."""
         self._written: dict[str, dict[TopicPartition, int]] = {}
-        """What each checkpoint holds on disk, by its name."""
+        """The offsets that each checkpoint holds on disk, by its name."""
 
     @classmethod
     def lock(cls, files: FileSystem, path: str) -> "LogDir":
-        """Take a directory, making it if it is missing. Raises DirectoryLocked, LogDirFailed."""
+        """Lock a directory, making it if it is missing. Raises DirectoryLocked, LogDirFailed."""
         files.make_directory(path)
         return cls(files, path, files.lock(f"{path}/{_LOCK}"))
 
@@ -131,26 +131,26 @@ class LogDir:
 
     @property
     def absolute_path(self) -> str:
-        """Where it is, for people elsewhere."""
+        """The directory's absolute path, for logs and answers."""
         return self._files.absolute(self.path)
 
     def space(self) -> DiskSpace:
-        """The size of its file system. Raises LogDirFailed, also for a directory that has failed before."""
+        """The size of the directory's file system. Raises LogDirFailed, also for a directory that has failed before."""
         if self.has_failed:
             raise LogDirFailed(f"{self.path} has failed")
         return self._files.space(self.path)
 
     def read_properties(self) -> MetaProperties | None:
-        """Whose directory it is; None if it is new. Raises WrongDirectory."""
+        """Read `meta.properties`; None in a new directory. Raises WrongDirectory."""
         return read_meta_properties(self._files, f"{self.path}/{META_PROPERTIES}")
 
     def write_properties(self, properties: MetaProperties, date: str) -> None:
-        """Say whose directory it is, on disk, its own name included. ``date`` is text for people."""
+        """Write and sync `meta.properties`, and the directory's own name. ``date`` is text for people."""
         write_meta_properties(self._files, f"{self.path}/{META_PROPERTIES}", properties, date)
         self._files.fsync_directory(self.path.rpartition("/")[0])
 
     def begin_loading(self) -> int | None:
-        """Take the clean-shutdown marker away: from here on a crash is unclean.
+        """Remove the clean-shutdown marker: from here on a crash is unclean.
 
         Returns the broker epoch of a clean shutdown, -1 if the marker names none, None if there was no marker.
         """
@@ -163,7 +163,7 @@ class LogDir:
     def partition_directories(
         self, is_hosted: Callable[[TopicPartition], bool]
     ) -> list[tuple[str, PartitionDirectory]]:
-        """The name of every partition's directory, and what it says.
+        """The name of every partition's directory, and the name's parts.
 
         Raises WrongDirectory for any other directory; LogDirFailed where a partition that this node hosts has something
         else in the place of its directory, such as a link to a disk that is not there.
@@ -213,21 +213,22 @@ class LogDir:
 
     @property
     def named(self) -> set[TopicPartition]:
-        """What the checkpoints hold offsets of."""
+        """The partitions that the checkpoints name."""
         return set().union(*self._written.values())
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Take the offsets of these partitions out of every checkpoint. Runs where checkpoints are written, and raises
-        what they do."""
+        """Take the offsets of these partitions out of every checkpoint.
+
+        Runs in the thread that writes checkpoints, and raises what `CheckpointWrite.perform` raises."""
         for name, offsets in tuple(self._written.items()):
             kept = {one: offset for one, offset in offsets.items() if one not in partitions}
             if len(kept) < len(offsets) and (write := self.checkpoint(name, kept)) is not None:
                 write.perform()
 
     def leave(self, *, clean: bool, broker_epoch: int) -> None:
-        """Give the directory back; if everything is in order, say so with the very last write.
+        """Release the directory; if everything is in order, write the clean-shutdown marker last.
 
-        Raises DiskFull, TooManyOpenFiles, LogDirFailed where it cannot be said, or the lock's file stays.
+        Raises DiskFull, TooManyOpenFiles, LogDirFailed where the marker cannot be written or the lock's file stays.
         """
         lock, self._lock = self._lock, None
         if lock is None:

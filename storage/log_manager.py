@@ -1,7 +1,7 @@
 """All logs of a broker: found and opened at start, made and deleted with their topics, swept, checkpointed, closed.
 
-Everything happens in the caller's thread; what takes long is handed out to be performed elsewhere (`PendingRemoval`,
-`CheckpointWrite`, `FlushTarget`) or is a generator that can be left and taken up again.
+Everything happens in the caller's thread; long work is handed out to be performed in other threads (`PendingRemoval`,
+`CheckpointWrite`, `FlushTarget`) or is a generator that the caller can pause.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
@@ -57,15 +57,15 @@ class FoundLog(NamedTuple):
     high_watermark: int
     """From the checkpoints; 0 where they say nothing."""
     was_clean: bool
-    """It was closed in order."""
+    """Whether the log was closed in order."""
     recovery: str
     """When logs are checked: see `storage.loading`."""
     check_from: int | None
-    """The offset where checking begins; None if nothing is checked. It cuts nothing below the recovery point."""
+    """The offset where recovery begins; None without recovery. Nothing below the recovery point is cut."""
     bytes_to_check: int
 
     def recovery_order(self, now_ms: int, producer_id_expiration_ms: int) -> "RecoveryOrder":
-        """What another process must know to recover it."""
+        """The order for another process to recover this log."""
         from storage.recovery_order import RecoveryOrder  # not at a start behind a clean stop
 
         return RecoveryOrder(
@@ -83,27 +83,27 @@ class FoundLog(NamedTuple):
 
 
 class ClosingLog(NamedTuple):
-    """A log that is being closed: once ``target`` is performed everything of it is on disk."""
+    """A log that is being closed: once ``target`` is performed the whole log is on disk."""
 
     log: Log
     directory: LogDir
     target: FlushTarget | None
 
     def perform(self) -> None:
-        """Sync what is left. May run in another thread. Raises LogDirFailed."""
+        """Sync the rest of the log. May run in another thread. Raises LogDirFailed."""
         if self.target is not None:
             self.target.perform()
 
 
 class LoadedLog(NamedTuple):
-    """A log that had to be recovered or repaired, for the lines about it."""
+    """A log that had to be recovered or repaired, for the startup log's lines about it."""
 
     topic_partition: TopicPartition
     report: LoadReport
 
 
 class ForgetDeleted:
-    """Takes deleted partitions out of the checkpoints, lest after a crash their offsets be taken for a namesake's."""
+    """Takes deleted partitions out of the checkpoints, so that new logs of their names do not get their offsets."""
 
     __slots__ = ("directory", "partitions")
 
@@ -112,15 +112,15 @@ class ForgetDeleted:
         self.partitions = partitions
 
     def perform(self) -> None:
-        """Write and sync what names them. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
+        """Write and sync the checkpoints that name the deleted partitions.
 
-        May run in another thread, behind all `CheckpointWrite`s that were made before it.
+        Raises DiskFull, TooManyOpenFiles, LogDirFailed. May run in another thread, after earlier `CheckpointWrite`s.
         """
         self.directory.forget(self.partitions)
 
 
 def _held_by_nobody(_: Log) -> None:
-    """Nothing waits to be archived."""
+    """The retention hold of a broker without an archive group: no record waits to be archived."""
 
 
 class LogManager:
@@ -144,7 +144,7 @@ class LogManager:
         self._files = files
         self._directories = tuple(directories)
         self.producer_id_expiration_ms = producer_id_expiration_ms
-        """How long a producer may be silent before it is forgotten; it may be set anew at any time."""
+        """`producer.id.expiration.ms`: how long a producer may be silent. It may change at any time."""
         self._open_files = OpenFiles(most_open_files)
         self._walk_all_records = walk_all_records
         self._chance = chance
@@ -152,15 +152,15 @@ class LogManager:
         self._log_dirs: dict[TopicPartition, LogDir] = {}
         self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
         self._deleted: set[TopicPartition] = set()
-        """What checkpoints may still name; there can be no new logs of these names."""
+        """Deleted partitions that checkpoints may still name; no new log may have their names yet."""
         self._to_forget: dict[LogDir, set[TopicPartition]] = {}
-        """What of that nobody is about to take out of them."""
+        """Deleted partitions that no `ForgetDeleted` under way takes out of the checkpoints."""
         self.failures: list[tuple[LogDir, StorageError]] = []
         """Why directories went offline while loading, or could not be closed in order."""
         self.repaired: list[LoadedLog] = []
         """Logs that were recovered, or had something damaged."""
         self.findings: list[str] = []
-        """What was damaged beside the logs themselves, or out of place, and what has been done: a sentence each."""
+        """One sentence for each file or directory beside the logs that was damaged or out of place, and its repair."""
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The log of a partition; None if there is none."""
@@ -283,7 +283,7 @@ class LogManager:
         is_known: bool,
         new_id: Callable[[], str],
     ) -> None:
-        """Rename a directory that is no partition's as stray. Raises WrongDirectory if only its name is wrong."""
+        """Rename a directory that is no partition's to `-stray`. Raises WrongDirectory if only its name is wrong."""
         path = f"{directory.path}/{name}"
         named = problem if topic_id is None else f"{path} has the topic id {format_id(topic_id)}"
         reason = "the metadata knows no such partition"
@@ -300,8 +300,8 @@ class LogManager:
     ) -> Generator[int, None, Log | None]:
         """Open a log, step by step; each step yields the bytes it has read.
 
-        ``recovered`` is what another process says that has just recovered it; without that it is checked here, if it
-        is to be. None if its directory has failed: `failures` says why. Raises DiskFull, TooManyOpenFiles.
+        ``recovered`` is the result of a process that has just recovered the log; without it the log is checked here,
+        if need be. None if its directory has failed: `failures` says why. Raises DiskFull, TooManyOpenFiles.
         """
         if found.directory.has_failed:
             return None
@@ -336,20 +336,21 @@ class LogManager:
         return log
 
     def fail(self, directory: LogDir, error: StorageError) -> None:
-        """Something in a directory could not be read or written, and nobody tries again: `failures` says why. Unless
-        it was for want of room, the directory goes offline."""
+        """Add an error of a directory to `failures`; the failed read or write is not tried again.
+
+        The directory goes offline, unless the error was a full disk."""
         directory.is_in_order = False
         self.failures.append((directory, error))
         if isinstance(error, LogDirFailed):
             self.directory_failed(directory)
 
     def take_failures(self) -> list[tuple[LogDir, StorageError]]:
-        """`failures` up to now, which are the caller's matter from here on."""
+        """Return `failures` and empty the list; the caller handles them."""
         failures, self.failures = self.failures, []
         return failures
 
     def loaded(self) -> None:
-        """Everything that `find` has found is open."""
+        """Note that all logs that `find` has found are open."""
         for directory in self._directories:
             directory.is_loaded = not directory.has_failed
 
@@ -368,7 +369,7 @@ class LogManager:
         self._log_dirs[log.topic_partition] = directory
 
     def take_pending_removals(self) -> list[tuple[PendingRemoval, LogDir]]:
-        """What loading has found half deleted, once."""
+        """The removals of what loading has found half deleted; returned once."""
         removals, self._pending_removals = self._pending_removals, []
         return removals
 
@@ -382,7 +383,7 @@ class LogManager:
         now_ms: int,
         directory: LogDir | None = None,
     ) -> Log:
-        """The log of a partition, made if there is none yet: in ``directory``, or the one that has fewest.
+        """The log of a partition, made if it does not exist: in ``directory``, or the directory with fewest logs.
 
         Raises DiskFull, TooManyOpenFiles, LogDirFailed (also if no directory is left).
         """
@@ -427,7 +428,7 @@ class LogManager:
         return topic_partition not in self._deleted
 
     def forget_deleted(self) -> list[ForgetDeleted]:
-        """What is to be performed after deletions, once, and then handed to `have_forgotten`."""
+        """The checkpoint writes due after deletions; perform them once, then hand them to `have_forgotten`."""
         to_forget, self._to_forget = self._to_forget, {}
         return [ForgetDeleted(directory, frozenset(partitions)) for directory, partitions in to_forget.items()]
 
@@ -436,7 +437,7 @@ class LogManager:
         self._to_forget.setdefault(directory, set()).update(partitions)
 
     def have_forgotten(self, forgotten: ForgetDeleted) -> None:
-        """No checkpoint names any more what ``forgotten`` names."""
+        """Note that no checkpoint names the partitions of ``forgotten`` any more."""
         self._deleted -= forgotten.partitions
 
     def delete(self, topic_partition: TopicPartition, unique_id: str) -> PendingRemoval | None:
@@ -460,10 +461,11 @@ class LogManager:
     # Truncating: what a follower does ---------------------------------------------------------------------------------
 
     def begin_truncation(self, topic_partition: TopicPartition, offset: int) -> CheckpointWrite | None:
-        """A log is about to be cut to ``offset``: its recovery point goes down first. What is to be performed, behind
-        all `CheckpointWrite`s that were made before it, and only then `truncate_to` or `truncate_fully_to`.
+        """Lower the recovery point of a log that will be cut to ``offset``; returns the checkpoint writes for that.
 
-        Otherwise after a crash the checkpoint might vouch for what has been appended since.
+        Perform them behind all `CheckpointWrite`s made earlier, and only then `truncate_to` or `truncate_fully_to`.
+
+        Otherwise after a crash the checkpoint might vouch for records that have been appended since.
         """
         self._logs[topic_partition].expect_truncation_to(offset)
         return next(
@@ -471,7 +473,7 @@ class LogManager:
         )
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> list[CheckpointWrite]:
-        """Cut a log, see `Log.truncate_to`. What is to be performed before anything is appended: where logs begin.
+        """Cut a log, see `Log.truncate_to`. Returns the log-start checkpoints to write before the next append.
 
         Raises DiskFull, LogDirFailed.
         """
@@ -480,8 +482,9 @@ class LogManager:
         return self.log_start_checkpoints()
 
     def truncate_fully_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> list[CheckpointWrite]:
-        """Let a log begin anew, see `Log.truncate_fully_to`. What is to be performed before anything is appended: the
-        next start would drop what lies below the old start.
+        """Empty a log, see `Log.truncate_fully_to`. Returns the log-start checkpoints to write before the next append.
+
+        Without them the next start would drop records below the old log start.
 
         Raises DiskFull, LogDirFailed.
         """
@@ -491,7 +494,7 @@ class LogManager:
     # Failing ----------------------------------------------------------------------------------------------------------
 
     def directory_failed(self, directory: LogDir) -> list[Log]:
-        """A directory cannot be trusted any more: its logs are let go as they are. The logs that are gone."""
+        """Take a failed directory out of use: its logs are closed without a write, and returned."""
         directory.has_failed = True
         gone = self.in_directory(directory)
         for log in gone:
@@ -504,13 +507,13 @@ class LogManager:
     def apply_retention(
         self, now_ms: int, held_from: Callable[[Log], int | None] = _held_by_nobody
     ) -> Iterator[tuple[Log, list[PendingRemoval] | StorageError]]:
-        """Sweep log by log; each step gives what one log has put out of use, or why it could not.
+        """Apply retention log by log; each step gives the removals of one log, or the error that kept it from any.
 
-        ``held_from`` says from which offset on a log waits to be archived, if it does: see `Log.apply_retention`.
+        ``held_from`` gives the offset from which on a log waits to be archived: see `Log.apply_retention`.
         """
         for log in self.all():
             if self._logs.get(log.topic_partition) is not log:
-                continue  # gone since the sweep began
+                continue  # the log was deleted since the sweep began
             try:
                 removals = log.apply_retention(now_ms, held_from(log))
             except StorageError as error:
@@ -521,19 +524,19 @@ class LogManager:
                 yield log, removals
 
     def remove_expired_producers(self, now_ms: int) -> int:
-        """Forget producers that have been silent for `producer.id.expiration.ms`; how many."""
+        """Forget producers that have been silent for `producer.id.expiration.ms`; returns how many."""
         return sum(log.remove_expired_producers(now_ms, self.producer_id_expiration_ms) for log in self.all())
 
     def recovery_point_checkpoints(self) -> list[CheckpointWrite]:
-        """What is to be written so that the next start knows up to where logs are on disk."""
+        """The due writes of the recovery point checkpoints: up to where each log is on disk."""
         return self._checkpoints(RECOVERY_POINTS, lambda log: log.recovery_point)
 
     def log_start_checkpoints(self) -> list[CheckpointWrite]:
-        """What is to be written so that the next start knows where logs begin."""
+        """The due writes of the log start checkpoints: where each log begins."""
         return self._checkpoints(LOG_START_OFFSETS, lambda log: log.start_to_checkpoint)
 
     def high_watermark_checkpoints(self) -> list[CheckpointWrite]:
-        """What is to be written so that the next start knows the high watermarks."""
+        """The due writes of the high watermark checkpoints."""
         return self._checkpoints(HIGH_WATERMARKS, lambda log: log.high_watermark)
 
     def _checkpoints(self, name: str, offset_of: Callable[[Log], int | None]) -> list[CheckpointWrite]:
@@ -545,7 +548,7 @@ class LogManager:
         writes = (
             directory.checkpoint(name, by_directory[directory.path])
             for directory in self._directories
-            # Of logs that have not been opened yet, the file on disk knows more.
+            # For logs that have not been opened yet, the file on disk has the offsets.
             if directory.is_loaded
         )
         return [write for write in writes if write is not None]
@@ -553,10 +556,11 @@ class LogManager:
     # The end ----------------------------------------------------------------------------------------------------------
 
     def begin_close(self, now_ms: int) -> Iterator[ClosingLog]:
-        """Bring all logs to their end, one by one. What each gives is to be performed, in any thread, then
-        `complete_close`. It goes on where one can't be closed: `failures` says why.
+        """Close all logs, one by one. Perform each `ClosingLog`, in any thread, then call `complete_close`.
 
-        A directory in which something found no room has no marker afterwards; one that fails has failed.
+        A log that cannot be closed is passed over: `failures` says why.
+
+        A directory without space for a write gets no clean-shutdown marker; a directory that fails goes offline.
         """
         for log in self.all():
             directory = self._log_dirs.get(log.topic_partition)
@@ -569,7 +573,7 @@ class LogManager:
                 if isinstance(error, LogDirFailed):
                     continue
             try:
-                # Where the end found no room too: what is synced need not be recovered at the next start.
+                # Where closing found the disk full too: synced records need not be recovered at the next start.
                 target = log.begin_flush(now_ms, everything=True)
                 if not log.leader_epochs.is_saved:
                     self.fail(directory, DiskFull(f"{log.directory} has no room for its leader epochs"))
@@ -580,13 +584,13 @@ class LogManager:
                 yield ClosingLog(log=log, directory=directory, target=target)
 
     def complete_close(self, closing: ClosingLog) -> None:
-        """Everything of a log is on disk."""
+        """Note that a closed log is on disk."""
         if closing.target is not None:
             closing.log.complete_flush(closing.target)
         closing.log.abandon()
 
     def write_checkpoints(self) -> None:
-        """Write down where logs begin and end, when all of them are closed."""
+        """Write all checkpoints once all logs are closed."""
         for write in (
             *self.recovery_point_checkpoints(), *self.log_start_checkpoints(), *self.high_watermark_checkpoints(),
         ):  # fmt: skip
@@ -598,7 +602,7 @@ class LogManager:
         self._log_dirs.clear()
 
     def leave(self, broker_epoch: int = -1) -> None:
-        """After `close`, and after the metadata log's: leave the clean-shutdown markers and give the directories back.
+        """After `close`, and after the metadata log's: write the clean-shutdown markers and release the directories.
 
         Where logs were never all opened, the marker is left only if it was there before.
         """

@@ -1,4 +1,4 @@
-"""What one log counts; the metrics read it."""
+"""The counters of one log, which the metrics read."""
 
 from dataclasses import dataclass
 

@@ -1,9 +1,9 @@
-"""How many files of segments are open: the ones used last, up to a limit.
+"""A limit for open files of segments: beyond it, the file used least recently is closed.
 
 A broker with ten thousand partitions has a hundred thousand segment and index files, more than a process may open.
-What can be opened again announces itself here whenever it is used; beyond the limit the one that was used least
-recently lets its file go, that of an active segment too. (The file closes then, unless somebody else still holds it:
-see `storage.files.File`. What was written and is not on the disk yet is synced through the next descriptor.)
+Every `Reopenable` reports each use here; beyond the limit the one that was used least recently drops its file, be it
+of an active segment. (The file closes then, unless a flush or an answer still holds it: see `storage.files.File`. Bytes
+that were written and are not on the disk yet are synced through the next descriptor.)
 """
 
 from collections import OrderedDict
@@ -13,10 +13,10 @@ DEFAULT_LIMIT: Final = 512
 
 
 class Reopenable(Protocol):
-    """Something that holds an open file and can open it again."""
+    """A segment or an index that holds an open file and can open it again."""
 
     def let_go(self) -> None:
-        """Drop the file, and the map of it."""
+        """Drop the open file and its mmap."""
 
 
 class OpenFiles:
@@ -32,7 +32,7 @@ class OpenFiles:
         return len(self._by_last_use)
 
     def used(self, holder: Reopenable) -> None:
-        """``holder`` has just opened its file, or used it again."""
+        """Note that ``holder`` has just opened its file, or used it again."""
         by_last_use = self._by_last_use
         if holder in by_last_use:
             by_last_use.move_to_end(holder)
@@ -43,5 +43,5 @@ class OpenFiles:
             oldest.let_go()
 
     def forget(self, holder: Reopenable) -> None:
-        """``holder`` has closed its file for good."""
+        """Note that ``holder`` has closed its file for good."""
         self._by_last_use.pop(holder, None)

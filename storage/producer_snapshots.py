@@ -1,7 +1,7 @@
-"""The producer snapshots of one log: which there are, taking one, loading the newest that is whole.
+"""The producer snapshots of one log: listing and taking snapshots, and loading the newest whole one.
 
-A snapshot named 123 holds the state after all batches below offset 123. Those are kept whose offset is the base of a
-segment, so that any of them can be recovered alone, and the newest. The format is drawn in `storage.producer_state`.
+A snapshot named 123 holds the state after all batches below offset 123. Kept are the snapshots at the base offset of a
+segment, so that each segment can be recovered alone, and the newest snapshot. Their format: `storage.producer_state`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,11 +24,11 @@ class ProducerSnapshots:
         self._offsets = sorted(offsets)
         self._unflushed: list[int] = []
         self.damaged: list[str] = []
-        """What `load_latest` has removed, and why."""
+        """Snapshots that `load_latest` has removed, and why."""
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """The offsets that there is a snapshot for, rising."""
+        """The offsets of the snapshots, rising."""
         return tuple(self._offsets)
 
     @property
@@ -43,7 +43,7 @@ class ProducerSnapshots:
     def take(self, offset: int, entries: Mapping[int, ProducerEntry]) -> None:
         """Save the state after all batches below ``offset``, unless there is one for it or a later offset.
 
-        There is none for offset 0, below which nothing is. It reaches the disk with the log's next flush.
+        No snapshot is taken at offset 0, below which there is nothing. It reaches the disk with the log's next flush.
         """
         if offset > max(self.latest, 0):
             self._files.replace_atomically(self.path(offset), encode_snapshot(entries), fsync=False)
@@ -52,11 +52,11 @@ class ProducerSnapshots:
 
     @property
     def are_flushed(self) -> bool:
-        """Whether all of them are on disk, or will be once the flushes under way are done."""
+        """Whether all snapshots are on disk, or will be once the flushes under way are done."""
         return not self._unflushed
 
     def take_unflushed(self) -> list[str]:
-        """The paths of those that a flush is to sync."""
+        """The paths of the snapshots that a flush must sync; each is returned once."""
         taken, self._unflushed = self._unflushed, []
         return [self.path(offset) for offset in taken]
 
@@ -80,18 +80,18 @@ class ProducerSnapshots:
             self._files.remove(self.path(offset))
 
     def remove_strays(self, segment_bases: Collection[int]) -> None:
-        """Remove those that belong to no segment, but keep the newest of all if it lies above all segments' bases."""
+        """Remove snapshots that belong to no segment, but keep the newest if it lies above all segments' bases."""
         for offset in self.offsets:
             if offset not in segment_bases and not (offset == self.latest and offset > max(segment_bases)):
                 self.remove(offset)
 
     def remove_above(self, offset: int) -> None:
-        """Remove those above ``offset``: the log ends there now."""
+        """Remove snapshots above ``offset``: the log ends there now."""
         for above in self.offsets[bisect_right(self._offsets, offset) :]:
             self.remove(above)
 
     def rename_as_removed(self, offset: int) -> list[str]:
-        """Take the snapshot at ``offset`` out of use with its segment; its new path, if there is one."""
+        """Rename the snapshot at ``offset``, which is removed with its segment; its new path, if there was one."""
         if offset not in self._offsets:
             return []
         self._offsets.remove(offset)

@@ -1,4 +1,4 @@
-"""What a log remembers of its idempotent and transactional producers, and the snapshots of it.
+"""The state of a log's idempotent and transactional producers, and the format of its snapshots.
 
 `<offset>.snapshot` holds the state after all batches below the offset in its name, so that start-up need not read them
 again:
@@ -64,12 +64,12 @@ class ProducedBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """One producer in one partition. Never changed, always replaced: who must undo an append puts the old one back."""
+    """One producer in one partition. Entries are replaced, never changed: undoing an append puts the old entry back."""
 
     producer_id: int
     producer_epoch: int
     batches: tuple[ProducedBatch, ...]
-    """The last five, oldest first; none if only markers are known, or after a new epoch."""
+    """The last five batches, oldest first; none if only markers are known, or after a new epoch."""
     last_timestamp: int
     coordinator_epoch: int
     transaction_first_offset: int
@@ -98,7 +98,7 @@ _ABORT, _COMMIT = 0, 1
 
 
 def read_marker(header: BatchHeader, batch: Buffer) -> Marker | None:
-    """The transaction marker in a control batch; None if it controls something else."""
+    """The transaction marker in a control batch; None for a control batch of another kind."""
     if not header.is_control or not header.has_producer_id:
         return None
     for record in iterate_records(batch):
@@ -121,12 +121,12 @@ class CompletedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """The marker's."""
+    """The offset of the marker."""
     is_aborted: bool
 
 
 def check_sequence(entry: ProducerEntry | None, header: BatchHeader) -> ProducedBatch | None:
-    """Whether a client's batch may follow what is known of its producer: the batch it repeats, or None if it is new.
+    """Check that a client's batch may follow its producer's last one; the batch that it repeats, or None if new.
 
     Raises InvalidProducerEpoch, OutOfOrderSequence, InvalidTransactionState. Of an unknown producer any first sequence
     is taken: its state may have expired, or been deleted with the records.
@@ -136,7 +136,7 @@ def check_sequence(entry: ProducerEntry | None, header: BatchHeader) -> Produced
     epoch, sequence = header.producer_epoch, header.base_sequence
     if epoch == entry.producer_epoch:
         batches = entry.batches
-        # An ordinary next batch follows the last one; only what does not may be a repetition.
+        # An ordinary next batch follows the last one; only a batch that does not may be a repetition.
         if batches:
             expected = (batches[-1].last_sequence + 1) & MAX_SEQUENCE
             if sequence != expected:
@@ -167,7 +167,7 @@ def check_sequence(entry: ProducerEntry | None, header: BatchHeader) -> Produced
 
 
 def after_batch(entry: ProducerEntry | None, header: BatchHeader, base_offset: int) -> ProducerEntry:
-    """What is known of a producer once its batch stands at ``base_offset``."""
+    """The producer's entry after its batch was appended at ``base_offset``."""
     _, _, _, _, _, _, delta, _, timestamp, producer_id, epoch, base_sequence, _ = header
     last_sequence = NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) & MAX_SEQUENCE
     batch = ProducedBatch(last_sequence, base_offset + delta, delta, timestamp)
@@ -186,7 +186,7 @@ def after_batch(entry: ProducerEntry | None, header: BatchHeader, base_offset: i
 
 
 def after_marker(entry: ProducerEntry | None, marker: Marker) -> tuple[ProducerEntry, CompletedTransaction | None]:
-    """What is known of a producer once a marker has ended its transaction, and the transaction, if one was open."""
+    """The producer's entry after a marker has ended its transaction, and the transaction, if one was open."""
     batches = entry.batches if entry is not None and entry.producer_epoch == marker.producer_epoch else ()
     completed = None
     if entry is not None and entry.transaction_first_offset >= 0:
@@ -206,11 +206,11 @@ class Producers:
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
-        """By producer id; what is staged for the log is in it already."""
+        """The entries by producer id; they include batches that are only staged."""
         self._open: dict[int, int] = {}
         """First offset of each open transaction -> producer id, by rising offsets."""
         self._unreplicated: dict[int, CompletedTransaction] = {}
-        """Those ended above the high watermark, by first offset."""
+        """Transactions that ended above the high watermark, by first offset."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -219,7 +219,7 @@ class Producers:
         return iter(self.entries.values())
 
     def restore(self, producer_id: int, entry: ProducerEntry | None) -> None:
-        """Put back what was known before an append that did not come about."""
+        """Restore the entry that a producer had before an append that has failed."""
         if entry is None:
             self.entries.pop(producer_id, None)
         else:
@@ -244,7 +244,7 @@ class Producers:
         )
 
     def apply(self, header: BatchHeader, batch: Buffer) -> AbortedTransaction | None:
-        """Replay a batch that stands in the log, unchecked; the transaction that it, a marker, aborted."""
+        """Replay a batch of the log, unchecked; returns the transaction that the batch, if a marker, aborted."""
         if not header.has_producer_id:
             return None
         entry = self.entries.get(header.producer_id)
@@ -280,7 +280,7 @@ class Producers:
             try:
                 transaction = self.apply(header, memoryview(chunk)[at : at + header.size])
             except UndecodableRecords:
-                # A control batch that says nothing: it stays in the log, and ends no transaction.
+                # A control batch without a marker stays in the log, and ends no transaction.
                 continue
             if transaction is not None:
                 aborted.append(transaction)
@@ -290,13 +290,13 @@ class Producers:
         return aborted
 
     def transaction_may_begin(self, before: ProducerEntry | None, after: ProducerEntry) -> None:
-        """A batch has been published: if it was the first of a transaction, that one is open now."""
+        """Note a published batch: if it was the first of a transaction, the transaction is open now."""
         first_offset = after.transaction_first_offset
         if first_offset >= 0 and (before is None or before.transaction_first_offset < 0):
             self._open[first_offset] = after.producer_id
 
     def transaction_ended(self, completed: CompletedTransaction) -> AbortedTransaction | None:
-        """A marker has been published: the entry for the transaction index, if it aborted the transaction."""
+        """Note a published marker: returns the entry for the transaction index if it aborted the transaction."""
         self._open.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed
         if not completed.is_aborted:
@@ -307,7 +307,7 @@ class Producers:
         )
 
     def replicated_to(self, high_watermark: int) -> None:
-        """Transactions whose marker lies below the high watermark are stable."""
+        """Note the high watermark: transactions whose marker lies below it are stable."""
         if self._unreplicated:
             stable = [t.first_offset for t in self._unreplicated.values() if t.last_offset < high_watermark]
             for first_offset in stable:
@@ -315,13 +315,13 @@ class Producers:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that is open, or ended above the high watermark; None without any."""
+        """The first offset of any transaction that is open or ended above the high watermark; None without any."""
         if not self._open and not self._unreplicated:
             return None
         return min((*self._unreplicated, *self._open))
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that have been silent for long; how many they were."""
+        """Forget producers without an open transaction that have been silent for long; returns how many."""
         expired = [entry.producer_id for entry in self if is_expired(entry, now_ms, expiration_ms)]
         for producer_id in expired:
             del self.entries[producer_id]

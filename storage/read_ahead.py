@@ -1,4 +1,4 @@
-"""Reading what the page cache has lost, without holding up who asks for it.
+"""Reading bytes that are not in the page cache in a thread, so that the event loop does not wait for the disk.
 
 A disk may take ten milliseconds to find a page, and the loop would stand still. So a fetch is read
 ``in_memory_only``: the headers that a search needs come by `preadv2(RWF_NOWAIT)`, which costs what `pread` costs and
@@ -17,20 +17,20 @@ from storage.errors import StorageError
 from storage.files import File, FileRegion
 
 READ_AHEAD_BYTES: Final = 1 << 20
-"""How far ahead of a reader the disk is asked, and looked whether it has to be."""
+"""Bytes ahead of a reader that are read ahead, and checked for in the page cache."""
 
 MOST_AHEAD_BYTES: Final = 16 << 20
-"""What the disk is asked for at once behind all that one fetch waits for."""
+"""Bytes read ahead in all, at most, behind the ranges that one fetch waits for."""
 
 _STEP_BYTES: Final = 128 * 1024
-"""What every system reads when it is told to read ahead."""
+"""Bytes that every system reads for one request to read ahead."""
 
 _NOTHING: Final = -1
-"""Something was missing, and nothing has been read ahead since."""
+"""The value of `File.asked_to` after a page was missing, until the next read-ahead."""
 
 
 class ReadAhead:
-    """A stretch of a file that has to come from the disk, and what stands behind it."""
+    """A range of a file that must be read from the disk, and the range behind it that is read ahead."""
 
     __slots__ = ("_ahead_bytes", "file", "position", "size")
 
@@ -41,7 +41,7 @@ class ReadAhead:
         self._ahead_bytes = READ_AHEAD_BYTES
 
     def perform(self) -> None:
-        """Wait until the stretch is in the page cache; what stands behind it is on its way. Blocks: for a thread.
+        """Read the range into the page cache and start to read ahead behind it. Blocks: for a thread.
 
         Raises LogDirFailed.
         """
@@ -52,30 +52,30 @@ class ReadAhead:
             file.pread(1, position)
 
     def done(self) -> None:
-        """It has been performed."""
+        """Note that the read-ahead has been performed."""
         self.file.in_memory_to = end = self.position + self.size
         self.file.asked_to = end + self._ahead_bytes // 2
 
     @staticmethod
     def perform_all(together: "Sequence[ReadAhead]") -> None:
-        """Perform what one fetch waits for. Blocks; raises LogDirFailed."""
+        """Perform all read-aheads that one fetch waits for. Blocks; raises LogDirFailed."""
         for one in together:
             one._ahead_bytes = min(READ_AHEAD_BYTES, MOST_AHEAD_BYTES // len(together))
             one.perform()
 
 
 class NotInMemory(StorageError):
-    """The page cache has not got what is to be read."""
+    """The bytes to read are not in the page cache."""
 
     def __init__(self, file: File, position: int, size: int) -> None:
         super().__init__(f"{size} bytes at {position} of {file.path} are on the disk only")
         self.ahead = ReadAhead(file, position, size)
-        # The look itself has had the system fetch the page that was looked at: a second look would prove nothing.
+        # The failed read has made the system fetch its page, so that a second look would prove nothing.
         file.in_memory_to = file.asked_to = _NOTHING
 
 
 def read_in_memory(file: File, size: int, position: int) -> bytes | bytearray:
-    """What `File.pread` gives, if the page cache has it all. Raises NotInMemory."""
+    """Read like `File.pread`, from the page cache only. Raises NotInMemory."""
     found = file.pread_in_memory(size, position)
     if found is None:
         raise NotInMemory(file, position, size)
@@ -83,8 +83,9 @@ def read_in_memory(file: File, size: int, position: int) -> bytes | bytearray:
 
 
 def look_ahead(region: FileRegion, limit: int) -> None:
-    """Raise NotInMemory unless the page cache seems to have the region; and where the disk has not been asked for what
-    a reader asks for next, up to ``limit``, where the file ends, unless it seems to have that too."""
+    """Raise NotInMemory unless the page cache seems to have the region and the range that a reader asks for next.
+
+    That range ends at ``limit``, the end of the file, at the latest, and need not be there if it is read ahead."""
     file, end = region.file, region.position + region.size
     if end <= file.in_memory_to:
         return

@@ -1,4 +1,4 @@
-"""Finding what a fetch gets: a stretch of one segment's file, and the aborted transactions in it."""
+"""Finding the bytes for a fetch: a range of one segment's file, and the aborted transactions in it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -12,14 +12,14 @@ from storage.segments import Segments
 
 
 class LogRead:
-    """What a read gives: a stretch of one segment's file that begins with a batch."""
+    """The result of a read: a range of one segment's file that begins with a batch."""
 
     __slots__ = ("region", "size")
 
     def __init__(self, region: FileRegion | None, size: int) -> None:
         self.region = region
         self.size = size
-        """Bytes; 0 without a region."""
+        """Bytes of the region; 0 without a region."""
 
 
 NOTHING_READ: Final = LogRead(None, 0)
@@ -34,7 +34,7 @@ def read_region(
     at_least_one_batch: bool,
     in_memory_only: bool,
 ) -> LogRead:
-    """What `storage.log.Log.read` says, for an offset that is in the log."""
+    """The implementation of `storage.log.Log.read`, for an offset that is in the log."""
     segment: Segment | None = segments.at(fetch_offset)
     while segment is not None:
         try:
@@ -59,13 +59,13 @@ def read_region(
             if in_memory_only:
                 look_ahead(region, segment.size)
             return LogRead(region, size)
-        # Compaction has left nothing at the segment's end.
+        # Compaction has left no batch at the segment's end.
         segment = segments.after(segment)
     return NOTHING_READ
 
 
 def bytes_before(segments: Segments, log_end_offset: int, fetch_offset: int, upper_bound_offset: int, most: int) -> int:
-    """What `storage.log.Log.readable_bytes` says, for an offset that is in the log."""
+    """The implementation of `storage.log.Log.readable_bytes`, for an offset that is in the log."""
     segment = segments.at(fetch_offset)
     while (place := segment.locate(fetch_offset)) is None:
         following = segments.after(segment)
@@ -73,7 +73,7 @@ def bytes_before(segments: Segments, log_end_offset: int, fetch_offset: int, upp
             return 0
         segment = following
     if segment is not segments.active and upper_bound_offset > segments.active.base_offset:
-        # The read would end with its segment; whoever waits there has more than that before him.
+        # The read would end with its segment, and the segments behind it hold more for the waiting fetch.
         return most
     return max(min(_end_position(segments, log_end_offset, segment, upper_bound_offset) - place.position, most), 0)
 
@@ -94,7 +94,7 @@ def stored_batches(segments: Segments, from_offset: int, end_offset: int) -> Ite
             if batch.header.base_offset >= end_offset:
                 return
             if batch.header.last_offset < from_offset:
-                continue  # the segment's last, where the offset lies behind it
+                continue  # the segment's last batch, where the offset lies behind it
             yield batch.header, batch.data
 
 

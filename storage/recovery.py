@@ -1,4 +1,4 @@
-"""What is done to the segments of a log that was not closed: read, checked, cut at the first bad batch, indexed anew.
+"""Recovery of the segments of a log that was not closed: read, checked, cut at the first bad batch, indexed anew.
 
 Above the recovery point everything behind the first bad batch is lost. Below it nothing is: see `storage.segment_walk`.
 """
@@ -21,13 +21,13 @@ _BYTES_A_STEP: Final = 4 << 20
 
 
 class Recovered(NamedTuple):
-    """What recovering a segment has come to."""
+    """The result of recovering a segment."""
 
     next_offset: int
-    """Behind its last good batch."""
+    """The position behind the segment's last good batch."""
     bytes_cut: int
     cut_reason: str
-    """Why, as the end of a sentence; empty if nothing was cut."""
+    """Why the segment was cut, as the end of a sentence; empty if it was not."""
 
 
 def recover_segment(
@@ -69,8 +69,7 @@ def recover_segment(
 def finish_segment(segment: Segment, found: Recovered) -> None:
     """Cut a recovered segment behind its last good batch and close its indexes.
 
-    What is cut off is gone from the disk when this returns: what is appended next must not be found with the old
-    behind it.
+    Bytes cut off are gone from the disk when this returns, so that a later append is never followed by old batches.
     """
     segment.deactivate()
     if found.bytes_cut:
@@ -117,7 +116,7 @@ def _replay(producers: Producers, header: BatchHeader, data: memoryview) -> Abor
     try:
         return producers.apply(header, data)
     except UndecodableRecords:
-        # A control batch that says nothing: it stays in the log, and ends no transaction.
+        # A control batch without a marker stays in the log, and ends no transaction.
         return None
 
 
@@ -130,10 +129,10 @@ def load_producers(
     now_ms: int,
     expiration_ms: int,
 ) -> Generator[int, None, int]:
-    """Bring ``producers`` to what it was at ``end_offset``: the newest whole snapshot, and the batches behind it.
+    """Rebuild ``producers`` as of ``end_offset``, from the newest whole snapshot and the batches behind it.
 
-    Where the log begins is no matter: who has written what was deleted since may send it again all the same.
-    Yields how many bytes have been read. Returns the offset from which on batches were.
+    The log start does not matter: a producer may still repeat batches that have been deleted since.
+    Yields how many bytes have been read. Returns the offset from which on batches were read.
     """
     from_offset = segments[0].base_offset
     loaded = snapshots.load_latest(from_offset, end_offset)

@@ -1,12 +1,12 @@
-"""Recovering one log in a process of its own: what that process is told, and what it tells.
+"""Recovering one log in a process of its own: the messages to that process and from it.
 
 Messages are plain data, a JSON line each:
 
     ->  {"directory": ..., "topic_partition": ..., ...}    the order: every field of `RecoveryOrder`
     <-  {"bytes_read": 4194304}                            every few MB
-    <-  {"producers": [...]}                               who has written to the log, a thousand a line
+    <-  {"producers": [...]}                               the log's producers, a thousand a line
     <-  {"report": {...}}                                  done; or
-    <-  {"failure": "DiskFull", "text": ...}               what kept it from being done
+    <-  {"failure": "DiskFull", "text": ...}               why it could not be done
 
 Afterwards the log's files are as a clean stop leaves them, but not synced: the recovery point stays where it was.
 """
@@ -33,7 +33,7 @@ _DEFAULTS: Final = LogConfig()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryOrder:
-    """What is to be recovered, and all that `storage.loading.load_log` must know for it."""
+    """The log to recover, with all arguments that `storage.loading.load_log` needs."""
 
     directory: str
     topic_partition: TopicPartition
@@ -47,7 +47,7 @@ class RecoveryOrder:
     producer_id_expiration_ms: int
 
     def to_message(self) -> Message:
-        """As JSON can have it."""
+        """The order as a JSON object."""
         message = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         message["config"] = {
             name: sorted(value) if isinstance(value, frozenset) else value for name, value in self.config
@@ -56,8 +56,8 @@ class RecoveryOrder:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> "RecoveryOrder":
-        """The order that `to_message` made ``message`` of."""
-        # JSON has lists only: what is a set or a tuple among the defaults becomes one again.
+        """The order from a message that `to_message` made."""
+        # JSON has lists only: a field whose default is a set or a tuple is converted back.
         config = {name: type(getattr(_DEFAULTS, name))(value) for name, value in message["config"].items()}
         return cls(
             **dict(message)
@@ -67,15 +67,15 @@ class RecoveryOrder:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredLog:
-    """What is known of a log that has just been recovered in another process."""
+    """The state of a log that has just been recovered in another process."""
 
     report: LoadReport
     producers: tuple[ProducerEntry, ...]
-    """At the log's end, with all the batches that a retry may repeat: a snapshot keeps the last one only."""
+    """Producers at the log's end, with all batches that a retry may repeat; a snapshot keeps only the last one."""
 
 
 def perform(files: FileSystem, order: RecoveryOrder) -> Iterator[Message]:
-    """Recover a log; yields what is to be told."""
+    """Recover a log; yields the messages for the broker."""
     report = LoadReport()
     steps = load_log(
         files,
@@ -110,8 +110,9 @@ def perform(files: FileSystem, order: RecoveryOrder) -> Iterator[Message]:
 
 
 def conclude(messages: Iterable[Message]) -> RecoveredLog:
-    """Put together what came back for an order, without the progress. Raises what kept the log from being recovered:
-    DiskFull, LogDirFailed, TooManyOpenFiles."""
+    """Make a `RecoveredLog` of the messages that came back for an order, without those of progress.
+
+    Raises the error that kept the log from being recovered: DiskFull, LogDirFailed, TooManyOpenFiles."""
     producers: list[ProducerEntry] = []
     report: LoadReport | None = None
     for message in messages:

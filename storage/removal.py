@@ -1,4 +1,4 @@
-"""Files that are out of use and still on disk: removed once `file.delete.delay.ms` has passed."""
+"""Files that are out of use and are removed from disk once `file.delete.delay.ms` has passed."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from storage.files import FileSystem
 
 
 class PendingRemoval:
-    """Renamed files, or a renamed directory, waiting for their end. A process that dies before finds them by name."""
+    """Renamed files, or a renamed directory, to be removed later. After a crash the next start finds them by name."""
 
     __slots__ = ("_files", "delay_ms", "paths")
 
@@ -14,13 +14,13 @@ class PendingRemoval:
         self._files = files
         self.paths = tuple(paths)
         self.delay_ms = delay_ms
-        """How long to wait, from when this was made."""
+        """How long to wait before `perform`, in milliseconds from when this was made."""
 
     def __repr__(self) -> str:
         return f"PendingRemoval({', '.join(self.paths)}, delay_ms={self.delay_ms})"
 
     def perform(self) -> None:
-        """Remove them. May block for long, and may run in another thread. Raises LogDirFailed."""
+        """Remove the files. May block for long, and may run in another thread. Raises LogDirFailed."""
         for path in self.paths:
             if path.endswith("-delete"):
                 self._files.remove_tree(path)

@@ -1,4 +1,4 @@
-"""Which of a log's oldest segments have had their time, and which of those must wait until they are archived."""
+"""Retention: which of a log's oldest segments have expired, and which of these wait until they are archived."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -9,23 +9,23 @@ from storage.segments import Segments
 
 
 class Due(NamedTuple):
-    """What is to become of a log's segments, counted from the oldest on."""
+    """How many of a log's segments are removed and how many are held, counted from the oldest on."""
 
     removed: int
-    """To be removed; all of them means that a new one must be made first."""
+    """Segments to remove; if these are all segments, a new one must be made first."""
     given_up: int = 0
-    """The last so many of these are not archived: more than `ottla.archive.max.bytes` would be held."""
+    """How many of the last removed segments are not archived, because of `ottla.archive.max.bytes`."""
     held: int = 0
-    """The next so many have had their time, and wait until they are archived."""
+    """How many segments behind the removed ones have expired, and wait until they are archived."""
 
     @property
     def without_last(self) -> "Due":
-        """The last one that is to be removed stays."""
+        """The same, but the last segment to remove stays."""
         return Due(self.removed - 1, max(self.given_up - 1, 0), self.held)
 
 
 class Stretch(NamedTuple):
-    """What of some segments that have had their time is not archived."""
+    """The range of expired segments that is not archived."""
 
     first_offset: int = 0
     end_offset: int = 0
@@ -34,7 +34,7 @@ class Stretch(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Offsets."""
+        """How many offsets the range has."""
         return self.end_offset - self.first_offset
 
 
@@ -52,7 +52,7 @@ def due_segments(
     mtime_ms: Callable[[str], int],
     held_from: int | None = None,
 ) -> Due:
-    """What is to become of the segments.
+    """Decide which segments are removed and which are held.
 
     A segment goes if one of these holds for it and, by the same rule, for all before it:
 
@@ -112,7 +112,7 @@ def due_segments(
 
 
 def waiting(segments: Segments, due: Due, log_end_offset: int, held_from: int | None) -> tuple[Stretch, Stretch]:
-    """What is held, and what is given up."""
+    """The ranges that are held, and that are given up."""
 
     def stretch(first: int, end: int) -> Stretch:
         if held_from is None or first == end:

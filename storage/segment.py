@@ -1,14 +1,14 @@
-"""One segment: a file of batches, its indexes, and what is known of it in memory.
+"""One segment: a file of batches, its indexes, and its state in memory.
 
     00000000000000000123.log          batches, one behind the other; 123 is the offset of the first
     00000000000000000123.index        offsets to positions        storage.index.offset_index
     00000000000000000123.timeindex    timestamps to offsets       storage.index.time_index
     00000000000000000123.txnindex     aborted transactions        storage.index.transaction_index
 
-Only a log's last segment, the active one, is appended to. Files open when they are used, and are let go when so many
+Only a log's last segment, the active one, is appended to. Files are opened when they are used, and closed when so many
 others have been used since that the process would have too many open.
 
-After a clean stop nobody reads a segment to see whether its indexes are right. They are believed entry by entry: each
+After a clean stop no segment is read to check its indexes. They are believed entry by entry: each
 names a batch, and the header of that batch, which a search reads in any case, must agree. Where it does not, both
 indexes are made anew from the file of batches, once, and the search is repeated.
 """
@@ -49,11 +49,11 @@ Found = TypeVar("Found")
 
 _RECENT_BATCHES: Final = 128
 _MOST_SCAN_BYTES: Final = 1 << 16
-# A search that has to look at more than this has an index with entries missing.
+# A search that reads more than this has an index with missing entries.
 _MOST_UNINDEXED_BYTES: Final = 4 << 20
 _LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 
-# What a search for an offset needs of a header.
+# The fields of a header that a search for an offset needs.
 _SPAN: Final = header_struct("base_offset", "batch_length", "magic", "last_offset_delta")
 _unpack_span = _SPAN.unpack_from
 
@@ -69,7 +69,7 @@ class BatchPlace(NamedTuple):
 
 
 class SegmentFiles(NamedTuple):
-    """What the directory listing says of a segment: bytes of each file, -1 where there is none."""
+    """The sizes of a segment's files in the directory listing, in bytes; -1 for a missing file."""
 
     log: int
     offset_index: int
@@ -107,9 +107,9 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = created_ms
-        """When it was made, or for one that was found, last written to; wall clock, ms."""
+        """When the segment was made or, if found at start, last written to; wall clock, ms."""
         self.jitter = jitter
-        """A number drawn for this segment; what it takes off `segment.ms` is found by `Segments`."""
+        """A random number for this segment, of which `Segments` computes what is taken off `segment.ms`."""
         self.size = found.log
         """Bytes of whole batches. A write under way, or a failed one, may have made the file longer."""
         self.log_path = self.path(LOG_SUFFIX)
@@ -127,7 +127,7 @@ class Segment:
         )  # fmt: skip
         self.is_active = False
         self.index_entries_skipped = 0
-        """How often a full disk had no room for an index entry; the log was longer to search, nothing else."""
+        """How often a full disk had no space for an index entry; searches take longer, nothing else is lost."""
         self._index_interval_bytes = config.index_interval_bytes
         self._bytes_since_index_entry = 0
         self._file: File | None = None
@@ -135,11 +135,11 @@ class Segment:
         self._first_timestamp: int | None = None
         self._is_damage_told = False
         self.is_indexed_anew = False
-        """Whether this process has made its indexes from the batches."""
+        """Whether this process has rebuilt the segment's indexes from the batches."""
         self.on_repair: Callable[[str], None] = log.warning
-        """Told, in a sentence, what was found damaged and what has been done."""
-        # The last batches appended: where each begins. All that comes behind the first of them is here, so whoever
-        # follows the log's end finds his place without index and file.
+        """Called with a sentence that says what was found damaged and how it was repaired."""
+        # Where each of the last appended batches begins. All batches behind the first of these are here, so a reader
+        # at the log's end is served without index and file.
         self._recent_offsets = array("q")
         self._recent_positions = array("q")
         self._last_found = _NOTHING_FOUND
@@ -148,13 +148,13 @@ class Segment:
         return f"<Segment {self.log_path} of {self.size} bytes>"
 
     def path(self, suffix: str) -> str:
-        """The path of one of its files."""
+        """The path of one of the segment's files."""
         return f"{self.directory}/{file_name(self.base_offset, suffix)}"
 
     # Opening and closing ----------------------------------------------------------------------------------------------
 
     def create(self, *, preallocated_bytes: int = 0) -> None:
-        """Make its files. Raises DiskFull, LogDirFailed, TooManyOpenFiles; then none is left behind."""
+        """Make the segment's files. Raises DiskFull, LogDirFailed, TooManyOpenFiles; then no file is left behind."""
         try:
             self._file = self._files.open_log(self.log_path, create=True)
             if preallocated_bytes:
@@ -169,16 +169,16 @@ class Segment:
         self.is_active = True
 
     def activate(self) -> None:
-        """From now on it is appended to."""
+        """Make this the active segment, which is appended to."""
         self.is_active = True
 
     @property
     def is_preallocated(self) -> bool:
-        """Whether its indexes are longer than what is in them, as those of an active segment are."""
+        """Whether the indexes' files are longer than their entries, as those of an active segment are."""
         return self.offset_index.is_allocated or self.time_index.is_allocated
 
     def deactivate(self) -> None:
-        """No batch will be appended any more: give back what is preallocated, add the last time-index entry."""
+        """End appending: trim the preallocated files and add the last time-index entry."""
         file = self.file()
         largest = self.largest
         self.time_index.append(largest.timestamp, largest.offset, is_last=True)
@@ -191,7 +191,7 @@ class Segment:
         self.is_active = False
 
     def file(self) -> File:
-        """The file of batches, for whoever wants to hold it."""
+        """The open file of batches, for callers that hold it open."""
         file = self._file
         if file is None:
             try:
@@ -202,11 +202,11 @@ class Segment:
         return file
 
     def let_go(self) -> None:
-        """Drop the file; whoever writes or sends holds it by himself."""
+        """Drop the open file of batches; writes and answers under way hold it themselves."""
         self._file = None
 
     def close(self) -> None:
-        """Drop all files for good."""
+        """Drop all files of the segment for good."""
         self.is_active = False
         self._file = None
         self._open_files.forget(self)
@@ -215,13 +215,13 @@ class Segment:
         self.transaction_index.close()
 
     def discard(self) -> None:
-        """Remove its files: it never came into use."""
+        """Remove the files of a segment that never came into use."""
         self.close()
         for suffix in SEGMENT_SUFFIXES:
             self._files.remove(self.path(suffix))
 
     def open_for_flush(self) -> list[File]:
-        """Its files, in the order in which they are to be synced.
+        """Open the segment's files, in the order in which they must be synced.
 
         The active segment's indexes need not be: after an unclean stop they are rebuilt in any case, since the
         recovery point lies in it or before it.
@@ -234,7 +234,7 @@ class Segment:
         return opened
 
     def rename_as_removed(self) -> list[str]:
-        """Take its files out of use, as `<name>.deleted`; their new paths. Regions of it stay readable."""
+        """Rename the files to `<name>.deleted`; returns the new paths. Open regions of them stay readable."""
         self.close()
         removed = []
         for suffix in SEGMENT_SUFFIXES:
@@ -249,7 +249,7 @@ class Segment:
     # Appending --------------------------------------------------------------------------------------------------------
 
     def appended(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """A batch has been written at ``position``, the end so far: index it.
+        """Index a batch that has been written at ``position``, the end so far.
 
         A full disk costs an index entry, never an append that has been written.
         """
@@ -297,7 +297,7 @@ class Segment:
         self._first_timestamp = None
 
     def _find_largest(self) -> TimestampOffset:
-        """The largest timestamp, of the time index and of the batches behind its last entry."""
+        """Find the largest timestamp in the time index and in the batches behind its last entry."""
         largest = self.time_index.last
         for batch in self.batches_from(self.position_of(largest.offset)):
             if batch.header.max_timestamp > largest.timestamp:
@@ -305,7 +305,7 @@ class Segment:
         return largest
 
     def forget_recent_batches(self) -> None:
-        """The next batch leaves a gap in offsets behind it, or the last ones are gone."""
+        """Forget where the last batches begin: they were cut off, or the next batch leaves a gap in offsets."""
         del self._recent_offsets[:], self._recent_positions[:]
 
     @property
@@ -317,7 +317,7 @@ class Segment:
     def largest(self) -> TimestampOffset:
         """The largest timestamp, with the last offset of the first batch having it; (-1, base offset) if empty.
 
-        Retention removes segments by it, so an index that was found must prove it.
+        Retention removes segments by this timestamp, so an index found at start is checked against the batch.
         """
         largest = self._largest
         if largest is None:
@@ -337,7 +337,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The max timestamp of its first batch; -1 if that has none, or there is none."""
+        """The max timestamp of the segment's first batch; -1 without a timestamp, or without a batch."""
         timestamp = self._first_timestamp
         if timestamp is None:
             if self.size < HEADER_SIZE:
@@ -397,7 +397,7 @@ class Segment:
                 before = at
                 at += length + LOG_OVERHEAD
             if at <= last or position + at > end:
-                # It may be that an index entry points there: whatever stands there is looked at, and not again.
+                # An index entry may point there: the bytes there are checked once, and not again.
                 at = before = self._behind_damage(min(position + at, end), position + before) - position
             elif at == 0:
                 return None
@@ -416,9 +416,9 @@ class Segment:
         )
 
     def _behind_damage(self, position: int, previous: int) -> int:
-        """Where reading goes on behind ``position``, where a batch should begin and none does; the end if nowhere.
+        """Where reading goes on behind ``position``, which is damaged: the next whole batch, or the end.
 
-        It may be the length of the batch before, at ``previous``, that is wrong.
+        The fault may be the length of the batch before, at ``previous``.
         """
         entry = self.offset_index.first_entry_from_position(previous + 1)
         stop = self.size if entry is None else min(entry.position, self.size)
@@ -442,7 +442,7 @@ class Segment:
     def batches_from(
         self, position: int, *, end: int | None = None, chunk_bytes: int = CHUNK_BYTES
     ) -> Iterator[StoredBatch]:
-        """Its batches from ``position``, where one must begin, to ``end``, or its own; read by ``chunk_bytes``."""
+        """The batches from ``position``, where a batch must begin, to ``end`` or the file's; in ``chunk_bytes``."""
         end = self.size if end is None else end
         while position < end:
             previous = position
@@ -453,11 +453,11 @@ class Segment:
                 position = self._healed(partial(self._behind_damage, position, previous))
 
     def last_below(self, timestamp: int) -> TimestampOffset:
-        """Up to which offset all timestamps are below ``timestamp``, as far as the time index knows."""
+        """The offset up to which all timestamps are below ``timestamp``, according to the time index."""
         return self._healed(lambda: self._confirm(self.time_index.lookup(timestamp - 1)))
 
     def _confirm(self, entry: TimestampOffset) -> TimestampOffset:
-        """An entry of the time index, if the batch that it names has its timestamp. Raises CorruptIndex."""
+        """Return an entry of the time index, if the batch that it names has its timestamp. Raises CorruptIndex."""
         if entry.timestamp >= 0:
             place = self._find(entry.offset)
             header = None if place is None else read_header(self.file().pread(HEADER_SIZE, place.position))
@@ -487,7 +487,7 @@ class Segment:
         for transaction in index:
             place = self.locate(transaction.last_offset)
             header = None if place is None else read_header(self.file().pread(HEADER_SIZE, place.position))
-            # Compaction may have taken the marker away, and has then left something behind it.
+            # Compaction may have removed the marker, and has then left a batch behind it.
             if header is None or (
                 header.base_offset <= transaction.last_offset
                 and not (header.is_control and header.producer_id == transaction.producer_id)
@@ -499,7 +499,7 @@ class Segment:
         index.is_confirmed = True
 
     def find_next_offset(self) -> int | None:
-        """The offset behind its last batch, by headers from the last index entry on; None if that ends in rubbish."""
+        """The offset behind the last batch, by headers from the last index entry on; None if other bytes follow it."""
         tail = self._healed(self._tail)
         return None if tail is None else tail.next_offset
 
@@ -529,7 +529,7 @@ class Segment:
     # Indexing anew ----------------------------------------------------------------------------------------------------
 
     def begin_walk(self, end: int, *, end_offset: int | None = None, durable_offset: int = EVERYTHING) -> SegmentWalk:
-        """Forget the indexes of offsets and times, to make them anew from the first ``end`` bytes.
+        """Begin to rebuild the indexes of offsets and times from the first ``end`` bytes.
 
         After each step of the walk comes `take_entries`, at its end `end_walk`. ``end_offset`` is where the next
         segment begins, ``durable_offset`` the recovery point.
@@ -550,7 +550,7 @@ class Segment:
             self.index_entries_skipped += 1
 
     def end_walk(self, walk: SegmentWalk) -> None:
-        """The walk is over: what it has found out counts from now on."""
+        """End the rebuild: its size, timestamps and indexes count from now on."""
         self._largest = largest = TimestampOffset(walk.largest_timestamp, walk.largest_offset)
         self._first_timestamp = walk.first_timestamp
         self._bytes_since_index_entry = walk.unindexed_bytes
@@ -564,7 +564,7 @@ class Segment:
             self.on_repair(f"{self.log_path}, {damage}")
 
     def index_anew(self) -> Generator[int, None, None]:
-        """Make the indexes of offsets and times anew from the batches, which stay as they are.
+        """Rebuild the indexes of offsets and times from the batches, which stay as they are.
 
         Yields, step by step, how many bytes have been read.
         """
@@ -582,7 +582,7 @@ class Segment:
         self.on_repair(f"{error}: the indexes have been made anew from the {self.size} bytes of {self.log_path}")
 
     def _healed(self, search: Callable[[], Found]) -> Found:
-        """What ``search`` finds, in indexes made anew if it came across a damaged one."""
+        """The result of ``search``; if it meets a damaged index, the indexes are rebuilt and it runs again."""
         try:
             return search()
         except CorruptIndex as error:
@@ -591,7 +591,7 @@ class Segment:
 
 
 class _Found(NamedTuple):
-    """The batch found last: whoever reads batches as large as his fetches asks for the one behind it next."""
+    """The batch found last: a consumer of batches as large as its fetches asks for the next batch next."""
 
     next_offset: int
     position: int
@@ -602,7 +602,7 @@ _NOTHING_FOUND: Final = _Found(-1, 0, 0)
 
 
 class _Tail(NamedTuple):
-    """What the batches from the last index entry on say, by their headers."""
+    """End offset and timestamps of the batches from the last index entry on, by their headers."""
 
     next_offset: int
     max_timestamp: int

@@ -1,4 +1,4 @@
-"""The segments of one log in order of their offsets, and when the active one is full.
+"""The segments of one log in order of their offsets, and the rule for when a new segment begins.
 
 A new segment begins before a batch is appended if one of these holds (the last only needs an empty segment):
 
@@ -25,7 +25,7 @@ def roll_after_ms(config: LogConfig, jitter: int) -> int:
 
 
 class Segments:
-    """All segments of a log. There is always one, and the last is the active one."""
+    """All segments of a log. There is always one segment at least, and the last is the active one."""
 
     __slots__ = ("_bases", "_segments", "active")
 
@@ -45,20 +45,20 @@ class Segments:
 
     @property
     def size(self) -> int:
-        """Bytes of batches in all of them."""
+        """Bytes of batches in all segments."""
         return sum(segment.size for segment in self._segments)
 
     @property
     def bases(self) -> tuple[int, ...]:
-        """Their base offsets, rising."""
+        """The base offsets of the segments, rising."""
         return tuple(self._bases)
 
     def number_at(self, offset: int) -> int:
-        """Which segment ``offset`` belongs to: the last one that begins at or below it; the first if none does."""
+        """The number of the last segment that begins at or below ``offset``; the first segment's if none does."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def at(self, offset: int) -> Segment:
-        """The segment ``offset`` belongs to."""
+        """The segment that ``offset`` belongs to."""
         active = self.active
         if offset >= active.base_offset:
             return active
@@ -86,14 +86,14 @@ class Segments:
         self.active = segment
 
     def remove_first(self, count: int) -> list[Segment]:
-        """Take the oldest ones out; the active one must stay."""
+        """Take the oldest segments out; the active segment must stay."""
         assert count < len(self._segments), "a log has an active segment"
         removed = self._segments[:count]
         del self._segments[:count], self._bases[:count]
         return removed
 
     def replace_last(self, count: int, segment: Segment | None) -> list[Segment]:
-        """Take the youngest ones out and put ``segment``, if given, behind what is left; the last becomes active."""
+        """Take the youngest segments out and put ``segment``, if given, behind the rest; the last becomes active."""
         kept = len(self._segments) - count
         removed = self._segments[kept:]
         del self._segments[kept:], self._bases[kept:]

@@ -1,4 +1,4 @@
-"""What a log has given offsets to and not published yet: the batches behind its end, in order.
+"""The staged batches of a log, behind its end: they have offsets and are not published yet.
 
 Each is built on the offsets and sequences of those before it. So they are written in order, and if one cannot be, it is
 taken back with all that come behind it.
@@ -13,7 +13,7 @@ from storage.topic_partition import TopicPartition
 
 
 class Staging:
-    """The batches behind a log's end. ``producers`` are the log's: they already count with what is staged."""
+    """The staged batches of a log. ``producers`` are the log's, and already include the staged batches."""
 
     __slots__ = ("_producers", "_topic_partition", "batches", "next_offset", "segment_bytes")
 
@@ -23,14 +23,14 @@ class Staging:
         self._topic_partition = topic_partition
         self._producers = producers
         self.batches: list[StagedAppend] = []
-        """Neither published nor taken back, in order. The log takes the first ones out when they are published."""
+        """Batches neither published nor taken back, in order. The log takes the first ones out to publish them."""
         self.next_offset = end_offset
-        """Where the next batch will begin."""
+        """The base offset of the next batch."""
         self.segment_bytes = segment_bytes
         """`segment.bytes`: no batch is larger."""
 
     def stage(self, batch: ValidatedBatch, *, leader_epoch: int) -> StagedAppend:
-        """Give a client's batch its offsets, behind everything staged before it.
+        """Assign offsets to a client's batch, behind everything staged before it.
 
         Raises InvalidProducerEpoch, OutOfOrderSequence, InvalidTransactionState, BatchLargerThanSegment; nothing has
         changed then. A repetition of one of the producer's last five batches is staged as a duplicate: nothing will be
@@ -71,7 +71,7 @@ class Staging:
     ) -> StagedAppend:
         """Stage a batch that the broker itself made, or with ``keep_offsets`` one that a leader has numbered already.
 
-        ``data`` is exactly one batch, writable unless it keeps its offsets. Nothing is asked of its producer; markers
+        ``data`` is exactly one batch, writable unless it keeps its offsets. Its producer is not checked; markers
         end transactions. Raises BatchLargerThanSegment; ValueError for an offset that the log has already.
         """
         header = read_header(data)
@@ -103,7 +103,7 @@ class Staging:
         return staged
 
     def take_back(self, end_offset: int, *, kept: int = 0) -> list[StagedAppend]:
-        """Give up what is staged behind the first ``kept`` batches and return it, in order.
+        """Take back the batches staged behind the first ``kept`` ones and return them in order.
 
         The next batch begins at ``end_offset``; the producers are as they were before.
         """
@@ -115,7 +115,7 @@ class Staging:
         return taken
 
     def published_producers(self) -> dict[int, ProducerEntry]:
-        """The producers' state without what is only staged."""
+        """The producers' state without batches that are only staged."""
         return self._producers.without(
             (staged.producer_after.producer_id, staged.producer_before)
             for staged in reversed(self.batches)

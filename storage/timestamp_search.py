@@ -7,12 +7,12 @@ from storage.batch.walk import StoredBatch
 from storage.segment import Segment
 from storage.segments import Segments
 
-# The place is known to an index interval; more than that is rarely looked at.
+# The position is known to an index interval; more than that is rarely read.
 _CHUNK_BYTES: Final = 1 << 16
 
 
 class RecordPlace(NamedTuple):
-    """A record as ListOffsets names it."""
+    """The offset, timestamp and leader epoch of a record, as ListOffsets answers them."""
 
     timestamp: int
     offset: int

@@ -27,7 +27,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
     def suffixed_dir_name(self, unique_id: str, fate: str) -> str:
-        """The directory's name once it is on its way out: ``<topic>-<partition>.<unique id>-<fate>``.
+        """The name of a directory that is deleted or set aside: ``<topic>-<partition>.<unique id>-<fate>``.
 
         ``unique_id`` is 32 hex digits; ``fate`` is delete, future or stray. A long topic is cut so that the name
         stays within what file systems take.
@@ -37,7 +37,7 @@ class TopicPartition(NamedTuple):
 
 
 class PartitionDirectory(NamedTuple):
-    """What the name of a directory among the logs says."""
+    """The parts of the name of a directory among the logs."""
 
     topic_partition: TopicPartition
     fate: str

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _GZIP_CONTAINER: Final = 16 + zlib.MAX_WBITS
 _GZIP_HEADER: Final = bytes.fromhex("1f8b08000000000000ff")
-"""Neither name nor time nor operating system, the ten bytes that the Java client writes."""
+"""The gzip header without name, time and operating system: the ten bytes that the Java client writes."""
 _GZIP_TRAILER: Final = Struct("<II")
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -38,11 +38,11 @@ _ZSTD_INPUT_BYTES: Final = 512
 _LZ4_OUTPUT_BYTES: Final = 1 << 20
 
 _idle_zstd: "list[zstandard.ZstdDecompressor]" = []
-"""Decompressors that nobody uses now: as many as threads have ever opened something at once."""
+"""Idle decompressors: as many as threads have ever decompressed at the same time."""
 
 
 def compress(codec: Codec, payload: Buffer, level: int | None = None) -> bytes:
-    """`payload` in the codec's container; `level` as in Kafka, None for the default (gzip 6, lz4 9, zstd 3)."""
+    """Compress `payload` into the codec's container; `level` as in Kafka, None: the default (gzip 6, lz4 9, zstd 3)."""
     match codec:
         case Codec.NONE:
             return bytes(payload)
@@ -64,7 +64,7 @@ def compress(codec: Codec, payload: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, payload: Buffer, most_bytes: int) -> bytes:
-    """What `payload` opens to, of at most `most_bytes`.
+    """Decompress `payload` to at most `most_bytes` bytes.
 
     Raises DecompressionTooLarge beyond that, having held little more than `most_bytes` (zstd: up to 16 MiB, and the
     frame's own window of 128 MiB at most), and UndecodableRecords if the data are damaged or cut short.
@@ -103,7 +103,7 @@ def _decompress_gzip(payload: Buffer, most_bytes: int) -> bytes:
     try:
         while True:
             inflater = zlib.decompressobj(_GZIP_CONTAINER)
-            # One byte more than there is room for tells a full buffer from an overfull one.
+            # One byte more than the limit distinguishes a full buffer from an overfull one.
             member = inflater.decompress(rest, room + 1)
             room -= len(member)
             if room < 0:
@@ -154,7 +154,7 @@ def _decompress_snappy(payload: Buffer, most_bytes: int) -> bytes:
 
 
 def _open_raw_snappy(block: bytes, payload: Buffer, most_bytes: int, room: int | None = None) -> tuple[bytes, int]:
-    """One block of raw snappy and the room that it leaves. It begins with the length that it claims to open to."""
+    """One decompressed block of raw snappy and the rest of the limit. A block begins with its decompressed length."""
     import cramjam
 
     if room is None:

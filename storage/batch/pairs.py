@@ -1,4 +1,4 @@
-"""Batches whose records are a key and a value and nothing else, as the coordinators' own topics hold them.
+"""Batches whose records have a key and a value and no headers, as the coordinators' topics hold them.
 
 A commit is one such batch of a hundred bytes, and a start reads all of them again. So neither way makes `Record`
 objects, and what such batches usually look like is written and read in one pass (bench: commits, group-start).
@@ -12,13 +12,13 @@ from storage.batch.records import assemble_batch, read_bytes, walk
 from storage.batch.varints import VARINT_BYTES, VARLONG_BYTES, decode_signed, encode_signed
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
-"""Key and value of a record; without a value it is a tombstone."""
+"""Key and value of a record; a record without a value is a tombstone."""
 
 READ_AT_ONCE: Final = 1_000
 """Records, which take half a millisecond. Of a larger batch one is read after the other, as they are asked for."""
 
 _NULL: Final = 1
-"""The length -1 as it is written."""
+"""The varint of the length -1, which stands for null."""
 
 
 def encode_pairs(
@@ -28,7 +28,7 @@ def encode_pairs(
     codec: Codec = Codec.NONE,
     base_sequence: int = -1,
 ) -> bytearray:
-    """One batch of records that all have the time ``timestamp`` (ms), not yet placed in a log.
+    """Encode one batch of records that all have the time ``timestamp`` (ms), without offsets yet.
 
     The bytes are those of `encode_batch`. Raises ValueError if there are no records.
     """
@@ -69,8 +69,8 @@ def _read_any(section: bytes, count: int) -> Iterator[Pair]:
 
 
 def _read_plain(section: bytes, count: int) -> list[Pair] | None:
-    """The same for records without headers, whose lengths take one byte or two. None for any others, damaged or not:
-    the general way has the last word on these."""
+    """Read pairs whose lengths take one byte or two and that have no headers. None for any others, damaged or not:
+    `read_pairs` then reads them record by record."""
     pairs: list[Pair] = []
     position = 0
     try:

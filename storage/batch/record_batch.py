@@ -53,14 +53,14 @@ class Codec(IntEnum):
 
 
 class TimestampType(Enum):
-    """Whose clock a record's timestamp comes from; the values are those of `message.timestamp.type`."""
+    """Whether record timestamps are producers' or the broker's; the values are those of `message.timestamp.type`."""
 
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
 
 
 class BatchHeader(NamedTuple):
-    """The header as it stands in the bytes. A tuple, because one is made for every batch that comes in."""
+    """The fields of a batch's header. A tuple, because a header is read for every batch that comes in."""
 
     base_offset: int
     batch_length: int
@@ -138,9 +138,9 @@ class Field(NamedTuple):
     """A field of the header."""
 
     position: int
-    """Bytes before it."""
+    """Bytes of the header before this field."""
     format: str
-    """Its letter of `_FORMATS`; big-endian."""
+    """The field's type: a letter of `_FORMATS`; big-endian."""
 
 
 def _lay_out() -> dict[str, Field]:
@@ -157,7 +157,7 @@ LAYOUT: Final = _lay_out()
 
 
 def header_struct(*names: str) -> Struct:
-    """Reads these fields of a header, named in the order of `LAYOUT`, given the position of the header."""
+    """A reader of these fields of a header, named in the order of `LAYOUT`, given the position of the header."""
     formats, end = ">", 0
     for name in names:
         position, letter = LAYOUT[name]
@@ -172,11 +172,11 @@ HEADER_SIZE: Final = _HEADER.size
 FRAME: Final = header_struct("base_offset", "batch_length")
 """Base offset and batch length, all that a scan over whole batches needs."""
 LOG_OVERHEAD: Final = FRAME.size
-"""The bytes that batch length does not count."""
+"""The bytes of a batch that the field "batch length" does not count."""
 
 MAGIC_POSITION: Final = LAYOUT["magic"].position
 ATTRIBUTES_POSITION: Final = LAYOUT["attributes"].position
-"""From here on the CRC is computed."""
+"""Position in the header from which on the CRC is computed."""
 
 _PLACE: Final = header_struct("base_offset", "batch_length", "partition_leader_epoch")
 _CRC: Final = Struct(">" + LAYOUT["crc"].format)
@@ -197,12 +197,12 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def write_header(buffer: bytearray | memoryview, header: BatchHeader, position: int = 0) -> None:
-    """Put all 61 header bytes at `position`, the crc as it is given."""
+    """Write all 61 header bytes at `position`, with the crc of `header`."""
     _HEADER.pack_into(buffer, position, *header)
 
 
 def stamp(batch: bytearray | memoryview, base_offset: int, partition_leader_epoch: int) -> None:
-    """Give the batch its place in the log, in place. Neither field is covered by the CRC."""
+    """Write base offset and leader epoch into the batch, in place. Neither field is covered by the CRC."""
     # Three fields in one call; the one between the two stays what it is.
     _PLACE.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, partition_leader_epoch)
 
@@ -210,7 +210,7 @@ def stamp(batch: bytearray | memoryview, base_offset: int, partition_leader_epoc
 def restamp_time(
     batch: bytearray | memoryview, header: BatchHeader, kind: TimestampType, max_timestamp: int
 ) -> BatchHeader:
-    """Change timestamp type and max timestamp in place, with a new CRC; returns the header as it is then.
+    """Change timestamp type and max timestamp of a batch in place, with a new CRC; returns the new header.
 
     `batch` is exactly one batch. Attribute bits without a meaning are cleared, as Apache Kafka does
     when it writes the attributes anew.

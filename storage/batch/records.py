@@ -1,4 +1,4 @@
-"""The records inside a batch: read out of it, walked over, and written into a new one.
+"""The records inside a batch: reading them, walking over them, and writing a new batch.
 
     length          varint     of all that follows
     attributes      i8         0; no bit has a meaning
@@ -43,10 +43,10 @@ NOT_PLACED: Final = -1
 """The offset of a record that has no place in a log yet."""
 
 ANY_SIZE: Final = 0x7FFF_FFFF
-"""More than any record can have."""
+"""A limit for bytes or headers that no record reaches."""
 
 MOST_BYTES_READ: Final = 1 << 28
-"""What a stored batch may open to when nobody says otherwise (256 MiB)."""
+"""Bytes that a stored batch may decompress to where the caller gives no limit (256 MiB)."""
 
 
 @dataclass(slots=True, kw_only=True)

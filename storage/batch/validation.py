@@ -1,6 +1,6 @@
-"""What a client's batch must fulfil before the log takes it, in the order and with the errors of Apache Kafka 4.4.0.
+"""Validation of produced batches, with the checks, their order and the errors of Apache Kafka 4.4.0.
 
-Walking over every record in Python would cost more than everything else about an append. So there are two ways.
+Walking over every record in Python would cost more than the rest of an append. So records are walked only where needed.
 
 Always checked, whatever the batch holds: that there is exactly one whole batch of magic 2 with base offset 0, its size
 against `max.message.bytes` and `segment.bytes`, its CRC, that the codec exists, that the record count is positive,
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     from config.log_config import LogConfig
 
 WALKED_RECORDS: Final = 4
-"""Up to so many records a batch is always walked; it costs less than a microsecond each."""
+"""A batch of up to this many records is always walked, which costs less than a microsecond a record."""
 
 WALKED_COMPRESSED_BYTES: Final = 16 * 1024
 WALKED_OPENED_BYTES: Final = 1024 * 1024
-"""Above these even a few compressed records stay unseen: opening costs by the byte, not by the record."""
+"""A compressed batch above these sizes is not walked, however few its records: decompressing costs by the byte."""
 
 LEAST_OPENED_BYTES: Final = 64 * 1024 * 1024
 MOST_GAIN: Final = 16
@@ -100,7 +100,7 @@ _LEGACY_SMALLEST: Final = 14
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AppendRules:
-    """What one topic asks of a batch. Made once for each version of its configuration."""
+    """The rules of one topic for produced batches. Made once for each version of the topic's configuration."""
 
     max_message_bytes: int = 1024 * 1024 + LOG_OVERHEAD
     max_decompressed_message_bytes: int = NO_RECORD_LIMIT
@@ -108,7 +108,7 @@ class AppendRules:
     target_codec: Codec | None = None
     """The codec that records are stored with; None: whatever the producer chose."""
     compression_level: int | None = None
-    """Level of `target_codec`, in its own scale; None: its default."""
+    """Compression level of `target_codec`, in the codec's own scale; None: the codec's default."""
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     timestamp_before_max_ms: int = _FOREVER_MS
     timestamp_after_max_ms: int = 3_600_000
@@ -119,7 +119,7 @@ class AppendRules:
     walked_codecs: int = field(init=False)
     """A bit for each codec: whether something on this topic depends on the records of each batch in it."""
     most_opened_bytes: int = field(init=False)
-    """What a compressed batch may open to."""
+    """Bytes that a compressed batch may decompress to."""
     most_records: int = field(init=False)
     """Records that one batch may hold, and headers that may be walked over in it."""
 
@@ -143,7 +143,7 @@ class AppendRules:
     @classmethod
     @lru_cache(maxsize=64)  # the partitions of a topic share them
     def of(cls, config: "LogConfig", *, walk_all: bool) -> "AppendRules":
-        """The rules that a topic's configuration amounts to; `walk_all` is `ottla.records.validation=full`."""
+        """Derive the rules from a topic's configuration; `walk_all` is `ottla.records.validation=full`."""
         match config.compression_type:
             case "producer":
                 target, level = None, None
@@ -178,7 +178,7 @@ class ValidatedBatch:
 
     def __init__(self, header: BatchHeader, data: memoryview, log_append_time_ms: int) -> None:
         self.header = header
-        """As it stands in `data`."""
+        """The batch's header, as it stands in `data`."""
         self.data = data
         """Exactly the batch, writable: the received bytes, or a buffer of its own if it had to be rebuilt."""
         self.log_append_time_ms = log_append_time_ms
@@ -186,7 +186,9 @@ class ValidatedBatch:
 
 
 def validate_produced(records: memoryview | None, rules: AppendRules, now_ms: int) -> ValidatedBatch:
-    """Check what a producer sent for one partition and make it what the log stores; bytes behind the batch are dropped.
+    """Check the batch that a producer sent for one partition, and make of it the batch that the log stores.
+
+    Bytes behind the batch are dropped.
 
     Timestamps and their type are put right in the received bytes. Raises, in this order: NotOneBatch or CorruptBatch
     for what is not one whole batch; InvalidRecord for a base offset, BatchTooLarge, CorruptBatch for a CRC,
@@ -300,7 +302,7 @@ def _only_batch(records: memoryview) -> memoryview:
 
 
 def _refused_for_shape(records: memoryview | None) -> StorageError:
-    """What is wrong with records that are too short for any batch of magic 2."""
+    """The error for produced bytes that are too short for any batch of magic 2."""
     if records is None:
         return NotOneBatch("the request holds no records for the partition")
     try:
@@ -324,7 +326,7 @@ def _corrupt(batch: memoryview, crc: int | None) -> CorruptBatch:
 
 
 def _opened(batch: memoryview, header: BatchHeader, rules: AppendRules) -> bytes:
-    """The records, of which no more are held than may be right."""
+    """The batch's records section, decompressed up to the limit of the rules."""
     most_bytes = header.record_count * (rules.max_decompressed_message_bytes + VARINT_BYTES)
     try:
         return open_records(batch, header, min(most_bytes, rules.most_opened_bytes))
@@ -339,9 +341,9 @@ def _opened(batch: memoryview, header: BatchHeader, rules: AppendRules) -> bytes
 
 @lru_cache(maxsize=4096)
 def _plain_beginning(size: int) -> bytes:
-    """What a record of ``size`` bytes without key and headers begins with, at its batch's own time and offset.
+    """The first bytes of a record of ``size`` bytes without key and headers, whose two deltas are 0.
 
-    Behind it are the value and the count of headers. Longer than the record where none has just this size.
+    Value and header count follow them. Returns more than ``size`` bytes where no such record has that size.
     """
     widths = range(1, VARINT_BYTES + 1)
     for length_width, value_width in product(widths, widths):
@@ -356,10 +358,10 @@ def _plain_beginning(size: int) -> bytes:
 
 
 def _is_plain_record(section: bytes) -> bool:
-    """Whether a batch's only record is whole, without headers, at the batch's own time and offset.
+    """Whether a batch's only record is whole, without headers, and both of its deltas are 0.
 
-    Most batches of one record are, and all lengths in them take one byte or two: this look at them costs a third of
-    the general walk, which has the last word on all others (bench: produce-one-record).
+    Most batches of one record are, and all lengths in them take one byte or two: this check costs a third of
+    the full walk, which judges all other records (bench: produce-one-record).
     """
     try:
         length = section[0]
@@ -409,7 +411,7 @@ def _opened_if_small(batch: memoryview, header: BatchHeader) -> bytes | None:
 
 
 def _settled_by_header(batch: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int) -> BatchHeader:
-    """Timestamp type and time as the topic has them, records unseen. One of the two says LogAppendTime."""
+    """Apply the topic's timestamp type by the header alone; the topic or the header says LogAppendTime."""
     claims_log_append_time = header.attributes & LOG_APPEND_TIME_BIT != 0
     if claims_log_append_time:
         # All records of such a batch have the header's max timestamp, so the header speaks for each of them.
@@ -425,7 +427,7 @@ def _settled_by_header(batch: memoryview, header: BatchHeader, rules: AppendRule
 def _settled_by_records(
     batch: memoryview, header: BatchHeader, section: bytes, rules: AppendRules, now_ms: int
 ) -> tuple[BatchHeader, memoryview]:
-    """Every record judged; then the batch as the log stores it, in the received bytes or, if it must be, rebuilt."""
+    """Judge every record, then return the batch to store: the received bytes or, if need be, a rebuilt batch."""
     max_timestamp, in_order = _judged(section, header, rules, now_ms)
     codec = header.attributes & CODEC_BITS
     target = codec if rules.target_codec is None else rules.target_codec
@@ -488,7 +490,7 @@ def _judged(section: bytes, header: BatchHeader, rules: AppendRules, now_ms: int
 
 
 def _wrong_time(timestamp: int, header: BatchHeader, rules: AppendRules, now_ms: int) -> str | None:
-    """What is wrong with a record's timestamp, None if nothing is. -1 means "no timestamp" and is within all limits."""
+    """The fault of a record's timestamp, None if it has none. -1 means "no timestamp" and is within all limits."""
     if not rules.gives_log_append_time and timestamp != NO_TIMESTAMP:
         oldest = now_ms - rules.timestamp_before_max_ms
         newest = now_ms + rules.timestamp_after_max_ms
@@ -510,7 +512,7 @@ def _rejected(errors: list[tuple[int, str]], faults: int, time_faults: int) -> R
 def _rebuilt(
     header: BatchHeader, section: bytes, target: Codec, max_timestamp: int, rules: AppendRules, now_ms: int
 ) -> tuple[BatchHeader, memoryview]:
-    """A new batch of the same records in codec `target`, offset deltas 0, 1, 2 ..., the first record's time as base."""
+    """Rebuild the batch in codec `target`, with offset deltas 0, 1, 2 ..., and the first record's time as base."""
     claims_log_append_time = header.attributes & LOG_APPEND_TIME_BIT != 0
     base_timestamp = NO_TIMESTAMP
     encoded: list[bytes] = []

@@ -14,11 +14,11 @@ _SIGN_64: Final = 1 << 63
 _SHORT: Final = tuple(
     bytes((number,)) if number < 0x80 else bytes((number & 0x7F | 0x80, number >> 7)) for number in range(2048)
 )
-"""The varints up to 1023: what most records say of themselves and of their keys and values."""
+"""The varints up to 1023: most lengths, offset deltas and timestamp deltas of records."""
 
 
 def encode_signed(value: int) -> bytes:
-    """A varint or varlong; both look the same when written."""
+    """Encode a number as a varint or varlong; the bytes of both are the same."""
     number = value << 1 if value >= 0 else ~(value << 1)
     if number < 2048:
         return _SHORT[number]

@@ -1,1 +1,1 @@
-"""Whether the files of a data directory are whole: what `ottla verify` and `ottla pipeline audit` both ask."""
+"""Checks whether the files of a data directory are whole, for `ottla verify` and `ottla pipeline audit`."""

@@ -1,4 +1,4 @@
-"""The batches of a file to the very end: what is wrong with each, and with what is no batch."""
+"""Checks of the batches in a segment's file: faults of each batch, and bytes that are no batch."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -27,7 +27,7 @@ _CACHED_BYTES: Final = 1 << 18
 
 
 class Unreadable(NamedTuple):
-    """The end of a file, from where on there are no batches."""
+    """The end of a segment's file that holds no batches."""
 
     position: int
     size: int
@@ -44,8 +44,9 @@ class Fault(NamedTuple):
 
 
 def batches_to_the_end(file: File, size: int, pass_over: PassOver | None = None) -> Iterator[StoredBatch | Unreadable]:
-    """The whole batches in the first ``size`` bytes, but for those that ``pass_over`` deals with; last, if there is
-    something else behind them, what that is."""
+    """The whole batches in the first ``size`` bytes of a file, but for those that ``pass_over`` deals with.
+
+    The last item is `Unreadable` if other bytes follow the batches."""
     walk = BatchWalk(file.pread, 0, size, chunk_bytes=_CACHED_BYTES, pass_over=pass_over)
     yield from walk
     if walk.position < size:
@@ -77,7 +78,7 @@ def _is_all_zeros(file: File, position: int, end: int) -> bool:
 
 
 def crc_fault(batch: StoredBatch) -> Fault | None:
-    """What is wrong with a batch's CRC."""
+    """The fault of a batch whose CRC does not match its bytes."""
     crc = computed_crc(batch.data, 0, len(batch.data))
     if crc == batch.header.crc:
         return None
@@ -85,7 +86,7 @@ def crc_fault(batch: StoredBatch) -> Fault | None:
 
 
 def header_fault(header: BatchHeader) -> Fault | None:
-    """Where a batch's header contradicts itself."""
+    """The faults of a batch's header that contradicts itself."""
     if header.last_offset_delta < 0:
         return Fault(f"last offset delta {header.last_offset_delta}", "0 or more")
     if not 0 <= header.record_count <= header.last_offset_delta + 1:
@@ -96,7 +97,7 @@ def header_fault(header: BatchHeader) -> Fault | None:
 
 
 def record_faults(batch: StoredBatch) -> Iterator[Fault]:
-    """Where a batch's header and its records contradict each other, or it itself. Stops where it cannot go on."""
+    """The faults where a batch's records contradict its header or each other. Ends at records that cannot be read."""
     header, data = batch.header, batch.data
     if (fault := header_fault(header)) is not None:
         yield fault

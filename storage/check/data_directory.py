@@ -1,4 +1,4 @@
-"""A data directory as such: whose it is, which logs stand in it, and what its checkpoints say of them."""
+"""The check of a data directory: its node and cluster, its logs, and its checkpoints' offsets for them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from storage.topic_partition import MISNAMED, TopicPartition, parse_dir_name
 
 @dataclass(slots=True, kw_only=True)
 class DataDirectory:
-    """What was found in one data directory."""
+    """The content of one data directory as `survey` found it."""
 
     path: str
     was_clean: bool
@@ -35,15 +35,15 @@ class DataDirectory:
     logs: dict[TopicPartition, str] = field(default_factory=dict)
     """The directory of each partition that is in use here."""
     checkpoints: dict[str, Mapping[TopicPartition, int] | None] = field(default_factory=dict)
-    """What the checkpoints hold; None for one that is not there, or damaged."""
+    """The checkpoints' offsets; None for a checkpoint that is missing or damaged."""
 
     def at(self, name: str, topic_partition: TopicPartition) -> int | None:
-        """What a checkpoint says of a partition."""
+        """A partition's offset in a checkpoint."""
         offsets = self.checkpoints[name]
         return None if offsets is None else offsets.get(topic_partition)
 
     def claims(self, topic_partition: TopicPartition, *, producer_id_expiration_ms: int) -> Claims:
-        """What is said of one of the logs."""
+        """The claims of the directory's files about one log."""
         return Claims(
             was_clean=self.was_clean,
             recovery_point=self.at(RECOVERY_POINTS, topic_partition) or 0,
@@ -53,7 +53,7 @@ class DataDirectory:
         )
 
     def check_offsets(self, topic_partition: TopicPartition, findings: Findings) -> None:
-        """After a clean stop the checkpoints know each log."""
+        """Report logs that the checkpoints lack: after a clean stop the checkpoints name every log."""
         if self.was_clean:
             for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
                 if self.at(name, topic_partition) is None:
@@ -61,7 +61,7 @@ class DataDirectory:
 
 
 def survey(files: FileSystem, path: str, findings: Findings) -> DataDirectory:
-    """What is in a data directory; other directories than logs are not allowed there.
+    """Read a data directory's content; a directory in it that is no log is reported.
 
     Raises FileNotFoundError, StorageError if it cannot be listed.
     """
@@ -112,7 +112,7 @@ def _checkpoint(
 
 
 def check_identities(directories: Sequence[DataDirectory], findings: Findings) -> None:
-    """All of them are one node's, and each has an id of its own."""
+    """Check that all directories belong to one node, and that each has a directory id of its own."""
     known = [(directory, directory.properties) for directory in directories if directory.properties is not None]
     ids: dict[bytes, str] = {}
     for directory, properties in known:
@@ -133,7 +133,7 @@ def check_identities(directories: Sequence[DataDirectory], findings: Findings) -
 
 
 def check_no_log_twice(directories: Sequence[DataDirectory], findings: Findings) -> dict[TopicPartition, DataDirectory]:
-    """Each partition stands in one directory only; in which."""
+    """Check that each partition is in one data directory only; returns which one that is."""
     found: dict[TopicPartition, DataDirectory] = {}
     for directory in directories:
         for topic_partition, path in directory.logs.items():
@@ -144,7 +144,7 @@ def check_no_log_twice(directories: Sequence[DataDirectory], findings: Findings)
 
 
 def bytes_of_logs(files: FileSystem, directory: DataDirectory) -> int:
-    """How many bytes of batches there are, for whoever wants to know how far a check has come."""
+    """Bytes of batches in all logs, to show how far a check has come."""
     paths = list(directory.logs.values())
     if files.exists(metadata := f"{directory.path}/{METADATA_DIR_NAME}"):
         paths.append(metadata)

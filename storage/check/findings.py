@@ -1,4 +1,4 @@
-"""What a check has found: damage, and what the next start will put in order by itself."""
+"""The findings of a check: damage, and notes about what the next start repairs by itself."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,17 +7,17 @@ from storage.batch.walk import CHUNK_BYTES
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it should be."""
+    """One fault that a check has found."""
 
     kind: str
     """`damage`, or `note`: a broker that starts here recovers from it without losing what had been flushed."""
     path: str
     position: int | None
-    """Where in the file, in bytes; None where that says nothing."""
+    """Position of the fault in the file, in bytes; None where a position says nothing."""
     found: str
     expected: str
     offset: int | None = None
-    """The first offset that it keeps from being read; None where records are not at stake."""
+    """The first offset that cannot be read because of the fault; None where no records are lost."""
 
     def __str__(self) -> str:
         at = "" if self.position is None else f" at {self.position}"
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
 
 
 class Findings:
-    """Collects nothing: each finding goes out at once, and is counted."""
+    """Reports each finding at once and counts it; keeps none."""
 
     def __init__(self, put_out: Callable[[Finding], None], advance: Callable[[int], None]) -> None:
         self._put_out = put_out
@@ -41,14 +41,14 @@ class Findings:
     def damage(
         self, path: str, found: str, expected: str, position: int | None = None, offset: int | None = None
     ) -> None:
-        """Something is broken, and no start mends it without loss."""
+        """Report damage: no start repairs it without losing records."""
         self.damages += 1
         self._put_out(Finding("damage", path, position, found, expected, offset))
 
     def note(
         self, path: str, found: str, expected: str, position: int | None = None, offset: int | None = None
     ) -> None:
-        """The process was killed in the middle of something; the next start finishes it or takes it back."""
+        """Report work that a killed process left unfinished; the next start finishes it or takes it back."""
         self.notes += 1
         self._put_out(Finding("note", path, position, found, expected, offset))
 
@@ -62,11 +62,11 @@ class Findings:
         *,
         is_damage: bool,
     ) -> None:
-        """Damage after a clean stop, a note where the process was killed."""
+        """Report damage after a clean stop, a note where the process was killed."""
         (self.damage if is_damage else self.note)(path, found, expected, position, offset)
 
     def read(self, size: int) -> None:
-        """So many more bytes have been looked at."""
+        """Count bytes that have been checked."""
         self.bytes += size
         self._unread += size
         if self._unread >= CHUNK_BYTES:
@@ -75,7 +75,7 @@ class Findings:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How much was found, and in how much."""
+        """The numbers of findings, and of bytes checked."""
         return {
             "damage": self.damages,
             "notes": self.notes,

@@ -1,4 +1,4 @@
-"""Whether the indexes of one segment say of its batches what is true; told of each batch in turn.
+"""Checks of one segment's indexes against its batches, which are handed over in order.
 
 The first entry that is wrong is reported and ends the check of that index: those behind it would be wrong with it.
 """
@@ -18,11 +18,11 @@ from storage.index.transaction_index import AbortedTransaction
 from storage.producer_state import Marker
 
 NOWHERE: Final = 1 << 63
-"""Behind every position and every offset."""
+"""A position and an offset above all others."""
 
 
 class OffsetIndexCheck:
-    """Every entry names the last offset of the batch that begins at its position; both rise."""
+    """Checks that every entry names the last offset of the batch at its position, and that both rise."""
 
     def __init__(self, files: FileSystem, path: str, base_offset: int, findings: Findings) -> None:
         file = files.open_read(path)
@@ -35,7 +35,7 @@ class OffsetIndexCheck:
 
     @property
     def next_position(self) -> int:
-        """Batches that begin before it need not be told of."""
+        """Batches that begin before this position need not be handed to `batch`."""
         return NOWHERE if self._next is None else self._next.position
 
     def batch(self, last_offset: int, position: int) -> None:
@@ -63,8 +63,9 @@ class OffsetIndexCheck:
 
 
 class TimeIndexCheck:
-    """Every entry holds the largest timestamp so far and the last offset of the batch that brought it; the last entry
-    covers the whole segment."""
+    """Checks that every entry holds the largest timestamp so far and the last offset of the batch that has it.
+
+    The last entry covers the whole segment."""
 
     def __init__(self, files: FileSystem, path: str, base_offset: int, findings: Findings) -> None:
         file = files.open_read(path)
@@ -76,12 +77,12 @@ class TimeIndexCheck:
         self._is_wrong = False
         self._last_timestamp = -1
         self.largest = -1
-        """The largest timestamp so far."""
+        """The largest timestamp of the segment's batches so far."""
         _check_size(findings, path, file.size, time_index.ENTRY.size)
 
     @property
     def next_offset(self) -> int:
-        """Of batches that end before it nothing need be told but what makes `largest` larger."""
+        """Batches that end before this offset need not be handed over, but `largest` must include them."""
         return NOWHERE if self._next is None else self._next.offset
 
     def batch(self, last_offset: int, max_timestamp: int) -> None:
@@ -116,7 +117,7 @@ class TimeIndexCheck:
 
 
 class TransactionIndexCheck:
-    """Every entry belongs to an ABORT marker in the segment, and every transaction seen to be aborted has its entry."""
+    """Checks that every entry belongs to an ABORT marker in the segment, and every aborted transaction has an entry."""
 
     def __init__(self, files: FileSystem, path: str, findings: Findings) -> None:
         self._path = path
@@ -142,7 +143,7 @@ class TransactionIndexCheck:
             self._numbers[entry.last_offset] = number * size
 
     def marker(self, marker: Marker, replayed: AbortedTransaction | None, *, sees_beginnings: bool) -> None:
-        """The segment's next marker; ``replayed`` is the entry that replaying the log makes of it.
+        """Compare the segment's next marker; ``replayed`` is the entry that replaying the log makes of it.
 
         Where records are missing, replay does not see where transactions began: without ``sees_beginnings``.
         """
@@ -161,7 +162,7 @@ class TransactionIndexCheck:
             self._findings.damage(self._path, _text(entry), _text(replayed), position)
 
     def finish(self) -> None:
-        """There are no more markers."""
+        """Check the entries that no marker has claimed; the segment has no more markers."""
         for entry in self._by_marker.values():
             self._findings.damage(
                 self._path,

@@ -1,4 +1,4 @@
-"""The entries of index files, front to back, without a map: the files may be growing, or be cut."""
+"""Reading the entries of index files in order, without mmap, because a broker may extend or cut the files meanwhile."""
 
 from collections.abc import Iterator
 from struct import Struct

@@ -1,4 +1,4 @@
-"""Whether one partition's log is whole: batches, what is derived from them, and what other files claim of them.
+"""The check of one partition's log: its batches, the files derived from them, and other files' claims about them.
 
 After a clean stop everything has to be exact. After a kill only what lies below the recovery point does: segments
 from there on are read, cut and indexed anew by the next start, so what is wrong with them is a note at most. Where a
@@ -58,7 +58,7 @@ _unpack: Final = header_struct(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What the files beside a log say of it."""
+    """The claims of checkpoints and other files about a log."""
 
     was_clean: bool
     """Whether the directory has its clean-shutdown marker."""
@@ -66,18 +66,18 @@ class Claims:
     log_start_offset: int = 0
     high_watermark: int | None = None
     producer_id_expiration_ms: int
-    """How long a producer may be silent before it is forgotten."""
+    """How long a producer may be silent before its state expires."""
     live_end: int | None = None
-    """The high watermark as a broker that works in the directory has just told it; None if none does."""
+    """The high watermark that a running broker has just returned; None if no broker works in the directory."""
 
 
 class Part(NamedTuple):
-    """Some segments of a log, one behind the other: those whose base offsets are from one offset up to another."""
+    """Consecutive segments of a log: those whose base offsets lie between two offsets."""
 
     from_offset: int
-    """0 for the first part."""
+    """The lowest base offset of the part; 0 for the first part."""
     until_offset: int | None
-    """None for the last part."""
+    """The base offset behind the part; None for the last part."""
 
 
 WHOLE: Final = Part(0, None)
@@ -85,17 +85,17 @@ WHOLE: Final = Part(0, None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogExtent:
-    """From where to where a log goes, as far as it is whole."""
+    """Start and end offset of a log, as far as it is whole."""
 
     start_offset: int
     end_offset: int
     latest_epoch: int
     open_transactions: tuple[tuple[int, int], ...] = ()
-    """Those that no marker has ended: (producer id, first offset)."""
+    """Transactions that no marker has ended: (producer id, first offset)."""
 
 
 def split(log: LogFiles, claims: Claims, most_bytes: int) -> list[Part]:
-    """Parts of a log of little more than ``most_bytes`` each, where its segments and their snapshots allow it."""
+    """Split a log into parts of little more than ``most_bytes`` each, where its segments and snapshots allow it."""
     starts, size = [0], 0
     snapshots, trusted = set(log.snapshots), _count_trusted(log, claims)
     for number, base_offset in enumerate(log.segment_bases):
@@ -203,7 +203,7 @@ class _LogCheck:
     # What is there ----------------------------------------------------------------------------------------------------
 
     def _snapshots_that_count(self) -> list[int]:
-        """After a kill the next start makes those anew that lie above the first segment that it reads."""
+        """The snapshots to check: after a kill the next start rewrites those above the first segment that it reads."""
         first, snapshots = self._bases[0], self.log.snapshots
         if self.claims.was_clean:
             return [offset for offset in snapshots if offset >= first]
@@ -240,7 +240,7 @@ class _LogCheck:
         return LeaderEpochs(self.files, path, epochs)
 
     def _is_durable(self, offset: int) -> bool:
-        """Whether what stands at ``offset`` had to survive."""
+        """Whether the batch at ``offset`` had to survive."""
         return self.claims.was_clean or offset < self.claims.recovery_point
 
     def _must_hold(self, offset: int) -> bool:
@@ -250,8 +250,9 @@ class _LogCheck:
     # Segments ---------------------------------------------------------------------------------------------------------
 
     def _segment(self, number: int, *, is_trusted: bool) -> bool:
-        """Check a segment. False if what stands there from some batch on is not the log's: the next start cuts it, or
-        it lies behind what a broker has just written."""
+        """Check a segment. False if its bytes from some batch on are not the log's.
+
+        Then the next start cuts them, or they lie behind the batches that a broker has just written."""
         base_offset = self._bases[number]
         end_offset = self._bases[number + 1] if number + 1 < len(self._bases) else None
         self.findings.segments += 1
@@ -308,7 +309,7 @@ class _LogCheck:
             self.findings.note(path, f"a segment of {size} bytes behind the end of the log", "none")
 
     def plain_until(self, *, looks_at_epochs: bool) -> int:
-        """Up to where a batch that follows the one before, and has its epoch, need not be compared with anything."""
+        """The offset below which a batch with the epoch of the batch before it need not be compared with anything."""
         if self.with_records or self._on_batch is not _nobody:
             return -1
         until_offset = min(self._end, self.producers.next_snapshot)
@@ -321,7 +322,7 @@ class _LogCheck:
         return until_offset
 
     def epoch_fault(self, batch: StoredBatch) -> tuple[str, str] | None:
-        """Whether the partition's leader epochs have another one for a batch."""
+        """The fault of a batch whose leader epoch differs from that in the partition's leader epochs."""
         header = batch.header
         epoch = header.partition_leader_epoch
         offset = max(header.base_offset, self.claims.log_start_offset)
@@ -335,7 +336,7 @@ class _LogCheck:
     # The end ----------------------------------------------------------------------------------------------------------
 
     def _check_end(self, start_offset: int) -> None:
-        """What the files beside the log say of its end."""
+        """Check what checkpoints and leader epochs say of the log's end."""
         claims, findings = self.claims, self.findings
         directory, end_offset = self.log.directory, self.next_offset
         if claims.live_end is not None:
@@ -391,7 +392,7 @@ class _SegmentCheck:
         self._has_wrong_epoch = False
 
     def open_indexes(self) -> None:
-        """From the first batch on, compare the indexes too."""
+        """Begin to compare the indexes too; called before the first batch."""
         log, base = self._log, self._base_offset
         files, findings = log.files, log.findings
         path = log.log.path(base, OFFSET_INDEX_SUFFIX)
@@ -404,7 +405,7 @@ class _SegmentCheck:
         self._transaction_index = TransactionIndexCheck(files, log.log.path(base, TRANSACTION_INDEX_SUFFIX), findings)
 
     def faults(self, batch: StoredBatch) -> Iterator[tuple[str, str]]:
-        """What is wrong with a batch, here and by itself."""
+        """The faults of a batch, by itself and at its place in the segment."""
         header = batch.header
         if (fault := crc_fault(batch)) is not None:
             yield fault
@@ -423,7 +424,7 @@ class _SegmentCheck:
             yield fault
 
     def pass_over(self, chunk: bytes, at: int, position: int) -> int:
-        """Check the batches from ``at`` on that header and CRC say all of; where the first other one begins.
+        """Check the batches from ``at`` on that need no more than header and CRC; returns where another one begins.
 
         Nearly all are of this kind, so the loop makes no object that it need not (bench: audit).
         A test holds it against `BatchWalk`.
@@ -512,7 +513,7 @@ class _SegmentCheck:
             self._transaction_index.marker(marker, aborted, sees_beginnings=has_all)
 
     def finish(self) -> None:
-        """The segment has no more batches."""
+        """Check the ends of the indexes; the segment has no more batches."""
         if self._offset_index is not None:
             self._offset_index.finish(self._position)
         if self._time_index is not None:

@@ -1,4 +1,4 @@
-"""The files of one partition's directory, by what they are, and where its log ends."""
+"""The files of one partition's directory by their kind, and the end offset of its log."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,12 +9,12 @@ from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES
 from storage.files import FileSystem
 
 UNFINISHED_SUFFIXES: Final = (".cleaned", ".swap")
-"""Of files that the cleaner has not put into their place."""
+"""Suffixes of files that the cleaner has not renamed to their final names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """What the listing of a partition's directory says."""
+    """The listing of a partition's directory."""
 
     directory: str
     sizes: dict[str, int]

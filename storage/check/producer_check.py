@@ -1,4 +1,4 @@
-"""Whether a log's producer snapshots say what replaying its batches gives."""
+"""The check of a log's producer snapshots against a replay of its batches."""
 
 from collections.abc import Iterable
 from operator import itemgetter
@@ -15,7 +15,7 @@ from storage.producer_state import ProducerEntry, Producers, decode_snapshot, is
 
 
 class ProducerCheck:
-    """Replays the batches of one log and compares with each snapshot on the way."""
+    """Replays the batches of one log and compares the state with each snapshot."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class ProducerCheck:
     ) -> None:
         """``base_offset`` is where the log's files begin, ``snapshots`` are the offsets of those that count.
 
-        If it ``is_continued``, somebody else replays what lies before and compares it with the first snapshot.
+        If it ``is_continued``, another check replays the batches before and compares the first snapshot.
         """
         self._files = files
         self._log = log
@@ -38,7 +38,7 @@ class ProducerCheck:
         self._expiration_ms = expiration_ms
         self._producers = Producers()
         self.left = sorted(snapshots)
-        """The snapshots that replay has not come to."""
+        """The snapshots that the replay has not reached yet."""
         self.knows_everything = base_offset == 0
         """Whether replay began at the first batch ever, or with a snapshot of all that was before it."""
         if self.left and self.left[0] == base_offset:
@@ -50,7 +50,7 @@ class ProducerCheck:
 
     @property
     def next_snapshot(self) -> int:
-        """The offset that has to be come to next; behind all offsets if there is none."""
+        """The offset of the next snapshot to compare; above all offsets if there is none."""
         return self.left[0] if self.left else NOWHERE
 
     @property
@@ -61,15 +61,15 @@ class ProducerCheck:
         return tuple(sorted(((e.producer_id, e.transaction_first_offset) for e in unended), key=itemgetter(1)))
 
     def replay_all(self, chunk: bytes, produced: Iterable[tuple[int, int, int]]) -> None:
-        """The log's next batches but for markers: (producer id, attributes, where in ``chunk`` it begins)."""
+        """Replay the next batches, none a marker: (producer id, attributes, where in ``chunk`` the batch begins)."""
         self._producers.replay(chunk, produced)
 
     def replay(self, batch: StoredBatch) -> AbortedTransaction | None:
-        """The log's next batch; the transaction that it aborts. Raises UndecodableRecords for a marker."""
+        """Replay the log's next batch; the transaction that it aborts. Raises UndecodableRecords for a marker."""
         return self._producers.apply(batch.header, batch.data)
 
     def come_to(self, offset: int, *, has_all_batches: bool) -> None:
-        """All batches below ``offset`` have been replayed: compare with the snapshots up to there.
+        """Compare with the snapshots up to ``offset``: all batches below it have been replayed.
 
         Without ``has_all_batches`` some were cleaned away, or are damaged, so that only the snapshot itself is checked.
         """
@@ -111,7 +111,7 @@ class ProducerCheck:
 
 
 def _saved(entry: ProducerEntry) -> tuple[object, ...]:
-    """What a snapshot keeps of an entry."""
+    """The fields of an entry that a snapshot keeps."""
     last = entry.batches[-1] if entry.batches else None
     return (
         entry.producer_epoch,

@@ -1,15 +1,15 @@
-"""What the two sparse indexes have in common: a file of equal entries, preallocated, appended to, searched in a map.
+"""The file of a sparse index: entries of one size, preallocated, appended to, and searched through mmap.
 
     entry 0 | entry 1 | ... | entry n-1 | zeros up to the preallocated length (active segment only)
 
 How many entries are valid is known in memory, not in the file: Apache Kafka takes a trimmed file's length for it and
-rebuilds the indexes of whatever may not have been trimmed, and so do we. Entries are written with `pwrite`: storing
+rebuilds the indexes of segments that may not be trimmed, and so do we. Entries are written with `pwrite`: storing
 them through the map would kill the process when the disk is full (a page fault in a hole has no errno to give). The
 map is for searching only, and is dropped before its file is cut.
 
-The last few entries wait in memory for others to be written with them, until somebody searches: a log that is only
+The last few entries wait in memory for others to be written with them, until the first search: a log that is only
 appended to has one system call for dozens of entries. A crash may take them, with the index that is then made anew.
-Whoever reads the files beside a running broker finds an index that ends a little before its log does.
+A reader of the files beside a running broker finds an index that ends a little before its log does.
 """
 
 from contextlib import suppress
@@ -26,7 +26,7 @@ _MOST_UNWRITTEN_BYTES: Final = 512
 
 
 class IndexFile:
-    """A file of entries of one size. Its file is opened when it is needed and let go when others need theirs more."""
+    """A file of entries of one size. It is opened when used, and closed when other files have been used since."""
 
     __slots__ = (
         "__weakref__",
@@ -54,10 +54,10 @@ class IndexFile:
         self._open_files = open_files
         self.path = path
         self.base_offset = base_offset
-        """What the entries' offsets are relative to."""
+        """The segment's base offset, which the entries' offsets are relative to."""
         self.max_entries = max_bytes // self.ENTRY_SIZE
         self.problem = ""
-        """What is wrong with the file as it was found, as the end of a sentence; empty if nothing is."""
+        """The fault of the file as it was found, as the end of a sentence; empty without a fault."""
         if file_bytes < 0:
             self.problem = "is missing"
         elif file_bytes % self.ENTRY_SIZE:
@@ -65,7 +65,7 @@ class IndexFile:
         self.entries = max(file_bytes, 0) // self.ENTRY_SIZE
         """How many entries are valid."""
         self._written = self.entries
-        """How many of them are in the file; the others wait in `_unwritten`."""
+        """How many valid entries are in the file; the others wait in `_unwritten`."""
         self._unwritten = b""
         self.is_allocated = False
         """Whether the file has its full length, with zeros behind the entries."""
@@ -84,7 +84,7 @@ class IndexFile:
         self.is_allocated = True
 
     def file(self) -> File:
-        """The file, for whoever wants to hold it."""
+        """The open file, for callers that hold it open."""
         file = self._file
         if file is None:
             try:
@@ -96,7 +96,7 @@ class IndexFile:
         return file
 
     def let_go(self) -> None:
-        """Drop the file, and the map of it."""
+        """Drop the open file and its mmap; both are opened again when needed."""
         self._file = None
         self._map = None
         self._mapped = 0
@@ -107,14 +107,14 @@ class IndexFile:
         self._open_files.forget(self)
 
     def searchable(self) -> int:
-        """How many entries there are to search: all of them, but where the disk has no room for the last few."""
+        """How many entries can be searched: all but the last few where these find no disk space."""
         if self._unwritten:
             with suppress(DiskFull, TooManyOpenFiles):
                 self.write_out()
         return self._written
 
     def mapped(self) -> FileMap:
-        """The entries that are `searchable`; there must be some. Good until the file is cut."""
+        """The mmap of the `searchable` entries, of which there must be one at least. Valid until the file is cut."""
         if self._map is None or self._mapped < self._written:
             mapped = self.file().map_read_only()
             assert mapped is not None, f"{self.path} is empty, but has {self._written} entries"
@@ -126,7 +126,7 @@ class IndexFile:
         return mapped
 
     def append_entry(self, entry: bytes) -> None:
-        """Add an entry's bytes. Raises DiskFull, LogDirFailed; then it is not there."""
+        """Add an entry's bytes. Raises DiskFull, LogDirFailed; then the entry is not added."""
         self._unwritten += entry
         self.entries += 1
         if len(self._unwritten) >= _MOST_UNWRITTEN_BYTES:
@@ -137,7 +137,7 @@ class IndexFile:
                 raise
 
     def write_out(self) -> None:
-        """Write what waits in memory. Raises DiskFull, LogDirFailed; then it goes on waiting."""
+        """Write the entries that wait in memory. Raises DiskFull, LogDirFailed; then they go on waiting."""
         if self._unwritten:
             file = self.file()
             if not self.is_allocated:
@@ -149,7 +149,7 @@ class IndexFile:
     def append_all(self, entries: bytes | bytearray, most_entries: int) -> None:
         """Add the bytes of many entries, up to ``most_entries`` in all, to a file that is not preallocated.
 
-        Raises DiskFull, LogDirFailed; then none of them is there.
+        Raises DiskFull, LogDirFailed; then no entry is added.
         """
         self.write_out()
         count = min(len(entries) // self.ENTRY_SIZE, most_entries - self.entries)
@@ -165,7 +165,7 @@ class IndexFile:
         self._unwritten = self._unwritten[: (self.entries - self._written) * self.ENTRY_SIZE]
 
     def trim(self) -> None:
-        """Give back what is preallocated: the file is as long as its valid entries. Raises DiskFull, LogDirFailed."""
+        """Cut the preallocated rest: the file is as long as its valid entries. Raises DiskFull, LogDirFailed."""
         self.write_out()
         self._map = None
         self._mapped = 0

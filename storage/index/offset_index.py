@@ -1,4 +1,4 @@
-"""`<base offset>.index`: where in a segment an offset is to be looked for.
+"""`<base offset>.index`: maps offsets to positions in a segment's file.
 
     i32 relative offset    of the last record of a batch, relative to the segment's base offset
     i32 position           where that batch begins in the .log file
@@ -39,7 +39,7 @@ class OffsetIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no further entry."""
+        """Whether the index takes no further entry."""
         return self.entries >= self.max_entries
 
     def append(self, offset: int, position: int) -> None:
@@ -72,18 +72,18 @@ class OffsetIndex(IndexFile):
         return bisect_right(range(entries), relative_offset, first_warm, key=offset_at) - 1
 
     def entry(self, number: int) -> OffsetPosition:
-        """Entry ``number``, counted from 0. Raises CorruptIndex for one that nobody can have written."""
+        """Entry ``number``, counted from 0. Raises CorruptIndex for an impossible entry."""
         offset, position = _unpack_entry(self.mapped(), number << 3)
         return self._sound(offset, position)
 
     def last_entry(self) -> OffsetPosition:
-        """The last entry, not by way of the map; there must be one. Raises CorruptIndex."""
+        """The last entry, read without mmap; there must be one. Raises CorruptIndex."""
         offset, position = ENTRY.unpack(self.last_entry_bytes())
         return self._sound(offset, position)
 
     def _sound(self, offset: int, position: int) -> OffsetPosition:
         if offset < 0 or position <= 0:
-            # The first batch of a segment never gets an entry, so zeros are none.
+            # The first batch of a segment never gets an entry, so zeros are no entry.
             raise CorruptIndex(f"{self.path} has an entry for relative offset {offset} at position {position}")
         return OffsetPosition(self.base_offset + offset, position)
 

@@ -1,4 +1,4 @@
-"""`<base offset>.timeindex`: up to which offset of a segment all timestamps are below a given one.
+"""`<base offset>.timeindex`: up to which offset of a segment all timestamps are below a given timestamp.
 
     i64 timestamp          the largest so far, in milliseconds
     i32 relative offset    of the last record of the batch that brought it, relative to the segment's base offset
@@ -46,7 +46,7 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no further entry but the one at the end of the segment."""
+        """Whether the index takes no further entry but the last one, written when the segment is closed."""
         return self.entries >= self.max_entries - 1
 
     @property

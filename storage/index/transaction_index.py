@@ -23,7 +23,7 @@ _VERSION: Final = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records nobody must see under read_committed."""
+    """A transaction whose records read_committed consumers must not see."""
 
     producer_id: int
     first_offset: int
@@ -32,7 +32,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The aborted transactions of one segment. The file comes with the first of them."""
+    """The aborted transactions of one segment. The file is made with the first entry."""
 
     __slots__ = ("__weakref__", "_file", "_files", "_open_files", "_unwritten", "base_offset", "is_confirmed",
                  "path", "size")  # fmt: skip
@@ -52,14 +52,14 @@ class TransactionIndex:
         self._unwritten: list[AbortedTransaction] = []
 
     def file(self) -> File | None:
-        """The file, for whoever wants to hold it; None where there is none."""
+        """The open file, for callers that hold it open; None without a file."""
         if self._file is None and self.size:
             self._file = self._files.open_log(self.path)
             self._open_files.used(self)
         return self._file
 
     def let_go(self) -> None:
-        """Drop the file."""
+        """Drop the open file; it is opened again when needed."""
         self._file = None
 
     def close(self) -> None:
@@ -68,13 +68,13 @@ class TransactionIndex:
         self._open_files.forget(self)
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Note an aborted transaction. If the disk is full it is known all the same, and written when there is room."""
+        """Note an aborted transaction. On a full disk it is kept in memory, and written when there is space."""
         self._unwritten.append(transaction)
         with suppress(DiskFull, TooManyOpenFiles):
             self.write_out()
 
     def write_out(self) -> None:
-        """Write what has found no room yet. Raises DiskFull, TooManyOpenFiles, LogDirFailed."""
+        """Write the entries that have found no disk space yet. Raises DiskFull, TooManyOpenFiles, LogDirFailed."""
         while self._unwritten:
             file = self.file()
             if file is None:
@@ -85,7 +85,7 @@ class TransactionIndex:
             del self._unwritten[0]
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether the segment has aborted transactions."""
         return self.size > 0 or bool(self._unwritten)
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
@@ -98,7 +98,7 @@ class TransactionIndex:
         yield from self._unwritten
 
     def check(self) -> None:
-        """Raises CorruptIndex unless entries are whole, of this segment, in order and possible."""
+        """Check that entries are whole, of this segment, in order and possible. Raises CorruptIndex."""
         if self.size % ENTRY.size:
             raise CorruptIndex(f"{self.path} has {self.size} bytes, expected a multiple of {ENTRY.size}")
         previous = self.base_offset - 1
@@ -121,7 +121,7 @@ class TransactionIndex:
         self.write_out()
 
     def reset(self) -> None:
-        """Forget all of them. The file goes: one that is only cut would be synced by nobody, for it holds nothing."""
+        """Forget all transactions and remove the file; a file that is only cut would be empty, and never synced."""
         if self.size:
             self.let_go()
             self._files.remove(self.path)
