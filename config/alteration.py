@@ -1,4 +1,4 @@
-"""Whether somebody may change a broker's settings while it runs: Kafka's rules, and what we would not keep."""
+"""Checks of changes to a running broker's settings: Kafka's rules, and the changes that we refuse."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,15 +26,15 @@ _THREADS: Final = (
 )
 _JAVA_CLASSES: Final = ("metric.reporters", "principal.builder.class")
 _OF_EVERY_LISTENER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-"""What can be said about a listener of all brokers at once."""
+"""The settings of a listener that may be set for all brokers at once."""
 
 
 def check_broker_alteration(settings: BrokerSettings, before: BrokerTexts, after: BrokerTexts) -> None:
-    """Check what would be new in ``after``. What stands there already, and what goes, is nobody's fault.
+    """Check the changes from ``before`` to ``after``. Unchanged and removed settings are not checked.
 
     Args:
-        settings: What the process was started with.
-        before: What has been said until now.
+        settings: The settings that the process was started with.
+        before: The dynamic texts until now.
         after: The same with one dynamic source, this broker's or the default of all, changed.
 
     Raises:
@@ -79,7 +79,7 @@ def _check_value(key: str, text: str, broker: BrokerTexts) -> None:
     setting = split_listener_key(key)[1]
     definition = broker_definition(setting)
     if definition is None:
-        return  # Kafka takes names that it does not know: a plugin may know them.
+        return  # Kafka takes unknown names, which may be a plugin's.
     value = parse_value(key, definition.type, definition.allowed, text)
     if key == "max.connections" and value == 0:
         raise InvalidConfig(key, text, "at least 1: nobody could connect to change it again")
@@ -95,7 +95,7 @@ def _check_not_only_for_one_broker(texts: Mapping[str, str]) -> None:
 
 
 def _check_threads(before: BrokerTexts, after: BrokerTexts) -> None:
-    """Kafka lets nobody have more than twice or less than half the threads at once."""
+    """Refuse to more than double or halve the number of threads in one change, as Kafka does."""
     for key in _THREADS:
         now, then = (_count(broker.text(key)) for broker in (before, after))
         if not now // 2 <= then <= now * 2 or then < 1 <= now:

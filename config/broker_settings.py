@@ -1,4 +1,4 @@
-"""The settings that do something here, under Kafka's names with underscores for the dots; ours start with ottla_."""
+"""The broker settings that have an effect, under Kafka's names with underscores for dots; ours start with ottla_."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -19,7 +19,7 @@ _MS_PER_HOUR: Final = 60 * _MS_PER_MINUTE
 
 
 def _one_listener(texts: tuple[str, ...]) -> tuple[Listener, ...]:
-    """Our default, or nothing: what a file says is read by config.parse, which has the names' protocols too."""
+    """The default listener, or none for an empty list; `config.parse` reads other lists with their protocols."""
     return tuple(Listener(name="PLAINTEXT", host="127.0.0.1", port=9092) for _ in texts)
 
 
@@ -28,9 +28,9 @@ def _none_if_empty(text: str) -> str | None:
 
 
 class BrokerSettings(Settings):
-    """One field for each setting that server.yaml lists; checked. What changes while the broker runs makes a new one.
+    """The checked settings of a broker, a field for each one in server.yaml. A change makes a new object.
 
-    ``BrokerSettings()`` is what a broker runs with that is told nothing. Times are milliseconds and sizes bytes where
+    ``BrokerSettings()`` has the defaults. Times are milliseconds and sizes bytes where
     the name says so; None is "not set".
     """
 
@@ -38,13 +38,13 @@ class BrokerSettings(Settings):
     node_id: int = setting(ConfigType.INT, ours("node.id"), "[0,...]")
     broker_rack: str | None = setting(ConfigType.STRING, None)
     ottla_cluster_id: str | None = setting(ConfigType.STRING, None, "", _none_if_empty)
-    """Of a directory that the first start makes: any text, as Kafka's format tool takes it; None for one by chance."""
+    """The cluster id that the first start gives a directory: any text, as in Kafka's format tool; None: random."""
 
     # Listeners
     listeners: tuple[Listener, ...] = setting(ConfigType.LIST, ours("listeners"), "", _one_listener)
     """The listeners to open; those of the controller are in ``controller_listeners``."""
     advertised_listeners: tuple[Listener, ...] = setting(ConfigType.LIST, "", "", _one_listener)
-    """What clients are told, complete: where nothing is advertised, what follows from ``listeners``."""
+    """The addresses in Metadata responses; where nothing is advertised, they follow from ``listeners``."""
     listener_security_protocol_map: str = setting(ConfigType.STRING, DEFAULT_SECURITY_PROTOCOL_MAP)
     inter_broker_listener_name: str | None = setting(ConfigType.STRING, None)
     controller_listener_names: tuple[str, ...] = setting(ConfigType.LIST, "")
@@ -175,11 +175,11 @@ class BrokerSettings(Settings):
     )
     ottla_prometheus_partitions: bool = setting(ConfigType.BOOLEAN, "true")
 
-    # What follows from the settings, but is none
+    # Derived from the settings
     controller_listeners: tuple[Listener, ...] = ()
-    """Listeners named in ``controller.listener.names``: kept for a Kafka that takes over, never opened."""
+    """Listeners of ``controller.listener.names``: kept for a later Apache Kafka, never opened here."""
     given: Mapping[str, str] = _NOTHING_GIVEN
-    """What the file and the command line said, as text under Kafka's names; DescribeConfigs calls it static."""
+    """Texts of the file and the command line, under Kafka's names; DescribeConfigs calls these values static."""
 
     def _complete(self) -> None:
         if not self.advertised_listeners:
@@ -192,7 +192,7 @@ class BrokerSettings(Settings):
 
     @property
     def inter_broker_listener(self) -> str:
-        """The listener that other brokers would use: PLAINTEXT where ``inter.broker.listener.name`` says nothing."""
+        """The listener that other brokers would use: PLAINTEXT without ``inter.broker.listener.name``."""
         return (self.inter_broker_listener_name or "PLAINTEXT").upper()
 
     @property
@@ -202,7 +202,7 @@ class BrokerSettings(Settings):
         return {host: int(limit) for host, _, limit in (entry.rpartition(":") for entry in entries)}
 
     def advertised_on(self, bound_ports: Mapping[str, int]) -> tuple[Listener, ...]:
-        """What clients are told once the listeners are bound: each port 0 replaced by the listener's own port."""
+        """The advertised listeners once the listeners are bound: each port 0 replaced by the listener's own port."""
         return with_bound_ports(self.advertised_listeners, bound_ports)
 
     def controller_port(self, client_port: int) -> int:
@@ -216,7 +216,7 @@ class BrokerSettings(Settings):
         return kept or self.ottla_controller_port or beside_clients
 
     def log_defaults(self) -> LogConfig:
-        """What a topic's log does that says nothing itself. Milliseconds win over minutes, and minutes over hours."""
+        """The settings of a topic without configs of its own. Milliseconds win over minutes, and minutes over hours."""
         return LogConfig(
             cleanup_policy=frozenset(self.log_cleanup_policy),
             compression_gzip_level=self.compression_gzip_level,

@@ -1,4 +1,4 @@
-"""A subscription to clients' metrics (KIP-714): kept and described, though nobody collects such metrics here."""
+"""A subscription to clients' metrics (KIP-714): kept and described, though this broker collects no such metrics."""
 
 import re
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ CLIENT_METRICS_SETTINGS: Final[Mapping[str, Declaration]] = {
 
 
 class InvalidSubscription(SettingsError):
-    """What Kafka takes for a fault of the request and not of the config: an unknown name, an interval out of range."""
+    """A fault that Kafka answers with INVALID_REQUEST, not INVALID_CONFIG: an unknown name, a bad interval."""
 
 
 def validate_client_metrics(overrides: Mapping[str, str]) -> None:
-    """Check everything that a subscription says.
+    """Check all settings of a subscription.
 
     Raises:
         InvalidSubscription: There is no such setting, or the interval is not between 100 ms and one hour.

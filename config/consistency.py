@@ -1,4 +1,4 @@
-"""What no single value shows: settings that contradict each other, or that Kafka's types alone do not rule out."""
+"""Checks across settings: values that contradict each other, or that Kafka's types alone do not rule out."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from config.metrics_listener import METRICS_LISTENER
 from config.topics_at_start import KEY as TOPICS_AT_START
 
 _LAST_CODEC: Final = 4
-"""Of those that a record batch can name, zstd."""
+"""The greatest codec id of a record batch: zstd's."""
 
 
 def check_together(settings: BrokerSettings) -> None:

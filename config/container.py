@@ -29,13 +29,13 @@ DEFAULTS: Final = {
     "log.dirs": "/var/lib/kafka/data",
     "listeners": "PLAINTEXT://:9092",
 }
-"""What holds where nobody says anything: the image's volume, and a port that can be published."""
+"""Defaults in a container: the image's volume, and a port that can be published."""
 
 _METRICS: Final = MetricsListener("", 9404)
-"""And another one; as a default it is no setting that somebody has given: where it is taken, it moves."""
+"""The default metrics endpoint in a container. As a default, not a given setting, it moves if its port is taken."""
 
 _ADVERTISED: Final = {"advertised.listeners": "PLAINTEXT://localhost:9092"}
-"""For a container that is told nothing of listeners: whoever publishes its port on the same number reaches it."""
+"""Advertised in a container without listener settings: reachable where its port is published unchanged."""
 
 _PREFIX: Final = "KAFKA_"
 _FOR_JAVA: Final = frozenset(

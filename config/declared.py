@@ -1,7 +1,7 @@
 """How settings are declared: a class of them, each field with Kafka's type, its default as text and what is allowed.
 
-A field's name is Kafka's name with underscores for the dots: ``log_retention_ms`` is ``log.retention.ms``. What a
-setting is for stands in server.yaml, in the words of a user.
+A field's name is Kafka's name with underscores for the dots: ``log_retention_ms`` is ``log.retention.ms``. The purpose
+of a setting is in server.yaml, in the words of a user.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,14 +11,14 @@ from config.values import ConfigType, parse_value, read_value
 
 
 class Declaration(NamedTuple):
-    """What the code says about one setting, in the notation of kafka_settings.tsv."""
+    """The declaration of one setting, in the notation of kafka_settings.tsv."""
 
     type: ConfigType
     default: str | None
-    """None where Kafka's default is null."""
+    """The default as text; None where Kafka's default is null."""
     allowed: str
     convert: Callable[[Any], Any] | None
-    """Makes the field's own type out of the parsed value; None where it is the parsed value itself."""
+    """Converts the parsed value to the field's type; None where the field has the parsed value."""
 
     def parse(self, key: str, text: str) -> Any:
         """The value of the field for this text.
@@ -30,7 +30,7 @@ class Declaration(NamedTuple):
         return value if self.convert is None else self.convert(value)
 
     def default_value(self) -> Any:
-        """The value of the field where nothing is said.
+        """The value of the field where the setting is not given.
 
         Not checked against `allowed`, which would cost every start two milliseconds: a test does it for all.
         """
@@ -51,14 +51,14 @@ def setting(
 class Settings:
     """The base of a class of settings: made of keywords, never changed, compared and hashed by its values.
 
-    To whoever reads or checks it a frozen dataclass. What `dataclass` makes of a hundred fields takes a twentieth of a
-    start (bench: imports).
+    For readers and type checkers a frozen dataclass. `dataclass` itself would take a twentieth of a start for a
+    hundred fields (bench: imports).
     """
 
     declarations: ClassVar[Mapping[str, Declaration]]
     """Every setting by Kafka's name, in the order of the fields."""
     _defaults: ClassVar[Mapping[str, Any]]
-    """Of every field, also of those that are no settings but follow from them."""
+    """The default of every field, derived fields included."""
 
     def __init_subclass__(cls) -> None:
         fields = {name: vars(cls)[name] for name in cls.__annotations__}
@@ -78,12 +78,12 @@ class Settings:
         """Give values to the fields that follow from others."""
 
     def replace(self, **values: Any) -> Self:
-        """The same settings but for these."""
+        """A copy of the settings with these changes."""
         return type(self)(**(vars(self) | values))
 
     @classmethod
     def default_of(cls, key: str) -> Any:
-        """The value of a setting, by Kafka's name, where nothing is said."""
+        """The default of a setting, by Kafka's name."""
         return cls._defaults[field_name(key)]
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,7 @@
-"""What Kafka itself knows about every setting, read from kafka_settings.tsv when somebody asks.
+"""Kafka's definitions of all its settings, read from kafka_settings.tsv at the first use.
 
-The table is printed by Kafka's own classes (KafkaSettings.java beside it says how): one line a setting, columns parted
-by tabs, lines that start with # are comments. Nobody needs it who starts a broker with settings that do something here.
+The table is printed by Kafka's own classes (KafkaSettings.java beside it says how): one line a setting, columns
+separated by tabs, lines that start with # are comments. A start reads it only for settings without an effect here.
 """
 
 import os
@@ -23,10 +23,10 @@ class Definition(NamedTuple):
     name: str
     type: ConfigType
     default: str | None
-    """As DescribeConfigs shows it; None if it is null or must be given."""
+    """The default as DescribeConfigs shows it; None if it is null or the setting must be given."""
     allowed: str
     is_dynamic: bool
-    """Can be changed while a broker runs."""
+    """Whether the setting can be changed while a broker runs."""
     is_sensitive: bool
     synonyms: tuple[str, ...]
     """Broker settings that give this one its value, the strongest first; the setting itself may be among them."""

@@ -1,4 +1,4 @@
-"""Settings as DescribeConfigs tells them: each with its value, where it comes from, and whom it would give way to.
+"""Settings as DescribeConfigs answers them: each with its value, the value's source, and its synonyms.
 
 The order of Kafka's sources, the strongest first: the topic's own, this broker's dynamic, the cluster's dynamic, the
 file and command line (static), the default. A topic setting has the broker settings behind it as its synonyms.
@@ -45,7 +45,7 @@ class ConfigSynonym(NamedTuple):
 
     name: str
     value: str | None
-    """None if the setting is a secret."""
+    """The value; None if the setting is a secret."""
     source: ConfigSource
 
 
@@ -54,15 +54,15 @@ class ConfigEntry(NamedTuple):
 
     name: str
     value: str | None
-    """None if it is not set or a secret."""
+    """The value; None if it is not set or a secret."""
     source: ConfigSource
     type: ConfigType
     is_read_only: bool
     is_sensitive: bool
     synonyms: tuple[ConfigSynonym, ...]
-    """The strongest first; the value's own source is the first one's."""
+    """The synonyms, strongest first; the first one has the value's own source."""
     documentation: str | None
-    """In our words; None for settings that do nothing here."""
+    """The help text of server.yaml; None for settings without an effect here."""
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerTexts) -> list[ConfigEntry]:
@@ -75,7 +75,7 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerTexts) -> list[Co
 
 def describe_broker(broker: BrokerTexts) -> list[ConfigEntry]:
     """All settings of the broker in alphabetical order: Kafka's, ours, those given for single listeners, internal ones
-    of Kafka's that were given, and what was set dynamically under a name that nobody knows."""
+    of Kafka's that were given, and dynamic values of unknown names."""
     known = {*definitions("broker"), *(key for key in BROKER_SETTINGS if key.startswith(_OURS_PREFIX))}
     for_listeners = {key for key in broker.static if re.fullmatch(_LISTENER_SETTING, key)}
     internal = definitions("internal").keys() & broker.static.keys()
@@ -85,7 +85,7 @@ def describe_broker(broker: BrokerTexts) -> list[ConfigEntry]:
 
 
 def describe_cluster_default(broker: BrokerTexts) -> list[ConfigEntry]:
-    """What the cluster's dynamic defaults say, and nothing else, in alphabetical order."""
+    """The cluster's dynamic defaults, and no other settings, in alphabetical order."""
     only = BrokerTexts(static={}, dynamic_default=broker.dynamic_default)
     return [
         entry._replace(synonyms=entry.synonyms[:1])
@@ -207,7 +207,7 @@ def _broker_entry(key: str, broker: BrokerTexts) -> ConfigEntry:
 
 
 def _synonyms(key: str, broker: BrokerTexts, *, is_sensitive: bool = False) -> tuple[ConfigSynonym, ...]:
-    """Who says something about a broker setting, source by source, beginning with the setting itself.
+    """The sources that give a broker setting or its synonyms a value, beginning with the setting itself.
 
     What stands before it is left out, as Kafka does: ``log.roll.hours`` does not name ``log.roll.ms``.
     """
@@ -232,7 +232,7 @@ def _synonyms(key: str, broker: BrokerTexts, *, is_sensitive: bool = False) -> t
 
 
 class _Known(NamedTuple):
-    """What is known about a broker setting's name, whoever defines it."""
+    """The definition of a broker setting, whether it is Kafka's or ours."""
 
     type: ConfigType
     is_dynamic: bool
@@ -255,5 +255,5 @@ def _base_name(key: str) -> str:
 
 
 def _with_both_names(static: Mapping[str, str]) -> Mapping[str, str]:
-    """Kafka tells the node's id under its old name too, wherever it was given."""
+    """Add the node's id under its old name too, as Kafka answers it wherever it was given."""
     return {"broker.id": static["node.id"], **static} if "node.id" in static else static

@@ -105,7 +105,7 @@ Taken as 1 with a line in the log, because there is one node: larger values of `
 
 
 def configuration_page() -> str:
-    """The whole page, as Markdown."""
+    """The text of docs/configuration.md, as Markdown."""
     return "\n".join([_INTRODUCTION, *_our_defaults(), *_sections(), *_topics(), _REFUSED, *_without_effect()])
 
 

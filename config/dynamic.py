@@ -1,4 +1,4 @@
-"""What a broker's settings come to when some are changed while it runs (KIP-226).
+"""A broker's settings with dynamic values over the static ones (KIP-226).
 
 The strongest first: this broker's dynamic value, the dynamic default of all brokers, the file and the command line,
 the default. A change makes new settings out of those that the process was started with.
@@ -17,18 +17,18 @@ from config.listeners import Listener
 
 LISTENER_PREFIX: Final = "listener.name."
 LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
-"""What a listener may have of its own, that does something here."""
+"""The settings of a single listener that have an effect here."""
 
 _FIXED_HERE: Final = ("listeners", "listener.security.protocol.map")
-"""Kafka opens another listener while it runs, but tells clients there of no broker: it registers at its start only."""
+"""Kafka opens such a listener while it runs, but Metadata there names no broker: brokers register at start."""
 
 
 class DynamicSettings(NamedTuple):
-    """Settings in force, and what was set dynamically but can't be."""
+    """The settings in effect, and the dynamic values that are passed over."""
 
     settings: BrokerSettings
     passed_over: Mapping[str, SettingsError]
-    """By name; the value of the next weaker source counts instead."""
+    """The invalid dynamic values by name; the value of the next weaker source counts instead."""
 
 
 @cache
@@ -45,13 +45,13 @@ def split_listener_key(key: str) -> tuple[str | None, str]:
 
 
 def with_dynamic(static: BrokerSettings, default: Mapping[str, str], this_broker: Mapping[str, str]) -> DynamicSettings:
-    """The settings in force.
+    """Compute the settings in effect.
 
-    A data directory may come from another version of Kafka, so what is invalid here is passed over. Names that do
-    nothing here are, too, but nobody needs to be told.
+    A data directory may come from another version of Kafka, so what is invalid here is passed over. Names without
+    an effect here are passed over silently.
 
     Args:
-        static: What the process was started with.
+        static: The settings that the process was started with.
         default: The dynamic defaults of all brokers, as texts under Kafka's names.
         this_broker: The dynamic values of this broker.
     """

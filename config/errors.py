@@ -1,4 +1,4 @@
-"""What is wrong with a setting, said in one sentence that names the key, the value and what was expected."""
+"""The errors of settings; each is one sentence with the key, the value and the expected form."""
 
 
 class SettingsError(Exception):

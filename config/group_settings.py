@@ -1,4 +1,4 @@
-"""What a group may have of its own, within the limits that the broker sets (KIP-848, KIP-932, KIP-1071, KIP-1191)."""
+"""Validation of group configs, within the broker's limits (KIP-848, KIP-932, KIP-1071, KIP-1191)."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from config.values import ConfigType, parse_value
 
 
 def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerTexts) -> None:
-    """Check the settings that somebody wants to give to a group.
+    """Check the new configs of a group.
 
     Raises:
         InvalidConfig: A name does not exist, a value is of the wrong type or not allowed, or is outside the limits of
@@ -41,14 +41,14 @@ def check_group_limits(key: str, value: int, broker_key: str, broker: BrokerText
     """Check a number against the least and the most that the broker's settings allow, where there are such settings.
 
     Args:
-        key: What is set, for the error.
-        value: To what.
+        key: The name of the config, for the error.
+        value: The new value.
         broker_key: The broker's own value for it, ``group.consumer.session.timeout.ms``: the limits are called
             ``group.consumer.min.session.timeout.ms`` and ``group.consumer.max.session.timeout.ms``.
-        broker: What the broker's settings say.
+        broker: The broker's settings.
 
     Raises:
-        InvalidConfig: It is outside of them.
+        InvalidConfig: The value is outside of the limits.
     """
     kind, _, name = broker_key.removeprefix("group.").partition(".")
     for limit, word, is_kept in (("min", "least", int.__ge__), ("max", "most", int.__le__)):

@@ -1,4 +1,4 @@
-"""What each setting is for, in our words: read from server.yaml, where users read it too.
+"""The help text of each setting, read from server.yaml, where users read it too.
 
 ## Listeners                                   begins a section
 # Where connections are accepted.              the help of the setting below
@@ -21,7 +21,7 @@ class Help(NamedTuple):
     section: str
     key: str
     default: str
-    """As YAML text; empty if the default is null."""
+    """The default as YAML text; empty if it is null."""
     line: str
 
 
@@ -46,6 +46,6 @@ def all_help() -> Mapping[str, Help]:
 
 
 def help_line(key: str) -> str | None:
-    """What a broker setting is for; None for one that does nothing here."""
+    """The help text of a broker setting; None for a setting without an effect here."""
     entry = all_help().get(key)
     return entry.line if entry else None

@@ -1,8 +1,8 @@
-"""Listeners: where the broker accepts connections, and what it tells clients to connect to.
+"""Listeners: the addresses where the broker accepts connections, and those that Metadata responses advertise.
 
 listeners=INTERNAL://:9092,EXTERNAL://[::1]:9094      name://host:port; an empty host is every interface
-listener.security.protocol.map=INTERNAL:PLAINTEXT,…   what is spoken on the listener of a name
-advertised.listeners=EXTERNAL://broker.example:9094   what Metadata answers; where it is silent, the listener itself
+listener.security.protocol.map=INTERNAL:PLAINTEXT,…   the security protocol of each listener name
+advertised.listeners=EXTERNAL://broker.example:9094   the addresses in Metadata; without it, the listeners
 controller.listener.names=CONTROLLER                  listeners of the KRaft controller: kept, never opened
 """
 
@@ -28,9 +28,9 @@ class Listener(NamedTuple):
     port: int
     security_protocol: str = "PLAINTEXT"
     max_connections: int | None = None
-    """What ``listener.name.<name>.max.connections`` says; None if nothing."""
+    """The value of ``listener.name.<name>.max.connections``; None if not set."""
     max_connection_creation_rate: int | None = None
-    """Connections a second, from ``listener.name.<name>.max.connection.creation.rate``; None if nothing."""
+    """Connections a second, from ``listener.name.<name>.max.connection.creation.rate``; None if not set."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -38,7 +38,7 @@ class Listener(NamedTuple):
 
     @property
     def binds_every_interface(self) -> bool:
-        """The host is no address that a client could connect to."""
+        """Whether the listener's host means every interface, so that no client can connect to it."""
         return self.host in _EVERY_INTERFACE
 
 
@@ -46,12 +46,12 @@ def parse_listeners(key: str, texts: Sequence[str], protocols: Mapping[str, str]
     """Read a list of listeners.
 
     Args:
-        key: The setting they stand in, for the error.
+        key: The name of the setting, for the error.
         texts: ``name://host:port`` each.
         protocols: The security protocol of each name; names are upper case.
 
     Raises:
-        InvalidConfig: One of them cannot be read, a name has no protocol, or a name or a port stands there twice.
+        InvalidConfig: A listener cannot be read, has no protocol, or its name or port appears twice.
     """
     listeners = tuple(_parse_listener(key, text, protocols) for text in texts)
     names = [listener.name for listener in listeners]
@@ -121,15 +121,15 @@ def check_ports_differ(listeners: Sequence[Listener]) -> None:
 def advertise(
     listeners: Sequence[Listener], advertised: Sequence[Listener], host_name: Callable[[], str] = socket.getfqdn
 ) -> tuple[Listener, ...]:
-    """What clients are told for each listener that is opened.
+    """The advertised listener for each listener that is opened.
 
     Args:
-        listeners: Those that are opened.
-        advertised: What ``advertised.listeners`` says, without controller listeners; empty if it says nothing.
-        host_name: This machine's name, told where a listener binds every interface and nothing is advertised.
+        listeners: The listeners that are opened.
+        advertised: The value of ``advertised.listeners`` without controller listeners; empty if not set.
+        host_name: This machine's name, advertised where a listener binds every interface and nothing is advertised.
 
     Raises:
-        SettingsError: A listener is advertised that is not opened, or with an address that nobody can connect to.
+        SettingsError: A listener is advertised that is not opened, or with an address that no client can connect to.
     """
     opened = {listener.name: listener for listener in listeners}
     for listener in advertised:

@@ -1,4 +1,4 @@
-"""How one topic's log behaves: Kafka's topic settings, with the broker's values where the topic has none of its own."""
+"""The settings of one topic's log: the topic's own configs, over the broker's values."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -38,7 +38,7 @@ class LogConfig(Settings):
     local_retention_ms: int = setting(ConfigType.LONG, "-2", "[-2,...]")
     max_compaction_lag_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[1,...]")
     max_decompressed_message_bytes: int = setting(ConfigType.INT, "2147483639", "[1,...,2147483639]")
-    """Of each record, without its own length, where the batch is compressed."""
+    """Bytes of a record in a compressed batch, at most, without its length field."""
     max_message_bytes: int = setting(ConfigType.INT, "1048588", "[0,...]")
     message_timestamp_after_max_ms: int = setting(ConfigType.LONG, "3600000", "[0,...]")
     message_timestamp_before_max_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[0,...]")
@@ -47,7 +47,7 @@ class LogConfig(Settings):
     min_compaction_lag_ms: int = setting(ConfigType.LONG, "0", "[0,...]")
     min_insync_replicas: int = setting(ConfigType.INT, "1", "[1,...]")
     ottla_archive_group: str = setting(ConfigType.STRING, "", "group name")
-    """Empty: retention waits for nobody."""
+    """The group that retention waits for; empty: no group."""
     ottla_archive_max_bytes: int = setting(ConfigType.LONG, "-1", "[-1,...]")
     preallocate: bool = setting(ConfigType.BOOLEAN, "false")
     remote_copy_lag_bytes: int = setting(ConfigType.LONG, "-1", "[-1,...]")
@@ -65,12 +65,12 @@ class LogConfig(Settings):
 
     @property
     def is_compacted(self) -> bool:
-        """Older values of a key are removed, so every record must have a key."""
+        """Whether older values of a key are removed, so that every record must have a key."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Old segments are deleted by time and size."""
+        """Whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
     def with_overrides(self, overrides: Mapping[str, str]) -> "LogConfig":
@@ -101,7 +101,7 @@ OUR_TOPIC_SETTINGS: Final[Mapping[str, str]] = {
     "ottla.archive.max.bytes": "The most bytes of each partition, in whole segments, that are kept for that group "
     "beyond what retention would have kept; the oldest go first, and -1 is no limit but the disk.",
 }
-"""What those are for that Kafka does not have."""
+"""The help texts of the topic settings that Kafka does not have."""
 
 
 def topic_config_names() -> Iterable[str]:
@@ -110,11 +110,11 @@ def topic_config_names() -> Iterable[str]:
 
 
 def validate_topic_overrides(overrides: Mapping[str, str | None], defaults: LogConfig | None = None) -> LogConfig:
-    """Check the settings that somebody wants to give to a topic, alone and together, and return what comes of them.
+    """Check the new configs of a topic, alone and together, and return the resulting settings.
 
     Args:
         overrides: Texts under Kafka's names, as CreateTopics and AlterConfigs carry them.
-        defaults: The broker's values for what the topic does not say; Kafka's defaults if None.
+        defaults: The broker's values for configs that the topic does not have; Kafka's defaults if None.
 
     Raises:
         InvalidConfig: A name does not exist, a value is null, of the wrong type or not allowed, or two values

@@ -1,4 +1,4 @@
-"""Where the metrics endpoint listens.
+"""The address of the metrics endpoint.
 
 ottla.prometheus.listener=127.0.0.1:9404      host:port; an empty host is every interface; empty: there is no endpoint
 """

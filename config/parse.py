@@ -45,7 +45,7 @@ _PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.")
 
 
 class LoadedSettings(NamedTuple):
-    """The settings to start with, and what their owner should be told, one log line each."""
+    """The settings to start with, and notices about them for the log, one line each."""
 
     settings: BrokerSettings
     notices: list[str]
@@ -59,7 +59,7 @@ def load_settings(
     Args:
         path: A YAML or Java properties file; None for none.
         overrides: Names and texts that win over the file; of equal names the last.
-        host_name: This machine's name, advertised where a listener binds every interface and nothing else is said.
+        host_name: This machine's name, advertised where a listener binds every interface and none is advertised.
 
     Raises:
         SettingsError: A file cannot be read, a name does not exist, a value is wrong or is not supported here, or two
@@ -88,7 +88,7 @@ def combine_settings(
 
 
 def is_setting(key: str) -> bool:
-    """Whether a name is one of a setting, of Kafka's or of ours, whatever it does here."""
+    """Whether a name is that of a setting of Kafka's or ours, with or without an effect here."""
     return (
         key in BROKER_SETTINGS
         or key in _KNOWN_ELSEWHERE
@@ -114,7 +114,7 @@ def _with_one_name(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Loading:
-    """One pass over the texts: what is known so far of the settings that are being made."""
+    """The state of one pass over the texts: the settings that have been parsed so far."""
 
     def __init__(self, texts: dict[str, str], host_name: Callable[[], str]) -> None:
         self._texts = texts
@@ -127,7 +127,7 @@ class _Loading:
         )
 
     def load(self) -> LoadedSettings:
-        """Everything, in the order in which a person should be told what is wrong."""
+        """Parse and check all settings; the order decides which error is reported first."""
         listener_keys = [key for key in self._texts if key.startswith(LISTENER_PREFIX)]
         for key in self._texts:
             if key not in BROKER_SETTINGS and key not in listener_keys:
@@ -149,17 +149,17 @@ class _Loading:
         return LoadedSettings(settings, self._notices + self._last_notices(controller_listeners))
 
     def _parsed(self, key: str) -> Any:
-        """The value of a setting of ours: what its text says, or the default."""
+        """The value of a setting that has an effect here: its parsed text, or the default."""
         declaration = BROKER_SETTINGS[key]
         text = self._texts.get(key)
         if text is None:
             return BrokerSettings.default_of(key)
         return declaration.parse(key, text)
 
-    # Names that do nothing here
+    # Names without an effect here
 
     def _check_other_key(self, key: str) -> None:
-        """Accept a setting of Kafka's that does nothing here, or refuse it.
+        """Accept or refuse a setting of Kafka's that has no effect here.
 
         Raises:
             SettingsError: The name does not exist or not any more, its value is wrong, or it must not be passed over.
@@ -180,7 +180,7 @@ class _Loading:
         self._without_effect.append(key)
 
     def _refuse_security(self, key: str, default: str | None) -> None:
-        """Let a setting of TLS or SASL pass only if it says nothing, or what it says anyway."""
+        """Refuse a setting of TLS or SASL unless it is empty or has its default."""
         if trimmed(self._texts[key]) not in ("", default):
             raise SettingsError(security_sentence(key))
 
@@ -255,7 +255,7 @@ class _Loading:
         else:
             parse_value(key, definition.type, definition.allowed, self._texts[key])
 
-    # What one node makes of it
+    # The limits of a single node
 
     def _lowered_for_one_node(self, values: Mapping[str, Any]) -> dict[str, int]:
         """Replication that one node cannot have, lowered to what it can."""

@@ -6,7 +6,7 @@
         two                                           a line that ends in an odd number of \\ goes on in the next
     dir=C:\\\\data    name=\\u00e9                        \\t \\n \\r \\f \\uXXXX; any other \\x is x; it is Latin-1
 
-Of a key that stands there twice, the last one counts.
+Of a key that appears twice, the last value counts.
 """
 
 import re

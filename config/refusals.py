@@ -1,4 +1,4 @@
-"""Settings with which the broker does not start, since it would not do what they promise, and the sentence for each."""
+"""Settings that the broker refuses at its start, because it cannot keep their promise, and the sentence for each."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""What has configs, and what has been said about the broker's."""
+"""The resources that have configs, and the sources of the broker's configs."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -12,7 +12,7 @@ _OTHER_NAMES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 
 class ConfigResource(IntEnum):
-    """What has configs, by the codes of the protocol and of the metadata log."""
+    """The types of resources with configs, by the codes of the protocol and of the metadata log."""
 
     TOPIC = 2
     BROKER = 4
@@ -22,7 +22,7 @@ class ConfigResource(IntEnum):
 
 
 class BrokerTexts(NamedTuple):
-    """What has been said about the broker's settings, as text by name, in each source."""
+    """The broker's configs as text by name, for each source."""
 
     static: Mapping[str, str]
     """``BrokerSettings.given``."""
@@ -30,7 +30,7 @@ class BrokerTexts(NamedTuple):
     dynamic_default: Mapping[str, str] = {}
 
     def text(self, key: str) -> str | None:
-        """The text that counts for a broker setting, the default if nobody said anything."""
+        """The text in effect for a broker setting: its strongest source's, else the default."""
         for texts in (self.dynamic_broker, self.dynamic_default, self.static):
             if key in texts:
                 return texts[key]

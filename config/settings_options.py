@@ -1,4 +1,4 @@
-"""The command line's options that say with which settings a broker runs: those who ask about it take the same."""
+"""Command line options for a broker's settings, shared by the broker and the tools that read its settings."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from config.parse import LoadedSettings, load_settings
 
 
 def add_settings_options(parser: argparse.ArgumentParser) -> None:
-    """Let ``parser`` take them; `settings_of` reads what it returns."""
+    """Add the options to ``parser``; `settings_of` reads the parsed options."""
     parser.add_argument("--config", metavar="FILE", help="settings: YAML, or a Kafka server.properties")
     parser.add_argument(
         "-o", dest="override", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated"
@@ -21,7 +21,7 @@ def add_settings_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(options: argparse.Namespace) -> LoadedSettings:
-    """Load the settings that the options name. Raises SettingsError."""
+    """Load the settings that the command line options name. Raises SettingsError."""
     overrides = [_override(text) for text in options.override]
     if options.container:
         from config.container import load_container_settings

@@ -1,8 +1,8 @@
-"""Where settings are written: a YAML file, a Java properties file, or the command line; each gives texts by name.
+"""Sources of settings: a YAML file, a Java properties file, the command line; each gives texts by name.
 
 YAML is read without guessing at types, since YAML's guesses are not Kafka's: it takes 22:22 for the number 1342 and on
-for true. A properties file is read as Java reads it, which is Latin-1. Editors on Windows begin a file with a mark: of
-UTF-8 it is passed over, and of UTF-16 it says how to read the file.
+for true. A properties file is read as Java reads it, which is Latin-1. Editors on Windows begin a file with a byte
+order mark: that of UTF-8 is passed over, and that of UTF-16 decides how the file is decoded.
 """
 
 import codecs
@@ -19,7 +19,7 @@ _YAML_NULL: Final = ("", "~", "null")
 
 
 def read_settings_file(path: str) -> dict[str, str]:
-    """The settings of a file: YAML or Java properties, told by its extension or else by its content.
+    """The settings of a file: YAML or Java properties, by its extension or else by its content.
 
     Raises:
         SettingsError: The file cannot be read or understood.
@@ -39,7 +39,7 @@ def read_settings_file(path: str) -> dict[str, str]:
 
 
 def _decoded(content: bytes, path: str) -> str:
-    """A properties file as text: Latin-1, unless a mark says that it is UTF-16."""
+    """A properties file as text: Latin-1, unless a byte order mark says that it is UTF-16."""
     is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = content.decode("utf-16") if is_utf_16 else content.removeprefix(codecs.BOM_UTF8).decode("latin-1")
@@ -105,7 +105,7 @@ def _yaml_text(key: str, node: Any, place: str) -> str | None:
 
 
 def read_properties(content: str, path: str) -> dict[str, str]:
-    """The settings of a Java properties file; of a key that stands there twice, the last one counts.
+    """The settings of a Java properties file; of a key that appears twice, the last value counts.
 
     Raises:
         SettingsError: An escape is cut short.
@@ -117,7 +117,7 @@ def read_properties(content: str, path: str) -> dict[str, str]:
 
 
 def _looks_like_properties(content: str) -> bool:
-    """Whether the first setting of a file without a telling name is written as ``key=value``."""
+    """Whether the first setting of a file without a known extension is written as ``key=value``."""
     for line in content.splitlines():
         line = line.strip()
         if line and line[0] not in "#!":

@@ -1,9 +1,9 @@
-"""`ottla.topics.at.start`: topics that the broker makes before it accepts requests, if they are not there.
+"""`ottla.topics.at.start`: topics that the broker creates, if missing, before it accepts requests.
 
 orders:6:retention.ms=3600000:cleanup.policy=[compact,delete],payments:3,audit
 └name  └partitions   └configs            └ a value with a comma or a colon stands in brackets, as in kafka-configs
 
-Topics are parted by commas; only the name must be there, and what is left out is the broker's default.
+Topics are separated by commas; only the name is required, and the broker's defaults replace omitted parts.
 """
 
 import re
@@ -21,20 +21,20 @@ _NOT_IN_BRACKETS: Final = r"(?![^\[]*\])"
 
 
 class TopicAtStart(NamedTuple):
-    """A topic that must be there when the first client is."""
+    """A topic that must exist before the first request is accepted."""
 
     name: str
     partitions: int | None = None
-    """None for the broker's default, ``num.partitions``."""
+    """Number of partitions; None for the broker's default, ``num.partitions``."""
     configs: Mapping[str, str] = {}
-    """The topic's own, as texts under Kafka's names."""
+    """The topic's configs, as texts under Kafka's names."""
 
 
 def read_topics_at_start(text: str) -> tuple[TopicAtStart, ...]:
-    """The topics of a list in the form above; the names and values of their configs are not looked at.
+    """The topics of a list in the form above; the names and values of their configs are not checked.
 
     Raises:
-        InvalidConfig: An entry has another form, or a topic stands there twice.
+        InvalidConfig: An entry has another form, or a topic appears twice.
     """
     if not text:
         return ()

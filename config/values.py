@@ -7,7 +7,7 @@ What is allowed is noted as Kafka's own lists note it, and read from that notati
     [1,...,9] or -1              a number from 1 to 9, or -1
     [gzip, lz4, none]            one of these; in a list, any of these
     (case insensitive) [A, B]    one of these, in any case
-    non-empty string             something must stand there
+    non-empty string             not empty
     group name                   the name of a consumer group, or nothing
     [partitionId]:[brokerId],…   a list of pairs of numbers, or *
 """
@@ -45,15 +45,15 @@ _LIMITS: Final = {
     ConfigType.LONG: (-(1 << 63), (1 << 63) - 1),
 }
 _JAVA_SPACE: Final = "".join(map(chr, range(0x21)))
-# Patterns are compiled at first use: a broker that is told nothing needs none of them to start.
+# Patterns are compiled at first use: a start with default settings needs none of them.
 _DECIMAL: Final = r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?"
 _RANGE: Final = r"\[(-?[0-9]+),\.\.\.(?:,(-?[0-9]+))?\](?: or (-?[0-9]+))?"
 _CHOICES: Final = r"(\(case insensitive\) )?\[([\w., :-]+)\]"
 _THROTTLED_REPLICA: Final = r"[0-9]+:[0-9]+"
 _NOT_IN_A_NAME: Final = r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]"
-"""Control characters, and halves of characters."""
+"""A pattern for control characters and lone surrogates."""
 _GROUP_NAME_BYTES: Final = 32_767
-"""More do not fit into the request that commits an offset."""
+"""Bytes of the longest group name: longer ones do not fit into an OffsetCommit request."""
 _BY_DURATION: Final = (
     r"by_duration:(?i:P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{0,9})?S)?)?)"
 )
@@ -71,7 +71,7 @@ def parse_value(key: str, type_: ConfigType, allowed: str, text: str) -> Any:
         key: The setting's name, for the error only.
         type_: Decides how the text is read; a LIST is split at its commas.
         allowed: Kafka's notation of the values allowed; empty for all.
-        text: What stands in the file, not yet trimmed.
+        text: The text in the file, not yet trimmed.
 
     Raises:
         InvalidConfig: The text is not of the type, or the value is not allowed.
@@ -125,7 +125,7 @@ def _significant_digits(value: float) -> tuple[str, str, int]:
 
 
 def read_value(type_: ConfigType, text: str) -> Value | None:
-    """The value of a text, None if it is not of the type; what is allowed is not looked at."""
+    """The value of a text, None if it is not of the type; the allowed values are not checked."""
     text = trimmed(text)
     if type_ in _LIMITS:
         digits = text[1:] if text[:1] in ("+", "-") else text
@@ -145,7 +145,7 @@ def read_value(type_: ConfigType, text: str) -> Value | None:
 
 
 class _Rule(NamedTuple):
-    """One notation, understood."""
+    """A parsed notation of allowed values."""
 
     accepts: Callable[[Any], bool]
     expected: str
