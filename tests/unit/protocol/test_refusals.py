@@ -369,7 +369,8 @@ REFUSED: list[tuple[Any, Any]] = [
         DeleteGroupsRequest(groups_names=["readers", "others"]),
         DeleteGroupsResponse(
             results=[
-                DeleteGroupsResponse.Result(group_id=group_id, error_code=CODE) for group_id in ("readers", "others")
+                DeleteGroupsResponse.Result(group_id=group_id, error_code=CODE, error_message=WHY)
+                for group_id in ("readers", "others")
             ]
         ),
     ),
