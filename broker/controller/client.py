@@ -134,6 +134,15 @@ class ControllerClient(Protocol):
             InvalidRequest: it is this broker, which runs.
         """
 
+    def unregister_controller(self, controller_id: int, then: Callable[[], None]) -> None:
+        """Forget a controller that is gone for good.
+
+        Raises:
+            ControllerIdNotRegistered: there is no such controller.
+            InvalidRequest: it is the one that leads.
+            UnsupportedVersion: the finalised metadata.version knows no record for it.
+        """
+
     # Producer ids
 
     def allocate_producer_ids(self, then: Callable[[range], None]) -> None:

@@ -22,7 +22,13 @@ from broker.metadata.record_versions import version_of
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.raft.single_voter_log import SingleVoterLog
-from broker.request.faults import BrokerIdNotRegistered, Fault, InvalidRequest
+from broker.request.faults import (
+    BrokerIdNotRegistered,
+    ControllerIdNotRegistered,
+    Fault,
+    InvalidRequest,
+    UnsupportedVersion,
+)
 from broker.runtime.clock import Ids
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode
@@ -36,6 +42,7 @@ from protocol.records.cluster_metadata import (
     ProducerIdsRecord,
     RemoveTopicRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 from storage.errors import DiskFull, TooManyOpenFiles
 from storage.topic_partition import TopicPartition
@@ -51,6 +58,9 @@ log = logging.getLogger(__name__)
 
 DIRECTORIES_REGISTER_SINCE: Final = 17
 """The metadata.version (3.7-IV2) from which on brokers register their log directories (KIP-858)."""
+
+CONTROLLERS_UNREGISTER_SINCE: Final = 33
+"""The metadata.version (4.4-IV2) from which on a controller's registration can be taken back."""
 
 
 class LocalController:
@@ -431,6 +441,17 @@ class LocalController:
             raise InvalidRequest(f"Broker {broker_id} is the one that is asked, and it runs")
         self._append([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)], then)
         log.info("broker %d is no longer registered", broker_id)
+
+    def unregister_controller(self, controller_id: int, then: Callable[[], None]) -> None:
+        """Only a controller that an adopted directory brought can be forgotten: this one is all there is."""
+        if controller_id == self._settings.node_id:
+            raise InvalidRequest("Controller cannot unregister itself while it is active.")
+        if self.image.features.metadata_version < CONTROLLERS_UNREGISTER_SINCE:
+            raise UnsupportedVersion("The current MetadataVersion is too old to support controller unregistration.")
+        if controller_id not in self.image.cluster.controllers:
+            raise ControllerIdNotRegistered(f"Controller ID {controller_id} is not currently registered.")
+        self._append([UnregisterControllerRecord(controller_id=controller_id)], then)
+        log.info("controller %d is no longer registered", controller_id)
 
     # Producer ids
 

@@ -259,7 +259,7 @@ class Handlers:
     def registrations(self) -> "RegistrationsHandler":
         from broker.handlers.registrations import RegistrationsHandler
 
-        return RegistrationsHandler(self.controller, self.metadata_cache, self.node)
+        return RegistrationsHandler(self.controller)
 
     @cached_property
     def sasl(self) -> "SaslHandler":
