@@ -84,6 +84,6 @@ def _described(user: str, credentials: Sequence[UserScramCredentialRecord], time
         result.error_message = ""
         result.credential_infos = [
             Result.CredentialInfo(mechanism=credential.mechanism, iterations=credential.iterations)
-            for credential in credentials
+            for credential in sorted(credentials, key=lambda credential: credential.mechanism)
         ]
     return result

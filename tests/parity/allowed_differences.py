@@ -180,6 +180,10 @@ def _by(*fields: str) -> Replace:
     return replace
 
 
+def _sorted(value: Any, moment: Moment, names: Names) -> Any:
+    return sorted(value) if isinstance(value, list) else value
+
+
 def _by_partition(value: Any, moment: Moment, names: Names) -> Any:
     """The partitions of all topics by topic and index, unless one occurs twice."""
     if not isinstance(value, list):
@@ -348,6 +352,55 @@ RULES: Final[tuple[Rule, ...]] = (
         reason="A hash map's order.",
     ),
     Rule(api="CREATE_TOPICS", path="topics[].configs", replace=_by("name"), orders=True, reason="Read by name."),
+    Rule(
+        api="ADD_PARTITIONS_TO_TXN",
+        path="*results_by_partition",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="Kafka answers the partitions that it refuses first.",
+    ),
+    *(
+        Rule(
+            api="ADD_PARTITIONS_TO_TXN",
+            path=path,
+            replace=_by("name"),
+            orders=True,
+            reason="Kafka answers the topics that it refuses first.",
+        )
+        for path in ("results_by_topic_v3_and_below", "*topic_results")
+    ),
+    Rule(
+        api="TXN_OFFSET_COMMIT",
+        path="topics*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="Kafka answers the partitions that it refuses first.",
+    ),
+    Rule(
+        api="LIST_TRANSACTIONS",
+        path="unknown_state_filters",
+        replace=_sorted,
+        orders=True,
+        reason="A hash set's order.",
+    ),
+    *(
+        Rule(api=api, path="results", replace=_by("user"), orders=True, reason="A hash map's order.")
+        for api in ("DESCRIBE_USER_SCRAM_CREDENTIALS", "ALTER_USER_SCRAM_CREDENTIALS")
+    ),
+    Rule(
+        api="ALTER_REPLICA_LOG_DIRS",
+        path="results",
+        replace=_by("topic_name"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        api="ALTER_REPLICA_LOG_DIRS",
+        path="results*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
 )
 
 
@@ -584,6 +637,11 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         step="min.cleanable.dirty.ratio='NaN'",
         when=_better_refused,
         reason="Kafka takes NaN for a ratio between 0 and 1, since it is on neither side of a limit.",
+    ),
+    Allowed(
+        api="ALTER_CLIENT_QUOTAS",
+        step="a quota of a user",
+        reason="No client is held to a quota here yet, so that none is set; see docs/decisions/refusing.md.",
     ),
     Allowed(
         api="API_VERSIONS",

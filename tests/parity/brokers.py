@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import BrokerProcess, port_below_client_ports
@@ -34,6 +34,13 @@ SETTINGS = {
 }
 """Both brokers have these, beside those that `SETTINGS` of a script adds."""
 
+FEATURES_OFF = {
+    "metadata.version": 25,
+    **dict.fromkeys(("group.version", "share.version", "streams.version", "transaction.version"), 0),
+    "eligible.leader.replicas.version": 0,
+}
+"""The levels of this broker, for a script whose `FEATURES` they are: Kafka is formatted with them then."""
+
 
 class Run(NamedTuple):
     """What a broker answered to a script, and which rules had a value to replace."""
@@ -54,14 +61,19 @@ def ask_kafka(script: str, libraries: str) -> Run:
         port = int(os.environ.get("OTTLA_TEST_KAFKA_PORT", "0")) or port_below_client_ports()
         node = ApacheKafka(directory, settings=settings, port=port, libraries=libraries)
         node.heap = "512M"
+        node.features = getattr(_module(script), "FEATURES", {})
         node.quick_start = True
         return node
 
     return _run(script, make)
 
 
+def _module(script: str) -> Any:
+    return importlib.import_module(f"tests.parity.scripts.{script}")
+
+
 def _run(script: str, make: Callable[[Path, dict[str, str]], BrokerProcess]) -> Run:
-    module = importlib.import_module(f"tests.parity.scripts.{script}")
+    module = _module(script)
     settings = {**SETTINGS, **getattr(module, "SETTINGS", {})}
     directory = Path(tempfile.mkdtemp(prefix=f"parity-{script}-"))
     broker = make(directory, settings)
