@@ -198,6 +198,16 @@ class BufferPool:
         self._idle: dict[int, int] = {}
         """The fewest that have lain here since the last trim, by size."""
         self.free_bytes = 0
+        self.scratch = Buffer(SMALLEST_BUFFER)
+        """Memory for any connection that receives; nothing is kept in it from one receive to the next."""
+
+    def take_scratch(self) -> Buffer:
+        """Lend `scratch` with what was just received into it; other memory takes its place. Only while memory is not
+        short."""
+        taken = self.scratch
+        self.memory.count(taken.capacity)
+        self.scratch = self.lend(SMALLEST_BUFFER)
+        return taken
 
     def borrow(self, needed: int, borrower: Borrower, *, may_exceed: bool) -> Buffer | None:
         """Lend a buffer of at least ``needed`` bytes; None if there is no memory (see `RequestMemory.take`)."""

@@ -1,39 +1,23 @@
-"""What a connection still has to send: bytes by `sendmsg`, regions of files by `sendfile`, never through Python."""
+"""What a connection still has to send: bytes in few calls, regions of files from the file to the transport."""
 
-import os
-import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from itertools import islice
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
-from broker.network.socket_options import MSG_MORE, cork
+from broker.network.transport import MORE_FOLLOWS, Bytes, Region, Transport
 from protocol.codec import Chunk
 
 MOST_PIECES: Final = 512
-"""Pieces in one `sendmsg`; systems take 1,024."""
+"""Pieces in one `Transport.send_pieces`; systems take 1,024."""
 
 
 JOINED_BYTES: Final = 4096
 """Pieces that are smaller together are copied into one."""
 
 _IN_MEMORY: Final = (bytes, bytearray, memoryview)
-"""What a chunk is that is no region."""
-
-
-class OpenFile(Protocol):
-    def fileno(self) -> int: ...
-
-
-class Region(Protocol):
-    """Bytes of a file that are sent without being read: a `storage.files.FileRegion`. It keeps its file open."""
-
-    @property
-    def file(self) -> OpenFile: ...
-    @property
-    def position(self) -> int: ...
-    def __len__(self) -> int: ...
+"""The types of a chunk that is no region."""
 
 
 class RegionCutShort(Exception):
@@ -46,24 +30,26 @@ class SendOutcome(Enum):
     DONE = auto()
     """Nothing is left."""
     TURN_OVER = auto()
-    """More could go out, but others wait."""
+    """More could be sent, but other connections wait."""
     BLOCKED = auto()
-    """The socket takes no more now."""
+    """The transport takes no more now."""
 
 
 class SendBuffer:
-    """Chunks in the order in which they leave; what has left is forgotten at once, regions with their files."""
+    """Chunks in the order in which they are sent. A chunk that is sent is forgotten at once, a region with its file."""
 
-    __slots__ = ("_chunks", "_head_sent", "_is_corked", "add")
+    __slots__ = ("_chunks", "_head_sent", "_is_corked", "_send", "_transport", "add")
 
-    def __init__(self) -> None:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._send = transport.send
         self._chunks: deque[Chunk] = deque()
         self.add: Callable[[Iterable[Chunk]], None] = self._chunks.extend
         """Send these, behind all others."""
         self._head_sent = 0
-        """Bytes of the first chunk that have left."""
+        """Bytes of the first chunk that are sent."""
         self._is_corked = False
-        """Whether the socket keeps what does not fill a packet until everything is sent."""
+        """Whether the transport keeps what does not fill a packet until everything is sent."""
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
@@ -78,9 +64,9 @@ class SendBuffer:
         held = held_bytes(self._chunks)
         return held - self._head_sent if held and isinstance(self._chunks[0], _IN_MEMORY) else held
 
-    def send(self, to: socket.socket, most: int) -> tuple[SendOutcome, int]:
-        """Send until nothing is left, the socket is full or about ``most`` bytes are gone; return which, and how many
-        went. Raises `OSError` where the connection has died, `RegionCutShort`."""
+    def send(self, most: int) -> tuple[SendOutcome, int]:
+        """Send until nothing is left, the transport takes no more or about ``most`` bytes are sent; return which, and
+        how many bytes were sent. Raises `OSError` where the connection is lost, `RegionCutShort`."""
         chunks = self._chunks
         total = 0
         try:
@@ -89,21 +75,21 @@ class SendBuffer:
                     return SendOutcome.TURN_OVER, total
                 head = chunks[0]
                 if isinstance(head, _IN_MEMORY):
-                    sent = self._send_bytes(to)
+                    sent = self._send_bytes()
                 else:
-                    sent = self._send_region(to, cast(Region, head), most - total)
+                    sent = self._send_region(cast(Region, head), most - total)
                 total += sent
         except (BlockingIOError, InterruptedError):
             return SendOutcome.BLOCKED, total
         if self._is_corked:
             self._is_corked = False
-            cork(to, False)
+            self._transport.cork(False)
         return SendOutcome.DONE, total
 
-    def _send_region(self, to: socket.socket, region: Region, most: int) -> int:
+    def _send_region(self, region: Region, most: int) -> int:
         position = region.position + self._head_sent
         left = len(region) - self._head_sent
-        sent = os.sendfile(to.fileno(), region.file.fileno(), position, min(left, most)) if left else 0
+        sent = self._transport.send_region(region, position, min(left, most)) if left else 0
         if left and not sent:
             raise RegionCutShort(
                 f"{left} bytes at {position} of {region.file} are announced, and the file ends before them"
@@ -111,37 +97,37 @@ class SendBuffer:
         self._head_has_sent(sent, left)
         return sent
 
-    def _send_bytes(self, to: socket.socket) -> int:
-        """Send the bytes that stand before the next region, as far as the socket takes them."""
+    def _send_bytes(self) -> int:
+        """Send the bytes that stand before the next region, as far as the transport takes them."""
         chunks = self._chunks
         if not self._head_sent and len(chunks) > 1 and not isinstance(chunks[1], _IN_MEMORY):
             # A fetch of many partitions is little else: one piece, its records, one piece (bench: fetch-16x64kb).
             if not self._is_corked and len(chunks) > 2:
-                # Nobody can tell `sendfile` that more follows: it sends the last packet of its records as it is.
+                # `send_region` has no flag for more bytes to follow: it sends the last packet of its records as it is.
                 self._is_corked = True
-                cork(to, True)
-            piece = cast("bytes | bytearray | memoryview", chunks[0])
-            sent = to.send(piece, MSG_MORE)
+                self._transport.cork(True)
+            piece = cast(Bytes, chunks[0])
+            sent = self._send(piece, MORE_FOLLOWS)
             self._head_has_sent(sent, len(piece))
             return sent
-        pieces: list[bytes | bytearray | memoryview] = []
+        pieces: list[Bytes] = []
         flags = 0
         for chunk in islice(chunks, MOST_PIECES):
             if not isinstance(chunk, _IN_MEMORY):
                 # The records follow at once: no packet of their own for what stands before them.
-                flags = MSG_MORE
+                flags = MORE_FOLLOWS
                 break
             pieces.append(chunk)
         if self._head_sent:
             pieces[0] = memoryview(pieces[0])[self._head_sent :]
         size = sum(map(len, pieces))
         if len(pieces) == 1:
-            sent = to.send(pieces[0], flags)
+            sent = self._send(pieces[0], flags)
         elif size <= JOINED_BYTES:
             # Many small answers: to join them costs less than a vector of them (bench: produce-one-record).
-            sent = to.send(b"".join(pieces), flags)
+            sent = self._send(b"".join(pieces), flags)
         else:
-            sent = to.sendmsg(pieces, (), flags)
+            sent = self._transport.send_pieces(pieces, flags)
         if sent == size and len(pieces) == len(chunks):
             chunks.clear()
             self._head_sent = 0
@@ -150,7 +136,7 @@ class SendBuffer:
         return sent
 
     def _head_has_sent(self, sent: int, left: int) -> None:
-        """Of the ``left`` bytes of the first chunk ``sent`` have left."""
+        """Of the ``left`` bytes of the first chunk ``sent`` are sent."""
         if sent == left:
             self._chunks.popleft()
             self._head_sent = 0
@@ -158,7 +144,7 @@ class SendBuffer:
             self._head_sent += sent
 
     def _forget(self, sent: int) -> None:
-        """``sent`` bytes have left: drop the chunks that are through."""
+        """``sent`` bytes are sent: drop the chunks that they end."""
         chunks = self._chunks
         sent += self._head_sent
         while chunks and sent >= (size := len(chunks[0])):

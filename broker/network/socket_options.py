@@ -1,12 +1,7 @@
-"""What we ask of the system for our sockets, and the only place that knows which systems have it."""
+"""The options of listening and connected sockets, and which systems have them."""
 
 import socket
 from typing import Final, NamedTuple
-
-MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
-"""Linux: more follows at once, so do not send a small packet for this. Elsewhere nothing."""
-
-_TCP_CORK: Final[int | None] = getattr(socket, "TCP_CORK", None)
 
 _TCP_CONGESTION: Final[int | None] = getattr(socket, "TCP_CONGESTION", None)
 
@@ -48,16 +43,6 @@ class SocketOptions(NamedTuple):
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
         elif is_local and _control_of(accepted) == _PACED:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PACED_SEND_BUFFER_BYTES)
-
-
-def cork(one: socket.socket, is_corked: bool) -> None:
-    """Linux: only full packets leave, until this ends; what is left leaves then, too. Elsewhere nothing."""
-    if _TCP_CORK is None:
-        return
-    try:
-        one.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, is_corked)
-    except OSError:
-        return  # no TCP, or a connection that has died: whoever sends will be told
 
 
 def leave_unpaced(listener: socket.socket) -> bytes | None:

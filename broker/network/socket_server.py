@@ -7,10 +7,10 @@ from typing import Final
 from broker.network.acceptor import Acceptor
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
-from broker.network.connection_owner import NetworkSettings
 from broker.network.latencies import LatencyReport
 from broker.network.processor import Processor
 from broker.network.processor_pool import ProcessorPool
+from broker.network.processor_state import NetworkSettings
 from broker.network.socket_options import SocketOptions
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock

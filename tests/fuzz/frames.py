@@ -21,8 +21,9 @@ from broker.dispatch.handler_pool import MOST_A_TURN, evaluate
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
-from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor, monotonic_us
+from broker.network.processor_state import NetworkSettings
+from broker.network.transport import PlaintextTransport
 from broker.request.channel import RequestChannel
 from broker.request.session import Peer, Session
 from broker.request.stats import HandlerTurn
@@ -151,7 +152,7 @@ class Victim:
         ours.setblocking(False)
         theirs.setblocking(False)
         session = Session(Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT"))
-        return ours, self._processor.adopt(theirs, session)
+        return ours, self._processor.adopt(PlaintextTransport(theirs), session)
 
     def renew_if_full(self) -> None:
         """Begin anew with an empty broker where this one has become another."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.network.connection import Connection
+from broker.network.transport import PlaintextTransport
 from broker.request.session import Peer, Session
 from broker.runtime.clock import Ids
 from broker.server.broker_server import BrokerServer
@@ -178,7 +179,7 @@ class InProcessBroker:
         session = Session(Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener))
 
         async def adopt() -> Connection:
-            return self.server.socket_server.processors[processor].adopt(theirs, session)
+            return self.server.socket_server.processors[processor].adopt(PlaintextTransport(theirs), session)
 
         client = Client(self, ours, self.run(adopt()))
         self._clients.append(client)

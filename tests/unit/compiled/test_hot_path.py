@@ -41,3 +41,23 @@ def test_such_a_name_is_found() -> None:
     (function,) = functions("def f():\n try: g()\n except KeyError as e: h(e)\n except OSError as e: h(e)\n")
 
     assert names_of_two_types(function) == ["e"]
+
+
+def optional_constants(source: str) -> list[str]:
+    """Constants of a module that are a number or None: where one is known not to be None, mypyc takes the address of
+    its object for the number."""
+    return [
+        ast.unparse(node.target)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.AnnAssign)
+        and ast.unparse(node.annotation) in {f"Final[{kind} | None]" for kind in ("int", "bool", "float")}
+    ]
+
+
+@pytest.mark.parametrize("path", HOT_PATH)
+def test_a_constant_is_no_optional_number(path: str) -> None:
+    assert optional_constants((REPOSITORY / path).read_text()) == []
+
+
+def test_such_a_constant_is_found() -> None:
+    assert optional_constants("A: Final[int | None] = f()\nB: Final[str | None] = f()\n") == ["A"]

@@ -14,8 +14,9 @@ from broker.dispatch.handler_pool import evaluate
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
-from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
+from broker.network.processor_state import NetworkSettings
+from broker.network.transport import PlaintextTransport
 from broker.request.channel import RequestChannel
 from broker.request.response import ResponseSlot
 from broker.request.session import Peer, Session
@@ -129,7 +130,7 @@ class Network:
         client = Client(theirs)
         self.clients.append(client)
         session = Session(Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT"))
-        return self.processor.adopt(ours, session), client
+        return self.processor.adopt(PlaintextTransport(ours), session), client
 
     async def turns(self, count: int = 5) -> None:
         """Let the loop turn, so that whatever can happen does."""

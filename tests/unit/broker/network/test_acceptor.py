@@ -11,8 +11,8 @@ import pytest
 from broker.network.acceptor import REST_MS, Acceptor, CannotListen
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
-from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
+from broker.network.processor_state import NetworkSettings
 from broker.network.socket_options import SocketOptions, is_loopback, leave_unpaced, plain_address
 from broker.request.channel import RequestChannel
 from tests.support.clock import ManualClock

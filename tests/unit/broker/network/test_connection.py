@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.network.buffer_pool import FAVOUR_MS, SMALLEST_BUFFER
-from broker.network.connection import MOST_ANSWERS_BYTES, MOST_REQUESTS_A_TURN, Pause
+from broker.network.connection import MOST_ANSWERS_BYTES, MOST_REQUESTS_A_TURN
+from broker.network.pauses import Pause
 from broker.request.response import NOTHING
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 

@@ -5,7 +5,7 @@ import pytest
 
 from broker.network.buffer_pool import SMALLEST_BUFFER, TRIM_INTERVAL_MS
 from broker.network.latencies import LatencyReport
-from broker.network.processor import MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT
+from broker.network.send_turns import MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT
 from broker.request.response import RequestStream
 from broker.request.session import Peer, Session
 from broker.runtime.histogram import upper_bound
@@ -95,8 +95,8 @@ async def test_who_has_had_a_turn_and_has_more_comes_behind_those_who_have_not()
     async with network() as it:
         sent: list[str] = []
 
-        it.processor.touch_again(NotingSender("large", sent))  # type: ignore[arg-type]
-        it.processor.touch(NotingSender("small", sent))  # type: ignore[arg-type]
+        it.processor.turns.touch_again(NotingSender("large", sent))  # type: ignore[arg-type]
+        it.processor.turns.touch(NotingSender("small", sent))  # type: ignore[arg-type]
         assert it.processor.waiting_responses == 2
         await it.turns()
         assert sent == ["small", "large"]
@@ -110,8 +110,8 @@ async def test_what_is_answered_in_a_handlers_turn_leaves_when_that_ends() -> No
         sent: list[str] = []
 
         it.channel.begin_turn()
-        it.processor.touch(NotingSender("one", sent))  # type: ignore[arg-type]
-        it.processor.touch(NotingSender("two", sent))  # type: ignore[arg-type]
+        it.processor.turns.touch(NotingSender("one", sent))  # type: ignore[arg-type]
+        it.processor.turns.touch(NotingSender("two", sent))  # type: ignore[arg-type]
         assert not sent
         it.channel.end_turn()
         assert sent == ["one", "two"]
@@ -133,13 +133,13 @@ async def test_alone_it_may_send_more_unless_somebody_elses_request_waits() -> N
 
         session = Session(Peer(host="127.0.0.2", port=1, listener="PLAINTEXT"))
         somebody = Sender(RequestStream(session, it.channel.put_back))
-        it.processor.touch(somebody)  # type: ignore[arg-type]
+        it.processor.turns.touch(somebody)  # type: ignore[arg-type]
         await it.turns()
         client.send(frame(b"?"))
         await it.until(lambda: len(it.channel))
-        it.processor.touch(somebody)  # type: ignore[arg-type]
+        it.processor.turns.touch(somebody)  # type: ignore[arg-type]
         await it.turns()
-        it.processor.touch(Sender(connection.stream))  # type: ignore[arg-type]
+        it.processor.turns.touch(Sender(connection.stream))  # type: ignore[arg-type]
         await it.turns()
         assert allowed == [MOST_BYTES_ALONE, MOST_BYTES_WHILE_OTHERS_WAIT, MOST_BYTES_ALONE]
 
@@ -219,7 +219,7 @@ async def test_what_goes_wrong_in_a_turn_comes_out_of_the_processor() -> None:
             stream = connection.stream
             send_answers = staticmethod(broken)
 
-        it.processor.touch(Broken())  # type: ignore[arg-type]
+        it.processor.turns.touch(Broken())  # type: ignore[arg-type]
         with pytest.raises(ZeroDivisionError):
             await it.task
         it.task = asyncio.ensure_future(asyncio.sleep(0))

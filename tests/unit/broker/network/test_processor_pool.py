@@ -8,9 +8,10 @@ import pytest
 
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits
-from broker.network.connection_owner import NetworkSettings
 from broker.network.processor import Processor
 from broker.network.processor_pool import ProcessorPool
+from broker.network.processor_state import NetworkSettings
+from broker.network.transport import PlaintextTransport
 from broker.request.channel import RequestChannel
 from broker.request.session import Peer, Session
 from tests.support.clock import ManualClock
@@ -67,7 +68,9 @@ async def test_one_that_goes_closes_its_connections_and_the_others_keep_theirs()
     running = asyncio.ensure_future(pool.run())
     await settle()
     with ExitStack() as peers:
-        staying, going = (processor.adopt(_connected(peers), session()) for processor in pool.processors)
+        staying, going = (
+            processor.adopt(PlaintextTransport(_connected(peers)), session()) for processor in pool.processors
+        )
 
         pool.resize(1)
         await settle()

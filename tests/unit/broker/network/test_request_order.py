@@ -3,7 +3,7 @@
 import asyncio
 
 from broker.network.buffer_pool import SMALLEST_BUFFER
-from broker.network.connection import Pause
+from broker.network.pauses import Pause
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 
 PRODUCE = b"\0\0"

@@ -2,16 +2,16 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network import send_buffer
+from broker.network import transport
 from broker.network.send_buffer import RegionCutShort, SendBuffer, SendOutcome, held_bytes
-from broker.network.socket_options import MSG_MORE
+from broker.network.transport import MORE_FOLLOWS, Bytes, Handshake, PlaintextTransport
 from protocol.codec import Chunk
 
 
@@ -39,18 +39,14 @@ class Region:
 
 
 class Wire:
-    """A socket that takes as many bytes each time as it is told; 0 is EAGAIN."""
+    """A `Transport` that takes as many bytes each time as it is told; 0 is EAGAIN."""
+
+    descriptor = -1
 
     def __init__(self, takes: list[int]) -> None:
         self.takes = takes
         self.got = bytearray()
         self.flags: list[int] = []
-
-    def fileno(self) -> int:
-        return -1
-
-    def setsockopt(self, *_: int) -> None:
-        """It knows no packets."""
 
     def _take(self, data: bytes) -> int:
         most = self.takes.pop(0) if self.takes else len(data)
@@ -59,16 +55,28 @@ class Wire:
         self.got += data[:most]
         return min(most, len(data))
 
-    def send(self, data: bytes, flags: int = 0) -> int:
+    def receive_into(self, memory: memoryview) -> int:
+        return 0
+
+    def send(self, data: Bytes, flags: int) -> int:
         self.flags.append(flags)
         return self._take(bytes(data))
 
-    def sendmsg(self, pieces: list[bytes], _ancillary: object = (), flags: int = 0) -> int:
+    def send_pieces(self, pieces: Sequence[Bytes], flags: int) -> int:
         self.flags.append(flags)
         return self._take(b"".join(pieces))
 
-    def sendfile(self, _out: int, file: int, offset: int, count: int) -> int:
-        return self._take(os.pread(file, count, offset))
+    def send_region(self, region: transport.Region, position: int, size: int) -> int:
+        return self._take(os.pread(region.file.fileno(), size, position))
+
+    def cork(self, is_corked: bool) -> None:
+        """It knows no packets."""
+
+    def handshake(self) -> Handshake:
+        return Handshake.DONE
+
+    def close(self) -> None:
+        """It stays."""
 
 
 @pytest.fixture
@@ -95,15 +103,15 @@ def test_a_region_larger_than_the_socket_takes_goes_on_where_it_stopped(
     ours, theirs = pair
     path = tmp_path / "log"
     path.write_bytes(os.urandom(3_000_000))
-    buffer = SendBuffer()
+    buffer = SendBuffer(PlaintextTransport(ours))
     buffer.add([b"head", Region(path, 1000, 2_500_000), b"tail"])
     received = b""
-    outcome, total = buffer.send(ours, 1 << 30)
+    outcome, total = buffer.send(1 << 30)
     assert outcome is SendOutcome.BLOCKED
     sent = total
     while outcome is not SendOutcome.DONE:
         received += all_of(theirs)
-        outcome, total = buffer.send(ours, 1 << 30)
+        outcome, total = buffer.send(1 << 30)
         sent += total
     received += all_of(theirs)
     assert received == b"head" + path.read_bytes()[1000:2_501_000] + b"tail"
@@ -114,11 +122,11 @@ def test_a_turn_ends_when_its_bytes_are_gone(tmp_path: Path, pair: tuple[socket.
     ours, theirs = pair
     path = tmp_path / "log"
     path.write_bytes(b"r" * 10_000)
-    buffer = SendBuffer()
+    buffer = SendBuffer(PlaintextTransport(ours))
     buffer.add([Region(path, 0, 10_000)])
-    assert buffer.send(ours, 4_000) == (SendOutcome.TURN_OVER, 4_000)
-    assert buffer.send(ours, 4_000) == (SendOutcome.TURN_OVER, 4_000)
-    assert buffer.send(ours, 4_000) == (SendOutcome.DONE, 2_000)
+    assert buffer.send(4_000) == (SendOutcome.TURN_OVER, 4_000)
+    assert buffer.send(4_000) == (SendOutcome.TURN_OVER, 4_000)
+    assert buffer.send(4_000) == (SendOutcome.DONE, 2_000)
     assert all_of(theirs) == path.read_bytes()
 
 
@@ -127,23 +135,20 @@ def test_a_file_that_ends_inside_a_region_cannot_be_finished(
 ) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"short")
-    buffer = SendBuffer()
+    buffer = SendBuffer(PlaintextTransport(pair[0]))
     buffer.add([Region(path, 3, 10)])
     with pytest.raises(RegionCutShort, match="8 bytes at 5"):
-        buffer.send(pair[0], 1 << 30)
+        buffer.send(1 << 30)
 
 
-def test_what_stands_before_records_asks_for_no_packet_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_stands_before_records_asks_for_no_packet_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"records")
     wire = Wire([])
-    monkeypatch.setattr(send_buffer.os, "sendfile", wire.sendfile)
-    buffer = SendBuffer()
+    buffer = SendBuffer(wire)
     buffer.add([b"head", b"more head", Region(path, 0, 7), b"tail"])
-    assert buffer.send(wire, 1 << 30)[0] is SendOutcome.DONE  # type: ignore[arg-type]
-    assert wire.flags == [MSG_MORE, 0]
+    assert buffer.send(1 << 30)[0] is SendOutcome.DONE
+    assert wire.flags == [MORE_FOLLOWS, 0]
     assert wire.got == b"headmore headrecordstail"
 
 
@@ -158,11 +163,11 @@ def test_a_small_answer_with_records_leaves_in_one_packet(tmp_path: Path, partit
         listener.accept()[0] as ours,
     ):
         ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        buffer = SendBuffer()
+        buffer = SendBuffer(PlaintextTransport(ours))
         for answers in (1, 2):
             buffer.add([b"head", Region(path, 0, 7)] * partitions)
             buffer.add([b"tail"])
-            assert buffer.send(ours, 1 << 30) == (SendOutcome.DONE, 11 * partitions + 4)
+            assert buffer.send(1 << 30) == (SendOutcome.DONE, 11 * partitions + 4)
             assert theirs.recv(1 << 10) == b"headrecords" * partitions + b"tail"
             assert packets_of_data(ours) == answers
 
@@ -178,10 +183,10 @@ def test_only_memory_counts_as_held(tmp_path: Path) -> None:
     path.write_bytes(b"r" * 100)
     chunks: list[Chunk] = [b"12345", Region(path, 0, 100), memoryview(b"678")]
     assert held_bytes(chunks) == 8
-    buffer = SendBuffer()
+    buffer = SendBuffer(Wire([2, 0]))
     buffer.add(chunks)
     assert buffer.held_bytes == 8
-    assert buffer.send(Wire([2, 0]), 1 << 30)[0] is SendOutcome.BLOCKED  # type: ignore[arg-type]
+    assert buffer.send(1 << 30)[0] is SendOutcome.BLOCKED
     assert buffer.held_bytes == 6
 
 
@@ -197,20 +202,18 @@ def test_whatever_the_socket_takes_every_byte_goes_once_and_in_order(
     whole = b"".join(data for _, data in pieces)
     path = tmp_path_factory.getbasetemp() / "regions"
     path.write_bytes(whole)
-    buffer = SendBuffer()
+    wire = Wire(takes)
+    buffer = SendBuffer(wire)
     position = 0
     for is_region, data in pieces:
         buffer.add([Region(path, position, len(data)) if is_region else data])
         position += len(data)
-    wire = Wire(takes)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(send_buffer.os, "sendfile", wire.sendfile)
-        total = 0
-        for _ in range(1000):
-            outcome, sent = buffer.send(wire, most)  # type: ignore[arg-type]
-            total += sent
-            if outcome is SendOutcome.DONE:
-                break
+    total = 0
+    for _ in range(1000):
+        outcome, sent = buffer.send(most)
+        total += sent
+        if outcome is SendOutcome.DONE:
+            break
     assert wire.got == whole
     assert total == len(whole)
     assert not buffer

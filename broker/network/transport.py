@@ -1,0 +1,120 @@
+"""How the bytes of a connection come and go: a transport stands between a connection and its socket.
+
+A raw socket is the only transport so far; TLS will be another. What a transport is asked at every request is an
+attribute that is bound once, so that a raw socket's own methods are called without a function in between.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import Final, Protocol
+
+MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
+"""Flag of `Transport.send`: more bytes follow at once, so no small packet need leave for these. Linux has it."""
+
+_NOT_THERE: Final = -1
+_TCP_CORK: Final[int] = getattr(socket, "TCP_CORK", _NOT_THERE)
+"""Linux has it. Not an optional int: narrowed, that is misread in compiled code (docs/decisions/compiled.md)."""
+
+Bytes = bytes | bytearray | memoryview
+
+
+class OpenFile(Protocol):
+    def fileno(self) -> int: ...
+
+
+class Region(Protocol):
+    """Bytes of a file that are sent without being read: a `storage.files.FileRegion`. A region keeps its file open."""
+
+    @property
+    def file(self) -> OpenFile: ...
+    @property
+    def position(self) -> int: ...
+    def __len__(self) -> int: ...
+
+
+class Handshake(Enum):
+    """What the two ends of a connection have to exchange before the first request."""
+
+    DONE = auto()
+    """Requests may be received, and answers sent."""
+    WANTS_READ = auto()
+    """The handshake goes on when the descriptor is readable."""
+    WANTS_WRITE = auto()
+    """The handshake goes on when the descriptor is writable."""
+
+
+class Transport(Protocol):
+    """A non-blocking stream of bytes from and to a peer.
+
+    Every method that moves bytes raises `BlockingIOError` where none can be moved now, and another `OSError` where the
+    connection is lost.
+    """
+
+    @property
+    def descriptor(self) -> int:
+        """What the event loop watches."""
+
+    @property
+    def receive_into(self) -> Callable[[memoryview], int]:
+        """Receive into a piece of memory; return how many bytes, 0 where the peer sends no more."""
+
+    @property
+    def send(self) -> Callable[[Bytes, int], int]:
+        """Send bytes, with the flag `MORE_FOLLOWS` or 0; return how many of them were sent."""
+
+    def handshake(self) -> Handshake:
+        """Go on with the handshake as far as it goes now. Raises `OSError` where it fails."""
+
+    def send_pieces(self, pieces: Sequence[Bytes], flags: int) -> int:
+        """`send` for several pieces in one call."""
+
+    def send_region(self, region: Region, position: int, size: int) -> int:
+        """Send up to ``size`` bytes that stand at ``position`` of the region's file; return how many were sent, 0 where
+        the file ends before them."""
+
+    def cork(self, is_corked: bool) -> None:
+        """Let only full packets leave until this ends; what is left leaves then, too. Where the system has no such
+        thing, nothing happens."""
+
+    def close(self) -> None:
+        """Close the connection. What was sent is still delivered."""
+
+
+class PlaintextTransport:
+    """A `Transport` of the socket's own bytes."""
+
+    __slots__ = ("_socket", "descriptor", "receive_into", "send")
+
+    def __init__(self, connected: socket.socket) -> None:
+        """``connected`` is non-blocking."""
+        self._socket = connected
+        self.descriptor = connected.fileno()
+        self.receive_into: Callable[[memoryview], int] = connected.recv_into
+        self.send: Callable[[Bytes, int], int] = connected.send
+
+    def handshake(self) -> Handshake:
+        """There is none."""
+        return Handshake.DONE
+
+    def send_pieces(self, pieces: Sequence[Bytes], flags: int) -> int:
+        """Part of `Transport`."""
+        return self._socket.sendmsg(pieces, (), flags)
+
+    def send_region(self, region: Region, position: int, size: int) -> int:
+        """Part of `Transport`: the bytes go from the file to the socket without passing through Python."""
+        return os.sendfile(self.descriptor, region.file.fileno(), position, size)
+
+    def cork(self, is_corked: bool) -> None:
+        """Part of `Transport`."""
+        if _TCP_CORK == _NOT_THERE:
+            return
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, is_corked)
+        except OSError:
+            return  # no TCP, or a connection that is lost: the next `send` says so
+
+    def close(self) -> None:
+        """Part of `Transport`."""
+        self._socket.close()
