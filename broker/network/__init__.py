@@ -1,1 +1,1 @@
-"""Sockets: who may connect, what is read into which memory, and how answers leave."""
+"""Sockets: which connections are accepted, what is received into which memory, and how answers are sent."""

@@ -20,7 +20,7 @@ MOST_A_TURN: Final = 32
 """Connections accepted before the loop turns."""
 
 REST_MS: Final = 1_000
-"""How long it leaves the system alone that is out of descriptors or memory."""
+"""How long nothing is accepted when the system is out of descriptors or memory."""
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -37,13 +37,13 @@ class AcceptorStats:
     def __init__(self) -> None:
         self.accepted = 0
         self.refused = 0
-        """Turned away for their address's limit."""
+        """Connections closed at once for their address's limit."""
         self.blocked_ms = 0
-        """Time in which a limit on connections, or on new ones a second, let nobody in."""
+        """Time in which no connection was accepted for a limit on connections, or on new ones a second."""
         self.delayed = 0
         """Connections that had to wait because there were too many new ones a second."""
         self.rests = 0
-        """Times the system had no descriptor or memory for another."""
+        """Times the system had no descriptor or memory for another connection."""
 
 
 class Acceptor:
@@ -77,17 +77,17 @@ class Acceptor:
         self._next_processor = 0
         self._socket: socket.socket | None = None
         self._system_control: bytes | None = None
-        """The system's congestion control, where its connections begin with another."""
+        """The system's congestion control, where this listener's connections begin with another one."""
         self._is_accepting = False
         self._alarm: Alarm | None = None
-        """Until when it rests, or a connection is delayed."""
+        """When the rest is over, or the delay of a connection."""
         self._delayed: tuple[socket.socket, str, int] | None = None
-        """A connection that came too early, with its address and port; those behind it are in the backlog."""
+        """A connection that came too early, with its address and port; the connections behind it are in the backlog."""
         self._blocked_since_ms: int | None = None
-        limits.register(listener, self._make_room)
+        limits.register(listener, self._close_excess)
 
     def bind(self) -> int:
-        """Reserve the address and return its port. Nobody can connect yet. Raises `CannotListen`."""
+        """Reserve the address and return its port. No client can connect yet. Raises `CannotListen`."""
         try:
             self._socket = bound_socket(self.host, self.port, self._options)
         except OSError as error:
@@ -108,7 +108,7 @@ class Acceptor:
         self._accept_again()
 
     def close(self) -> None:
-        """Accept nothing more; who waits in the backlog is turned away."""
+        """Accept nothing more; connections in the backlog are refused by the system."""
         self._pause()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -122,8 +122,8 @@ class Acceptor:
     def _on_acceptable(self) -> None:
         assert self._socket is not None
         for _ in range(MOST_A_TURN):
-            if not self._limits.has_room(self.listener):
-                self._wait_for_room()
+            if not self._limits.may_accept(self.listener):
+                self._wait_for_limit()
                 return
             try:
                 accepted, address = self._socket.accept()
@@ -154,7 +154,7 @@ class Acceptor:
             )
             accepted.close()
             return
-        # There may be fewer than at the last time.
+        # There may be fewer processors than at the last time.
         processor = self._processors[self._next_processor % len(self._processors)]
         self._next_processor = (self._next_processor + 1) % len(self._processors)
         try:
@@ -166,10 +166,10 @@ class Acceptor:
             self._limits.closed(self.listener, host)
             return
         self.stats.accepted += 1
-        self._make_room()
+        self._close_excess()
 
-    def _make_room(self) -> None:
-        """While there are more than the broker's limit: the idlest connection of an unprotected listener closes."""
+    def _close_excess(self) -> None:
+        """Close the idlest connections of unprotected listeners, while there are more than the broker's limit."""
         while self._limits.is_exceeded:
             connections = (connection for processor in self._processors for connection in processor)
             unprotected = (one for one in connections if not self._limits.is_protected(one.peer.listener))
@@ -181,7 +181,7 @@ class Acceptor:
             idlest.close()
 
     def _delay(self, accepted: socket.socket, host: str, port: int, delay_ms: int) -> None:
-        """There are too many new connections a second: this one waits, and those behind it in the backlog."""
+        """There are too many new connections a second: the newest waits, and those behind it wait in the backlog."""
         self._pause()
         self.stats.delayed += 1
         self._delayed = accepted, host, port
@@ -191,19 +191,19 @@ class Acceptor:
 
     def _on_delay_over(self) -> None:
         self._alarm = None
-        self._on_room()
+        self._on_limit_changed()
 
-    def _wait_for_room(self) -> None:
-        """A limit is reached: leave the others in the backlog until a connection closes."""
+    def _wait_for_limit(self) -> None:
+        """A limit is reached: leave further connections in the backlog until one closes."""
         self._pause()
         self._blocked_since_ms = self._clock.monotonic_ms()
-        self._limits.when_room(self._on_room)
+        self._limits.when_changed(self._on_limit_changed)
 
-    def _on_room(self) -> None:
+    def _on_limit_changed(self) -> None:
         if self._socket is None:
             return
-        if not self._limits.has_room(self.listener):
-            self._limits.when_room(self._on_room)
+        if not self._limits.may_accept(self.listener):
+            self._limits.when_changed(self._on_limit_changed)
             return
         if self._blocked_since_ms is not None:
             self.stats.blocked_ms += self._clock.monotonic_ms() - self._blocked_since_ms
@@ -214,7 +214,8 @@ class Acceptor:
         self._accept_again()
 
     def _rest(self, error: OSError) -> None:
-        """The system has nothing left. The connection stays in the backlog and would call again at once."""
+        """The system is out of descriptors or memory. The connection stays in the backlog, and the socket, if it were
+        watched on, would be acceptable again at once."""
         self._pause()
         self.stats.rests += 1
         log.error("%s accepts nothing for %d ms: %s", self.listener, REST_MS, error.strerror or error)

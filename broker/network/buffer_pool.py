@@ -13,18 +13,19 @@ SMALLEST_BUFFER: Final = 64 * 1024
 """Bytes. Larger ones make reading no faster (docs/decisions/sockets.md)."""
 
 KEPT_BYTES: Final = 16 * 1024 * 1024
-"""Free buffers the pool keeps at most. A new large one costs the system's zeroing, half as much as receiving does."""
+"""The most that free buffers may hold together. A new large buffer is zeroed by the system, which costs half as much as
+receiving into it."""
 
 TRIM_INTERVAL_MS: Final = 5_000
 """How long a free buffer is kept for the next request, at least."""
 
 FAVOUR_MS: Final = 30_000
-"""How long who goes beyond the limit may take for a request while others wait: as long as Kafka's clients wait for an
-answer (`request.timeout.ms`), so whoever is slower has given up by then."""
+"""How long a connection that goes beyond the limit may take for a request while others wait: as long as Kafka's clients
+wait for an answer (`request.timeout.ms`), so a slower client has given up by then."""
 
 
 REST_MS: Final = 1_000
-"""How long the system is left alone that has no memory."""
+"""How long no memory is asked of a system that has none."""
 
 
 class Borrower(Protocol):
@@ -34,7 +35,7 @@ class Borrower(Protocol):
         """There may be memory now: ask again."""
 
     def make_way(self) -> None:
-        """It has held others up for `FAVOUR_MS`: close, unless it only waits for answers."""
+        """This connection has held others up for `FAVOUR_MS`: close, unless it only waits for answers."""
 
 
 class RequestMemory:
@@ -42,8 +43,8 @@ class RequestMemory:
 
     Requests that are half received could fill it and wait for one another for ever. So when it is full one connection
     at a time may go beyond, for the request it is receiving, until it has given everything back. It has `FAVOUR_MS` for
-    each request while others wait; then it is closed. To take its turn away only would not do: what it holds stays, and
-    with every further one that stalls there would be more beyond the limit.
+    each request while others wait; then it is closed. To end its favour would not be enough: what it holds stays, and
+    with every further connection that stalls there would be more beyond the limit.
     """
 
     def __init__(self, limit_bytes: int, call_soon: Callable[[Callable[[], None]], object], clock: Clock) -> None:
@@ -51,16 +52,16 @@ class RequestMemory:
         """-1: no limit."""
         self.used_bytes = 0
         self.is_short = 0 <= limit_bytes < SMALLEST_BUFFER
-        """Not even a small buffer is to be had."""
+        """There is not even memory for a small buffer."""
         self.times_exhausted = 0
         self._call_soon = call_soon
         self._clock = clock
         self.favoured: Borrower | None = None
-        """Who goes beyond the limit at present."""
+        """The connection that may go beyond the limit at present."""
         self._is_request_whole = False
-        """The favoured one has received what it went beyond the limit for."""
+        """The favoured connection has received the request that it went beyond the limit for."""
         self._favoured_since_ms = 0
-        """When it began with its present request."""
+        """When the favoured connection began with its present request."""
         self._alarm: Alarm | None = None
         self._waiting: deque[Borrower] = deque()
         self._is_waking = False
@@ -70,7 +71,8 @@ class RequestMemory:
         return max(self.limit_bytes - self.used_bytes, 0)
 
     def take(self, size: int, borrower: Borrower, *, may_exceed: bool) -> bool:
-        """Count ``size`` bytes as used. If they are not to be had the borrower is told when to ask again.
+        """Count ``size`` bytes as used. False where the limit does not allow it: the borrower is called when it may ask
+        again.
 
         ``may_exceed``: nothing else of this borrower is under way that would give memory back.
         """
@@ -97,7 +99,8 @@ class RequestMemory:
         return True
 
     def request_received(self) -> None:
-        """The favoured one has received a whole request: it goes beyond the limit again when that is answered."""
+        """The favoured connection has received a whole request: when that is answered, it may go beyond the limit for
+        another one."""
         self._is_request_whole = True
         self._favoured_since_ms = self._clock.monotonic_ms()
 
@@ -116,15 +119,15 @@ class RequestMemory:
         self._alarm = self._clock.call_at(self._favoured_since_ms + FAVOUR_MS, self._look_at_favoured)
 
     def system_has_none(self, size: int, borrower: Borrower) -> None:
-        """``size`` bytes that were counted for ``borrower`` are not to be had from the system: it is told to ask again
-        after a rest."""
+        """The system does not give the ``size`` bytes that were counted for ``borrower``: it may ask again after a
+        rest."""
         log.error("No memory for %d bytes of a request: waiting for %d ms", size, REST_MS)
         self.give(size)
         self._waiting.append(borrower)
         self._clock.call_at(self._clock.monotonic_ms() + REST_MS, self._wake)
 
     def count(self, size: int) -> None:
-        """Count ``size`` bytes as used that are there already; while memory is not short."""
+        """Count ``size`` bytes as used that were lent without asking; only while memory is not short."""
         self.used_bytes += size
         self.is_short = 0 <= self.limit_bytes < self.used_bytes + SMALLEST_BUFFER
 
@@ -136,7 +139,7 @@ class RequestMemory:
             self._wake()
 
     def leave(self, borrower: Borrower) -> None:
-        """``borrower`` holds nothing any more and wants nothing."""
+        """``borrower`` holds no memory any more and waits for none."""
         if borrower is self.favoured:
             self.favoured = None
             if self._alarm is not None:
@@ -150,11 +153,11 @@ class RequestMemory:
     def _wake(self) -> None:
         if not self._is_waking:
             self._is_waking = True
-            self._call_soon(self._tell_waiting)
+            self._call_soon(self._call_waiting)
 
-    def _tell_waiting(self) -> None:
+    def _call_waiting(self) -> None:
         self._is_waking = False
-        # Each once, in order; who gets nothing comes back to the same queue.
+        # Each once, in order; a borrower that gets nothing comes back to the same queue.
         for _ in range(len(self._waiting)):
             if not self._waiting:
                 return
@@ -172,10 +175,10 @@ class Buffer:
         self.view = memoryview(self.data)
 
     def is_free_of_views(self) -> bool:
-        """Whether nobody looks into the memory any more. Ends our own view; see `renew`."""
+        """Whether no view of the memory is left. Ends the buffer's own view; see `renew`."""
         self.view.release()
         try:
-            # A bytearray refuses to change its size while somebody looks into it. Its memory stays where it is.
+            # A bytearray refuses to change its size while there are views of it. Its memory stays where it is.
             self.data.pop()
         except BufferError:
             return False
@@ -196,7 +199,7 @@ class BufferPool:
         self._alarm: Alarm | None = None
         self._free: dict[int, list[Buffer]] = {}
         self._idle: dict[int, int] = {}
-        """The fewest that have lain here since the last trim, by size."""
+        """The fewest free buffers since the last trim, by size."""
         self.free_bytes = 0
         self.scratch = Buffer(SMALLEST_BUFFER)
         """Memory for any connection that receives; nothing is kept in it from one receive to the next."""
@@ -221,7 +224,7 @@ class BufferPool:
             return None
 
     def lend(self, capacity: int) -> Buffer:
-        """Lend a buffer of a size that there is; counting it as used is the caller's."""
+        """Lend a buffer of one of the pool's sizes; the caller counts it as used."""
         free = self._free.get(capacity)
         if not free:
             return Buffer(capacity)
@@ -233,7 +236,7 @@ class BufferPool:
         return buffer
 
     def give_back(self, buffer: Buffer) -> None:
-        """Take a buffer back. One that somebody still looks into is left to him: it is never lent again."""
+        """Take a buffer back. One of which there are still views is not lent again: it lives as long as they do."""
         capacity = buffer.capacity
         self.memory.give(capacity)
         if buffer.is_free_of_views() and self.free_bytes + capacity <= KEPT_BYTES:
@@ -247,7 +250,7 @@ class BufferPool:
                 self._arm()
 
     def trim(self) -> bool:
-        """Free what nobody has wanted since the last time; return whether anything is left to trim later."""
+        """Free the buffers that were not needed since the last time; return whether any are left to trim later."""
         for capacity, free in self._free.items():
             for _ in range(self._idle[capacity]):
                 free.pop()
@@ -256,7 +259,7 @@ class BufferPool:
         return self.free_bytes > 0
 
     def close(self) -> None:
-        """Nobody borrows any more."""
+        """No buffer is borrowed any more: stop trimming."""
         if self._alarm is not None:
             self._alarm.cancel()
 

@@ -1,4 +1,4 @@
-"""How many connections there may be, in all, for each listener and for each address, and how many new ones a second."""
+"""The limits on connections: in all, for each listener and for each address, and on new ones a second."""
 
 import socket
 from collections import Counter
@@ -18,7 +18,7 @@ class UnknownHost(Exception):
 
 
 class LimitSettings(NamedTuple):
-    """What connections are limited to."""
+    """The limits, as they are set."""
 
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
@@ -34,7 +34,7 @@ class LimitSettings(NamedTuple):
     quota_windows: int = 11
     """`quota.window.num`: over how many windows a rate is taken."""
     quota_window_ms: int = 1_000
-    """`quota.window.size.seconds`. Nobody is delayed for longer either."""
+    """`quota.window.size.seconds`. No connection is delayed for longer."""
 
 
 class ConnectionLimits:
@@ -42,7 +42,7 @@ class ConnectionLimits:
 
     A listener that has reached its own limit, or the broker's, accepts nothing until a connection closes; the others
     wait in the system's backlog. The inter-broker listener, where it is not the only one, goes beyond the broker's
-    limit: then connections of other listeners have to make room. An address above its limit is turned away at once.
+    limit: then connections of other listeners are closed. A connection above its address's limit is closed at once.
     A connection that makes the rate of new ones too high is delayed, and with it those behind it (KIP-402, KIP-612).
     """
 
@@ -56,29 +56,29 @@ class ConnectionLimits:
         self._rate = self._new_rate()
         self._rate_of_listener: dict[str, Rate] = {}
 
-    def register(self, listener: str, make_room: Callable[[], None]) -> None:
-        """There is such a listener. ``make_room`` closes what exceeds a limit that was lowered."""
-        self._listeners[listener] = make_room
+    def register(self, listener: str, close_excess: Callable[[], None]) -> None:
+        """There is such a listener. ``close_excess`` closes the connections above a limit that was lowered."""
+        self._listeners[listener] = close_excess
         self._rate_of_listener[listener] = self._new_rate()
 
     def update(self, settings: LimitSettings) -> None:
-        """Other limits from now on (a dynamic change). Higher ones let in who waits; a lower `max.connections` closes
-        the idlest of the unprotected, as in Kafka; the other lower limits hold for new connections only."""
+        """Set other limits (a dynamic change). Higher limits let in connections that wait; a lower `max.connections`
+        closes the idlest unprotected connections, as in Kafka; the other lower limits hold for new ones only."""
         self.settings = settings
-        for make_room in self._listeners.values():
-            make_room()
-        self._tell_waiting()
+        for close_excess in self._listeners.values():
+            close_excess()
+        self._call_waiting()
 
     # In all, and for each listener
 
-    def has_room(self, listener: str) -> bool:
+    def may_accept(self, listener: str) -> bool:
         """Whether ``listener`` may accept another connection now."""
         if self._of_listener[listener] >= self.settings.per_listener.get(listener, UNLIMITED):
             return False
         return self.is_protected(listener) or self.total < self.settings.max_connections
 
-    def when_room(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the next connection closes, or limits change; it has to ask again."""
+    def when_changed(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once when a connection closes or limits change; it has to ask `may_accept` again."""
         self._waiting.append(callback)
 
     def is_protected(self, listener: str) -> bool:
@@ -87,7 +87,7 @@ class ConnectionLimits:
 
     @property
     def is_exceeded(self) -> bool:
-        """Some unprotected connection has to make room."""
+        """There are more connections than the broker's limit: an unprotected one has to be closed."""
         return self.total > self.settings.max_connections
 
     # For each address
@@ -97,7 +97,7 @@ class ConnectionLimits:
         return self.settings.per_ip_overrides.get(address, self.settings.max_connections_per_ip)
 
     def opened(self, listener: str, address: str) -> bool:
-        """Count a connection; False, and nothing counted, if its address has too many."""
+        """Count a new connection; False, and it is not counted, if its address has too many."""
         if self._of_address[address] >= self.most_for(address):
             return False
         self.total += 1
@@ -106,17 +106,17 @@ class ConnectionLimits:
         return True
 
     def closed(self, listener: str, address: str) -> None:
-        """A connection that was counted is no more."""
+        """A connection that was counted is closed."""
         self.total -= 1
         self._of_listener[listener] -= 1
         self._of_address[address] -= 1
         if not self._of_address[address]:
-            # A broker meets many addresses in its life.
+            # A broker sees many addresses in its life.
             del self._of_address[address]
         if self._waiting:
-            self._tell_waiting()
+            self._call_waiting()
 
-    def _tell_waiting(self) -> None:
+    def _call_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
             callback()

@@ -1,4 +1,4 @@
-"""What is left of a connection that has died while requests of it were under way."""
+"""What is left of a connection that was closed while requests of it were under way."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ from broker.request.response import NO_FRAME, NOTHING, ResponseSlot
 
 
 class Departed:
-    """It drops the answers of the requests that were under way, and gives
-    the buffers back when these need them no more. A `SlotOwner`."""
+    """A `SlotOwner` that drops the answers of the requests that were under way, and gives the connection's buffers back
+    when no request needs them any more."""
 
     __slots__ = ("_buffers", "_pool", "_slots")
 

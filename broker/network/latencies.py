@@ -1,4 +1,4 @@
-"""How long requests took inside the broker, as a line in the log for whoever asks."""
+"""How long requests took inside the broker, as a line in the log on demand (SIGUSR1)."""
 
 import logging
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ log = logging.getLogger(__name__)
 
 
 class LatencyReport:
-    """Tells, listener by listener, how long the requests took that were answered since it told the last time."""
+    """Reports, listener by listener, how long the requests took that were answered since the last report."""
 
     def __init__(self, processors: Sequence[Processor]) -> None:
         self._processors = processors
-        self._told: dict[str, list[int]] = {}
+        self._reported: dict[str, list[int]] = {}
 
     def log(self) -> None:
         """Write one line for each listener that has answered anything."""
         for listener, counts in sorted(self._totals().items()):
-            new = list(map(sub, counts, self._told.get(listener, [0] * BUCKETS)))
-            self._told[listener] = counts
+            new = list(map(sub, counts, self._reported.get(listener, [0] * BUCKETS)))
+            self._reported[listener] = counts
             p50, p90, p99, p999, most = percentiles(new, (0.5, 0.9, 0.99, 0.999, 1))
             log.info(
                 "%s answered %d requests since the last such line: "

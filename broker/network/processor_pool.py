@@ -1,4 +1,4 @@
-"""The network processors (`num.network.threads`), of which there may be more or fewer while the broker runs."""
+"""The network processors (`num.network.threads`), whose number may change while the broker runs."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,30 +7,30 @@ from broker.network.processor import Processor
 
 
 class ProcessorPool:
-    """Makes processors, runs them, and lets those go that are too many."""
+    """Makes processors, runs them, and drains those that are too many."""
 
     def __init__(self, make: Callable[[int], Processor], size: int) -> None:
         """``make`` makes the processor of an index."""
         self._make = make
         self._group: asyncio.TaskGroup | None = None
-        self._going: list[Processor] = []
+        self._draining: list[Processor] = []
         self.processors = [make(index) for index in range(size)]
-        """Those that get new connections; acceptors hold this very list."""
+        """The processors that get new connections. Acceptors hold this very list."""
 
     def resize(self, size: int) -> None:
         """Have ``size`` processors from now on.
 
-        One that goes reads no more requests, answers those under way and closes its connections, as Kafka does; their
-        clients connect again.
+        A processor too many reads no more requests, answers those under way and closes its connections, as Kafka does;
+        their clients connect again.
         """
         while len(self.processors) > size:
-            going = self.processors.pop()
+            surplus = self.processors.pop()
             if self._group is None:
-                going.close()
+                surplus.close()
             else:
-                self._going.append(going)
-                going.stop_reading()
-                self._group.create_task(self._let_go(going), name=f"processor-{going.index}-going")
+                self._draining.append(surplus)
+                surplus.stop_reading()
+                self._group.create_task(self._drain(surplus), name=f"processor-{surplus.index}-draining")
         while len(self.processors) < size:
             processor = self._make(len(self.processors))
             self.processors.append(processor)
@@ -38,30 +38,30 @@ class ProcessorPool:
                 self._run(processor, self._group)
 
     async def run(self) -> None:
-        """Send what is ready, until `close`. What goes wrong in one of them ends all and comes out of here."""
+        """Run every processor until `close`. What goes wrong in one of them ends all and is raised here."""
         async with asyncio.TaskGroup() as self._group:
             for processor in self.processors:
                 self._run(processor, self._group)
 
     def stop_reading(self) -> None:
-        """Take no more requests. Every connection closes when its last answer is out."""
+        """Take no more requests. Every connection closes when its last answer is sent."""
         for processor in self.processors:
             processor.stop_reading()
 
     async def drained(self) -> None:
         """Wait until every connection is closed."""
-        for processor in (*self.processors, *self._going):
+        for processor in (*self.processors, *self._draining):
             await processor.drained()
 
     def close(self) -> None:
-        """Close what is left, whatever is under way, and let `run` return."""
-        for processor in (*self.processors, *self._going):
+        """Close every connection, whatever is under way, and let `run` return."""
+        for processor in (*self.processors, *self._draining):
             processor.close()
 
     def _run(self, processor: Processor, group: asyncio.TaskGroup) -> None:
         group.create_task(processor.run(), name=f"processor-{processor.index}")
 
-    async def _let_go(self, processor: Processor) -> None:
+    async def _drain(self, processor: Processor) -> None:
         await processor.drained()
         processor.close()
-        self._going.remove(processor)
+        self._draining.remove(processor)

@@ -23,7 +23,8 @@ class SocketOptions(NamedTuple):
     """`socket.receive.buffer.bytes`"""
 
     def prepare_listener(self, listener: socket.socket) -> None:
-        """Before it listens: accepted sockets inherit the receive buffer, and with it the window they announce."""
+        """Set up a socket before it listens: accepted sockets inherit its receive buffer, and so the window they
+        announce."""
         listener.setblocking(False)
         # A restarted broker must not wait for connections of its former self; another's port stays its own.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -31,8 +32,8 @@ class SocketOptions(NamedTuple):
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
 
     def prepare_connection(self, accepted: socket.socket, peer_host: str, system_control: bytes | None = None) -> None:
-        """After it was accepted. ``system_control``: what `leave_unpaced` said of its listener. Raises `OSError` where
-        the peer is gone already."""
+        """Set up a socket that was accepted. ``system_control``: what `leave_unpaced` returned for its listener. Raises
+        `OSError` where the connection is lost already."""
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -64,7 +65,7 @@ def bound_socket(host: str, port: int, options: SocketOptions) -> socket.socket:
     """A socket that has this address, and does not listen yet. An empty host is every address of this machine, of IPv6
     and IPv4. Raises `OSError`."""
     if host:
-        # As bytes, it is not looked at for characters that no address has: a start need not import their tables.
+        # As bytes, the name is not looked at for characters that no address has: a start need not import their tables.
         name = host.encode() if host.isascii() else host
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
@@ -97,14 +98,14 @@ def plain_address(host: str) -> str:
 
 
 def _control_of(one: socket.socket) -> bytes | None:
-    """Its congestion control; None where the system has no such setting."""
+    """The congestion control of a socket; None where the system has no such setting."""
     if _TCP_CONGESTION is None:
         return None
     return one.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16).rstrip(b"\0")
 
 
 def _set_control(one: socket.socket, name: bytes) -> bool:
-    """Give it a congestion control; whether it has it now."""
+    """Give a socket a congestion control; whether it has that now."""
     assert _TCP_CONGESTION is not None
     try:
         one.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, name)

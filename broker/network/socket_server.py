@@ -1,4 +1,4 @@
-"""The network as the daemon sees it: every listener and processor, made, opened, changed and drained together."""
+"""The network as the broker server sees it: all listeners and processors, opened, changed and drained together."""
 
 import asyncio
 import logging
@@ -20,14 +20,14 @@ from config.listeners import Listener
 log = logging.getLogger(__name__)
 
 DRAIN_S: Final = 5.0
-"""How long a clean stop waits for clients to take their last answers."""
+"""How long a clean stop waits until clients have taken their last answers."""
 
 
 class SocketServer:
     """Acceptors and processors of one broker, and the limits on connections that they share.
 
-    In this order: `bind` reserves the ports, `start` lets clients in and `run` answers them, `stop_reading` takes no
-    more requests, `drain` lets the last answers out. `close` may come at any time.
+    In this order: `bind` reserves the ports, `start` accepts connections and `run` serves them, `stop_reading` ends
+    the taking of requests, `drain` waits until the last answers are sent. `close` may come at any time.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class SocketServer:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Where it listens; port 0 until `bind` has found a free one."""
+        """The addresses that are listened on; port 0 until `bind` has found a free one."""
         return tuple(Listener(name=one.listener, host=one.host, port=one.port) for one in self.acceptors)
 
     def bind(self) -> tuple[Listener, ...]:
-        """Reserve the ports, so that they can be registered; what clients are told of them. Raises `CannotListen`."""
+        """Reserve the ports, and return the addresses to be registered and given to clients. Raises `CannotListen`."""
         bound = {acceptor.listener: acceptor.bind() for acceptor in self.acceptors}
         return self._settings.advertised_on(bound)
 
@@ -62,11 +62,12 @@ class SocketServer:
             acceptor.start()
 
     async def run(self) -> None:
-        """Send what is ready, until `drain` is through. What goes wrong in a processor ends all and comes out here."""
+        """Run the processors until `drain` is done. What goes wrong in one of them ends all and is raised here."""
         await self._pool.run()
 
     def reconfigure(self, settings: BrokerSettings) -> None:
-        """Take what can be changed while it runs; limits that name a host without an address stay as they were."""
+        """Apply the settings that can change while the broker runs. Limits that name a host without an address are not
+        applied."""
         try:
             self._limits.update(limit_settings(settings))
         except UnknownHost as error:
@@ -74,12 +75,12 @@ class SocketServer:
         self._pool.resize(settings.num_network_threads)
 
     def stop_reading(self) -> None:
-        """No new connections and no more requests. Every connection closes when its last answer is out."""
+        """No new connections and no more requests. Every connection closes when its last answer is sent."""
         self.close()
         self._pool.stop_reading()
 
     async def drain(self) -> None:
-        """Return when the last answers are out, or `DRAIN_S` are over; close what is left, and let `run` return."""
+        """Return when the last answers are sent, or `DRAIN_S` are over; close what is left, and let `run` return."""
         try:
             async with asyncio.timeout(DRAIN_S):
                 await self._pool.drained()
@@ -88,7 +89,7 @@ class SocketServer:
         self._pool.close()
 
     def close(self) -> None:
-        """Give the ports back; who waits in a backlog is turned away."""
+        """Give the ports back; connections in a backlog are refused by the system."""
         self._buffers.close()
         for acceptor in self.acceptors:
             acceptor.close()
@@ -112,7 +113,9 @@ class SocketServer:
                 limits=self._limits,
             )
             for listener in settings.listeners:
-                processor.stats_of(listener.name)  # they are told of from the start, not from a first connection on
+                processor.stats_of(
+                    listener.name
+                )  # metrics list every listener from the start, not from its first connection on
             return processor
 
         return ProcessorPool(make, settings.num_network_threads)

@@ -1,1 +1,1 @@
-"""What network and handlers both know: the queue between them, the slots, the context and the faults."""
+"""What network and handlers share: the queue between them, sessions, response slots, the context and the faults."""

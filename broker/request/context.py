@@ -95,7 +95,8 @@ class ServedApis(Protocol):
 
 @runtime_checkable
 class TellsThrottleTime(Protocol):
-    """An answer that can say how long its client is throttled for; since which version, its declaration knows."""
+    """An answer with a field for the time that its client is throttled for. The codec leaves the field out of versions
+    that do not have it."""
 
     throttle_time_ms: int
 

@@ -1,4 +1,4 @@
-"""The log lines that peers cause, within bounds: a few of each kind pass, the others are counted and told."""
+"""The log lines that peers cause, within bounds: a few of each kind are written, the others are counted."""
 
 import logging
 from typing import TYPE_CHECKING, Final
@@ -24,12 +24,12 @@ _CAUSED_BY_PEERS: Final = (
     "broker.replication.replica_manager",
     "broker.request.faults",
 )
-"""Loggers whose every line is somebody's request or connection, or one of the partitions that somebody has made; what
-others say, nobody outside can repeat at will."""
+"""Loggers whose lines are caused by a request, by a connection or by one of the partitions that clients have made. No
+client can repeat the lines of other loggers at will."""
 
 
 class _Kind:
-    """What one place in the code has said in this interval."""
+    """The lines from one place in the code in this interval."""
 
     __slots__ = ("kept_back", "last", "lines", "peers")
 
@@ -42,7 +42,7 @@ class _Kind:
 
 
 class LineLimit(logging.Filter):
-    """Keeps whoever repeats a mistake, or connects again a thousand times a second, from filling the disk.
+    """Keeps a client that repeats a mistake, or connects again a thousand times a second, from filling the disk.
 
     Of each kind of line, which is a place in the code, one passes for each connection and `MOST_LINES` for all in an
     interval; at its end the number of the others is said, with the last of them. For handlers of loggers whose lines
@@ -62,7 +62,7 @@ class LineLimit(logging.Filter):
         kind = self._kinds.get(place)
         if kind is None:
             if not self._kinds:
-                self._clock.call_at(self._clock.monotonic_ms() + INTERVAL_MS, self._tell)
+                self._clock.call_at(self._clock.monotonic_ms() + INTERVAL_MS, self._report)
             kind = self._kinds[place] = _Kind()
         arguments = record.args if isinstance(record.args, tuple) else ()
         peer = next((argument for argument in arguments if isinstance(argument, Peer)), None)
@@ -75,8 +75,8 @@ class LineLimit(logging.Filter):
             kind.peers.add(peer)
         return True
 
-    def _tell(self) -> None:
-        """The interval is over: say what was kept back."""
+    def _report(self) -> None:
+        """The interval is over: write how many lines were kept back."""
         kinds, self._kinds = self._kinds, {}
         for kind in kinds.values():
             if kind.last is not None:

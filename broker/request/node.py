@@ -1,4 +1,4 @@
-"""This node as clients see it: its ids, and where each listener is to be reached."""
+"""This node as clients see it: its ids, and the address of each listener."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ class Endpoint(NamedTuple):
 
 
 class Node:
-    """Who we are. Addresses differ by the listener that a request came in on."""
+    """This broker's identity. Addresses differ by the listener that a request came in on."""
 
     __slots__ = ("cluster_id", "endpoints", "node_id", "rack")
 

@@ -22,7 +22,7 @@ from protocol.errors import ErrorCode
 ALL_TIMED: Final = 1000
 """Runs of a kind that are timed in a period, each of them."""
 ONE_TIMED_IN: Final = 8
-"""Of those behind them, which one is timed, for itself and the others (bench: counters)."""
+"""Of the runs behind those, one in so many is timed, for itself and the others (bench: counters)."""
 
 _NONE: Final = int(ErrorCode.NONE)
 
@@ -89,7 +89,7 @@ class RequestKind:
         self.errors = errors
         """How often each code was answered by the API, whatever its parts are called."""
         self.answered = 0
-        """Their answers are sent, or were dropped because nobody was there any more."""
+        """Requests whose answers are sent, or were dropped because the connection was closed."""
         self.runs = 0
         """Answers that were sent together count once; in this period."""
 
@@ -106,7 +106,7 @@ class RequestKind:
         self.errors[_NONE] += codes
 
     def time(self, times: int, request: TimedRequest, sending_us: int, sent_us: int) -> None:
-        """So many took as long as this one, and were of its size."""
+        """``times`` requests took as long as ``request``, and were of its size."""
         turn = request.turn
         assert turn is not None, "an answer is given in a turn, or behind it"
         api = self.api
@@ -122,7 +122,7 @@ class RequestKind:
 
 
 class RequestStats:
-    """All of them, each from its first request on."""
+    """The statistics of all APIs, each from its first request on."""
 
     __slots__ = ("_kinds", "apis", "errors", "not_served")
 
