@@ -1,1 +1,1 @@
-"""What the other sources have counted, as Prometheus reads it. They do not know this room: it reads their figures."""
+"""The metrics for Prometheus, read from figures that the other packages keep. They do not import this package."""

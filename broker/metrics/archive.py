@@ -1,5 +1,6 @@
-"""What the groups that archive topics have not archived, and what retention keeps for them: each partition of such a
-topic, left out with `ottla.prometheus.partitions=false`."""
+"""Metrics of archived topics' partitions: records not archived yet, and bytes that retention keeps for that.
+
+They are left out with `ottla.prometheus.partitions=false`."""
 
 from typing import Final
 
@@ -36,7 +37,7 @@ FAMILIES: Final = (LAG, HELD_RECORDS, HELD_BYTES, GIVEN_UP)
 
 
 def tables(sources: MetricSources, surveyor: Surveyor) -> tuple[Table, ...]:
-    """With a row for each partition of a topic that somebody archives."""
+    """Tables with a row for each partition of a topic with an archive group."""
 
     def archived() -> list[PartitionRow]:
         seen = surveyor.seen.partitions

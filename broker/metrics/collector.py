@@ -1,4 +1,4 @@
-"""Our families as prometheus-client sees them, and its own: the process, Python and its garbage collector.
+"""The registry of prometheus-client: our families, and the library's own of the process, Python and its GC.
 
 The library takes a fifth of what a start may cost, so this module is imported with the first page.
 """
@@ -31,12 +31,12 @@ class _Collected(Collector):
                     yield _metric(samples)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: to be registered must not cost a collection."""
+        """Describe no family: a registration must not cost a collection."""
         return ()
 
 
 class _One(Collector):
-    """A family alone: what the library's encoders write in one piece."""
+    """A collector of one family: the library's encoders write it in one piece."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -57,18 +57,18 @@ class Format(NamedTuple):
 
     @property
     def end(self) -> bytes:
-        """What stands behind everything."""
+        """The text at the end of a page."""
         return _EOF if self.is_openmetrics else b""
 
 
 def format_for(accept: str) -> Format:
-    """What a client wants that says ``accept``; the plain text format if it says nothing."""
+    """The format for a client's Accept header ``accept``; the text format if it is empty."""
     encode, content_type = choose_encoder(accept)
     return Format(content_type, encode)
 
 
 def make_registry(sources: Iterable[Source]) -> CollectorRegistry:
-    """Everything that the library writes."""
+    """The registry of all families that the library writes."""
     registry = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)

@@ -1,4 +1,4 @@
-"""The controller: what the metadata says of the cluster."""
+"""Metrics of the controller: the cluster according to the metadata."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ from protocol.records.cluster_metadata import RegisterBrokerRecord
 
 
 class _Cluster(NamedTuple):
-    """What the values are read from."""
+    """The objects that the values are read from."""
 
     log: SingleVoterLog
     metadata: MetadataCache

@@ -1,4 +1,4 @@
-"""One look at all consumer groups before a page is written: their states, their members, their lag.
+"""GroupSurvey: one pass over all consumer groups before a page is written: their states, members and lag.
 
 The loop turns in between, as in `survey`.
 """
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from broker.coordinators.group.shard import GroupShard
 
 OFFSETS_A_TURN: Final = 100
-"""A tenth of a millisecond."""
+"""Offsets that are read in one turn of the loop: a tenth of a millisecond."""
 
 MOST_CHARACTERS: Final = 8 << 20
-"""Of all labels of groups, and as many of their topics and of their partitions: 80,000 lines of a usual length. Clients
-choose how many groups there are and how long their names."""
+"""The most characters that all labels of groups may have together; the same for their topics and for their partitions.
+That is enough for 80,000 lines of a usual length. Clients choose how many groups there are and how long their names."""
 
 RowT = TypeVar("RowT", bound=Row)
 
 
 class Told(Generic[RowT]):
-    """Rows, as long as there is room for their labels. Those behind the first that had none are counted."""
+    """Rows, until their labels have `MOST_CHARACTERS` together. Later rows are only counted, in `left_out`."""
 
     __slots__ = ("_room", "left_out", "rows")
 
@@ -38,17 +38,17 @@ class Told(Generic[RowT]):
 
     @property
     def has_room(self) -> bool:
-        """Whether another row need be made."""
+        """Whether another row may be added."""
         return self._room > 0
 
     def add(self, row: RowT) -> None:
-        """Take a row while there is room."""
+        """Add a row; only while `has_room`."""
         self._room -= len(row.labels)
         self.rows.append(row)
 
 
 class GroupRow:
-    """A group."""
+    """A row for a group."""
 
     __slots__ = ("labels", "members")
 
@@ -58,7 +58,7 @@ class GroupRow:
 
 
 class TopicOfGroupRow:
-    """What a group has committed of a topic."""
+    """A row for the committed offsets of a group in a topic."""
 
     __slots__ = ("labels", "lag", "offsets")
 
@@ -69,7 +69,7 @@ class TopicOfGroupRow:
 
 
 class PartitionOfGroupRow:
-    """What a group has committed of a partition."""
+    """A row for the committed offset of a group in a partition."""
 
     __slots__ = ("labels", "lag", "offset")
 
@@ -77,11 +77,11 @@ class PartitionOfGroupRow:
         self.labels = f'{topic.labels[:-1]},partition="{partition}"}}'
         self.offset = offset
         self.lag = lag
-        """None: the partition is not here."""
+        """None: this node does not have the partition."""
 
 
 class GroupSurvey:
-    """What a look has seen."""
+    """The result of one pass over all groups."""
 
     __slots__ = ("groups", "kinds", "offsets", "partitions", "states", "topics")
 
@@ -93,16 +93,16 @@ class GroupSurvey:
         self.kinds: Counter[str] = Counter()
         """How many groups there are of each kind."""
         self.states: Counter[tuple[str, str]] = Counter()
-        """How many of each kind are in each state."""
+        """How many groups of each kind are in each state."""
 
     @property
     def left_out(self) -> int:
-        """How many rows had no room."""
+        """How many rows did not fit and are left out."""
         return self.groups.left_out + self.topics.left_out + self.partitions.left_out
 
 
 class GroupSurveyor:
-    """Looks, and keeps what it saw the last time."""
+    """Makes surveys, and keeps the last one."""
 
     def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
@@ -110,12 +110,12 @@ class GroupSurveyor:
         self.seen = GroupSurvey()
 
     def look(self) -> Iterator[None]:
-        """See everything anew; the loop may turn at each step. `seen` is the old one until the last."""
+        """Make a new survey; the loop may turn at each step. `seen` is the old survey until the last step."""
         survey = GroupSurvey()
         coordinator = self._sources.group_coordinator
         for one in () if coordinator is None else coordinator.groups.active:
             for group_id in one.shard.group_ids():
-                # Meanwhile it may have gone.
+                # The group may have been deleted meanwhile.
                 if (group := one.shard.glance(group_id)) is not None:
                     _count(group, survey)
                     yield from self._look_at_offsets(group_id, one.shard, survey)
@@ -140,7 +140,7 @@ class GroupSurveyor:
 
     def _add(self, row: TopicOfGroupRow, topic: str, partition: int, offset: int, survey: GroupSurvey) -> None:
         hosted = self._sources.replicas.find(topic, partition)
-        # Who commits what is not written yet is not behind.
+        # A group that has committed an offset behind the log's end has no lag.
         lag = None if hosted is None else max(hosted.log.high_watermark - offset, 0)
         row.offsets += offset
         row.lag += lag or 0
@@ -162,7 +162,7 @@ def _count(group: ListedGroup, survey: GroupSurvey) -> None:
 
 
 def _new_topic(group_id: str, topic: str, survey: GroupSurvey) -> TopicOfGroupRow | None:
-    """None where there is no room for it."""
+    """The row of a topic; None where rows do not fit any more."""
     if not survey.topics.has_room:
         survey.topics.left_out += 1
         return None

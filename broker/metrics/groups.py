@@ -1,4 +1,4 @@
-"""The group coordinator: groups by their states, offsets, rebalances, and the partitions that hold all that."""
+"""Metrics of the group coordinator: groups by state, offsets, rebalances, and partitions of ``__consumer_offsets``."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -21,12 +21,12 @@ _COORDINATOR_BEAN: Final = "kafka.server:type=group-coordinator-metrics"
 
 
 class _Coordinator(NamedTuple):
-    """What the values are read from."""
+    """The objects that the values are read from."""
 
     coordinator: GroupCoordinator
     seen: GroupSurvey
     rates: dict[str, float]
-    """Of the counts in `GroupStats`, a second."""
+    """Rates of the counts in `GroupStats`, per second."""
 
 
 def _of_manager(name: str, help: str, value: Callable[[_Coordinator], float]) -> Reading:
@@ -47,7 +47,7 @@ def _of_coordinator(
 
 
 def _counted(name: str, help: str, field: str) -> tuple[Reading, ...]:
-    """How often since the start, and how often a second."""
+    """Two readings of a count: the total since the start, and the rate per second."""
 
     def total(it: _Coordinator) -> int:
         value: int = getattr(it.coordinator.stats, field)

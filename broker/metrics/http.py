@@ -1,12 +1,11 @@
 """The metrics endpoint: HTTP/1.1 as far as Prometheus, a health check or a browser need it, one request a connection.
 
-    /metrics    everything that is counted
+    /metrics    all metrics
     /healthz    200 while the process works
-    /readyz     200 once it accepts requests of Kafka's clients; 503 before, with how far the start has come
+    /readyz     200 once the broker accepts requests of Kafka's clients; 503 before, with how far the start has come
 
-Whoever connects can cost little: a request has a few kilobytes and seconds to arrive in, so many connections are served
-at a time and the others wait in the backlog, and who reads slowly is left when the page that is kept for him is one too
-many.
+A client can cost little: a request is limited to a few kilobytes and seconds, so many connections are served at a time
+and the others wait in the backlog, and a client that reads slowly is disconnected when too many pages are kept.
 """
 
 import asyncio
@@ -31,41 +30,41 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_HEAD_BYTES: Final = 8192
-"""Request line and headers."""
+"""The longest request line and headers, in bytes."""
 
 MOST_CONNECTIONS: Final = 128
 BACKLOG: Final = 1024
 """Connections that wait for their turn; the system may allow fewer."""
 
 HEAD_S: Final = 5.0
-"""How long a request may take to arrive."""
+"""How long a request may take to arrive, in seconds."""
 ANSWER_S: Final = 30.0
-"""How long its answer may take to leave."""
+"""How long an answer may take to be sent, in seconds."""
 LAST_BYTES_S: Final = 1.0
-"""How long we wait for the client to hang up: if we were the first, it might lose our answer."""
+"""How long the endpoint waits for the client to close, in seconds: closing first could lose the end of the answer."""
 
 REST_S: Final = 1.0
-"""How long the system is left alone that is out of descriptors."""
+"""How long the endpoint pauses when no file descriptor is left, in seconds."""
 
 MOST_PAGES: Final = 4
 """Pages that may be kept for clients that are slow to read them."""
 
 SUBJECTS: Final = "broker.metrics.subjects"
-"""The module that imports all the others."""
+"""The module that imports all modules of families."""
 
 _END: Final = b"\r\n\r\n"
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class Readiness(NamedTuple):
-    """Whether Kafka's clients are served, and what is to be said about it."""
+    """Whether Kafka's clients are served, and a line of text about it."""
 
     is_ready: bool
     text: str
 
 
 class CannotAnswer(Exception):
-    """A request that is not answered as it is meant: with which status, and why."""
+    """A request that gets an error status, and the reason."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -99,7 +98,7 @@ def _text(status: HTTPStatus, text: str) -> _Answer:
 
 
 class MetricsEndpoint:
-    """The endpoint, from the first moment of the start to the last of the stop."""
+    """The metrics endpoint. It works from the first moment of the start to the last moment of the stop."""
 
     def __init__(
         self,
@@ -111,8 +110,8 @@ class MetricsEndpoint:
         readiness: Callable[[], Readiness],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """``is_given``: somebody has named the port. ``make_pages`` is called for the first page, when ``worker`` has
-        imported what it takes; ``fail`` if the endpoint dies of a bug."""
+        """``is_given``: the settings name the port. ``make_pages`` is called for the first page, when ``worker`` has
+        imported its modules; ``fail`` is called if the endpoint ends by a bug."""
         self._listener = listener
         self._is_given = is_given
         self._worker = worker
@@ -124,22 +123,22 @@ class MetricsEndpoint:
         self._serving: asyncio.Task[None] | None = None
         self._room = asyncio.Semaphore(MOST_CONNECTIONS)
         self._readers: dict[Page, set[asyncio.Task[None] | None]] = {}
-        """Who is being sent which page; the oldest pages come first."""
+        """The tasks that send each page; the oldest pages come first."""
 
     @property
     def address(self) -> MetricsListener:
-        """Where it listens."""
+        """The address and port of the endpoint."""
         assert self._socket is not None, "open comes first"
         return MetricsListener(self._listener.host, self._socket.getsockname()[1])
 
     def open(self, reserved_ports: Collection[int]) -> None:
-        """Take the port and answer on it from now on; on another one where nobody has named it and it is taken.
-        ``reserved_ports`` will be listened on: until then the system would give them away. Raises `CannotListen`."""
+        """Bind the port and answer on it from now on. If the port is taken and the settings do not name it, another
+        port is bound, none of ``reserved_ports``: the broker will bind these later. Raises `CannotListen`."""
         self._socket = self._bind(reserved_ports)
         self._serving = asyncio.create_task(self._serve(self._socket), name="metrics")
 
     async def close(self) -> None:
-        """Answer nobody any more, and give the port back."""
+        """Answer no further request, and close the port."""
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.wait((self._serving,))
@@ -169,7 +168,7 @@ class MetricsEndpoint:
             self._fail(error)
 
     async def _answer_all(self, listening: socket.socket) -> None:
-        """Answer whoever asks, until cancelled."""
+        """Accept connections and answer their requests, until cancelled."""
         is_other = self._listener.port not in (0, self.address.port)
         reason = f", since {self._listener} is taken" if is_other else ""
         log.info("metrics at http://%s/metrics%s", self.address, reason)
@@ -187,7 +186,7 @@ class MetricsEndpoint:
             try:
                 connected, _ = await asyncio.get_running_loop().sock_accept(listening)
             except ConnectionError:
-                continue  # it has gone already
+                continue  # the client has gone already
             except OSError as error:
                 log.error("the metrics endpoint accepts nothing for %.0f s: %s", REST_S, error.strerror or error)
                 await asyncio.sleep(REST_S)
@@ -196,7 +195,7 @@ class MetricsEndpoint:
                 return connected
 
     async def _converse(self, connected: socket.socket) -> None:
-        """One request and its answer. Who is too slow, or gone, is left."""
+        """Receive one request and answer it. A client that is too slow, or gone, is disconnected."""
         loop = asyncio.get_running_loop()
         try:
             await self._answer(connected)
@@ -246,7 +245,7 @@ class MetricsEndpoint:
         return await self._pages.page(accept)
 
     async def _import(self) -> None:
-        """The library and the families take as long to import as a thousand requests: that is a thread's business."""
+        """Import the library and the families in a thread: that takes as long as a thousand requests."""
         imported: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def done(module: object) -> None:
@@ -262,7 +261,7 @@ class MetricsEndpoint:
 
     @contextmanager
     def _reading(self, page: "Page") -> Iterator[None]:
-        """Somebody is sent ``page``. Where that is one page too many, whoever still reads the oldest is left."""
+        """Register a task that sends ``page``. If too many pages are kept, clients of the oldest are disconnected."""
         reader = asyncio.current_task()
         readers = self._readers.setdefault(page, set())
         readers.add(reader)
@@ -289,7 +288,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 async def _receive_head(connected: socket.socket) -> bytes:
-    """What stands before the empty line. Raises `CannotAnswer`."""
+    """The request line and headers, up to the empty line. Raises `CannotAnswer`."""
     head = b""
     while _END not in head:
         if len(head) >= MOST_HEAD_BYTES:
@@ -304,7 +303,7 @@ async def _receive_head(connected: socket.socket) -> bytes:
 
 
 def _parse(head: bytes) -> _Request:
-    """Raises `CannotAnswer`."""
+    """Parse the request line and headers. Raises `CannotAnswer`."""
     line, *headers = head.decode("latin-1").split("\r\n")
     words = line.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):

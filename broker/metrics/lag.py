@@ -1,4 +1,4 @@
-"""How far consumer groups have come and how far they are behind, under kafka_exporter's names.
+"""Metrics of committed offsets and lag of consumer groups, under kafka_exporter's names.
 
 The series of partitions are left out with `ottla.prometheus.partitions=false`; the sums over a topic stay.
 """
@@ -31,7 +31,7 @@ FAMILIES: Final = tuple(column.family for column in (*_GROUPS, *_TOPICS, *_PARTI
 
 
 def tables(surveyor: GroupSurveyor) -> tuple[Table, ...]:
-    """With a row for each group, and for each of its topics."""
+    """Tables with a row for each group, and for each of its topics."""
     return (
         Table(_GROUPS, lambda: surveyor.seen.groups.rows),
         Table(_TOPICS, lambda: surveyor.seen.topics.rows),
@@ -39,5 +39,5 @@ def tables(surveyor: GroupSurveyor) -> tuple[Table, ...]:
 
 
 def partition_tables(surveyor: GroupSurveyor) -> tuple[Table, ...]:
-    """With a row for each partition of a group."""
+    """Tables with a row for each partition of a group."""
     return (Table(_PARTITIONS, lambda: surveyor.seen.partitions.rows),)

@@ -1,4 +1,4 @@
-"""How far opening the logs has come; after an unclean stop that may take minutes."""
+"""Metrics of loading the logs, which may take minutes after an unclean stop."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""The data directories: flushes, failed directories, the room that is left."""
+"""Metrics of the data directories: flushes, failed directories, free space."""
 
 from collections.abc import Iterator
 from operator import add
@@ -78,7 +78,7 @@ class Logs:
             try:
                 space = directory.space()
             except StorageError:
-                continue  # whoever writes there finds out, and says so
+                continue  # the next write there finds the failure and logs it
             free.append(((directory.path,), space.usable_bytes))
             total.append(((directory.path,), space.total_bytes))
         yield Samples(DISK_FREE, free)

@@ -1,4 +1,4 @@
-"""The metadata log: its quorum of one, its records, snapshots and features."""
+"""Metrics of the metadata log: its quorum, its records, snapshots and features."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -44,14 +44,14 @@ _STATES: Final = (
 
 
 class _Quorum(NamedTuple):
-    """What the values are read from."""
+    """The objects that the values are read from."""
 
     sources: MetricSources
     log: SingleVoterLog
     records_a_second: float
 
     def commit_ms(self) -> tuple[float, float]:
-        """How long it took until records were on disk in the last minutes: on the average, and at most."""
+        """Milliseconds from append to disk in the last minutes: the average and the maximum."""
         recent = self.log.stats.commits.recent()
         return average(recent) / US_PER_MS, percentiles(recent, (1,))[0] / US_PER_MS
 
@@ -70,7 +70,7 @@ def _of_snapshots(name: str, help: str, value: Value) -> Reading:
 
 
 def _under_both(bean: str, name: str, help: str, value: Value) -> tuple[Reading, ...]:
-    """Two sets of rules are in use for these beans, and boards for each: under both names."""
+    """Readings under two names: two sets of JMX exporter rules are in use for these beans, with boards for each."""
     kafka_bean = f"kafka.server:type={bean}"
     return tuple(
         Reading(gauge(f"kafka_server_{prefix}_{name}", help, bean=kafka_bean), value)

@@ -1,4 +1,4 @@
-"""Connections, the queues between network and handlers, and how much of the loop's time is left."""
+"""Metrics of connections, of the queues between network and handlers, and of the loop's idle time."""
 
 import time
 from collections import Counter
@@ -16,7 +16,7 @@ _NS_PER_US: Final = 1000
 _NS_PER_MS: Final = 1_000_000
 
 MOST_SOFTWARE: Final = 100
-"""Kinds of client software that are told apart: clients choose what they call themselves."""
+"""The most kinds of client software with series of their own: clients choose the names."""
 
 REQUEST_QUEUE: Final = gauge(
     "kafka_network_requestchannel_requestqueuesize",
@@ -152,9 +152,9 @@ REFUSED: Final = counter(
 )
 
 Place = tuple[str, str]
-"""Listener and processor."""
+"""Names of listener and processor."""
 Counter_ = tuple[str, str, str]
-"""And what is counted there."""
+"""Names of listener and processor, and of the count."""
 
 
 class Network:
@@ -193,7 +193,7 @@ class Network:
         yield one(MEMORY_USED, memory.used_bytes)
 
     def _idle(self) -> Iterator[Samples]:
-        """All of them share one loop: what it works for others is no time that they had."""
+        """The idle parts of network and handlers. Both share one loop: work for one is no idle time of the other."""
         busy = {name: us / _US_PER_S for name, us in self._busy.rates().items()}
         loop = min(busy.pop(_LOOP), 1.0)
         idle = {name: _idle_part(1 - loop, part) for name, part in busy.items()}
@@ -271,13 +271,13 @@ _SCHEDULED: Final = Path("/proc/thread-self/schedstat")
 
 
 def place(key: Counter_) -> Place:
-    """Where something is counted."""
+    """The listener and processor of a count."""
     return key[0], key[1]
 
 
 def loop_busy_us() -> int:
-    """For how long this thread, which is the loop's, has worked. Where the system says it, the time counts too in which
-    it would have worked, had there been a processor for it."""
+    """Microseconds that this thread, the loop's, has worked. Where the system has that figure, the time in which the
+    thread waited for a processor counts too."""
     try:
         worked_ns, waited_ns, _ = _SCHEDULED.read_text().split()
     except (OSError, ValueError):
@@ -286,5 +286,5 @@ def loop_busy_us() -> int:
 
 
 def _idle_part(left: float, busy: float) -> float:
-    """What one who was busy for a part of the time could have done more, where ``left`` of the time was nobody's."""
+    """The idle part of a thread that was ``busy`` for a part of the time, when the loop was idle for ``left`` of it."""
     return left / (left + busy) if left + busy else 0.0

@@ -1,4 +1,4 @@
-"""The page of all metrics: made in slices of a millisecond, and once for all who ask for it at the same time."""
+"""Pages of all metrics, made in slices of a millisecond. Requests that come at the same time share one page."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,42 +15,42 @@ SLICE_NS: Final = 1_000_000
 
 
 class Page:
-    """A page as it is sent."""
+    """A page of metrics as it is sent."""
 
     __slots__ = ("content_type", "pieces")
 
     def __init__(self, content_type: str, pieces: Sequence[bytes]) -> None:
         self.content_type = content_type
         self.pieces = pieces
-        """One behind the other. They are not joined: there may be ten megabytes."""
+        """The pieces of the page, in order. They are not joined, since a page may have ten megabytes."""
 
 
 class Pages:
-    """Makes pages."""
+    """Makes pages of metrics."""
 
     def __init__(
         self, survey: Callable[[], Iterator[None]], *, sources: Iterable[Source], tables: Sequence[Table]
     ) -> None:
-        """``survey`` is gone through before a page is written, for what ``sources`` and ``tables`` say."""
+        """``survey`` is run before a page is written, since ``sources`` and ``tables`` read its result."""
         self._survey = survey
         self._registry = collector.make_registry(sources)
         self._tables = tables
         self._under_way: dict[str, asyncio.Task[Page]] = {}
-        """By content type."""
+        """Pages that are being made, by content type."""
 
     async def page(self, accept: str) -> Page:
-        """A page in the format that somebody wants who says ``accept``; the one under way, if there is one."""
+        """A page in the format for the Accept header ``accept``; the page that is being made, if there is one."""
         format = format_for(accept)
         making = self._under_way.get(format.content_type)
         if making is None:
             making = asyncio.create_task(self._make(format), name="metrics page")
             self._under_way[format.content_type] = making
             making.add_done_callback(lambda _: self._under_way.pop(format.content_type))
-        # Who goes away meanwhile must not take it from the others.
+        # A client that goes away meanwhile must not cancel the page for the others.
         return await asyncio.shield(making)
 
     async def close(self) -> None:
-        """Nobody waits for a page any more."""
+        """Cancel the pages that are being made."""
         for making in tuple(self._under_way.values()):
             making.cancel()
             await asyncio.wait((making,))

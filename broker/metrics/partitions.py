@@ -1,4 +1,4 @@
-"""Each partition: its log, the replicas in sync, who leads it; left out with `ottla.prometheus.partitions=false`."""
+"""Metrics of each partition: log, replicas in sync, leader; left out with `ottla.prometheus.partitions=false`."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ def _of_partition(name: str, help: str) -> Family:
 
 
 def _of_exporter(name: str, help: str) -> Family:
-    """A name that kafka_exporter gives."""
+    """A family under kafka_exporter's name."""
     return gauge(f"kafka_topic_partition_{name}", help, "topic", "partition")
 
 
@@ -89,5 +89,5 @@ FAMILIES: Final = tuple(column.family for column in _OF_PARTITIONS)
 
 
 def tables(surveyor: Surveyor) -> tuple[Table, ...]:
-    """With a row for each partition."""
+    """Tables with a row for each partition."""
     return (Table(_OF_PARTITIONS, lambda: surveyor.seen.partitions),)

@@ -1,4 +1,4 @@
-"""Counts as they were a period or two ago: how fast they have grown since."""
+"""Rates of counts, from their values a period or two ago."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
@@ -9,21 +9,21 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Past(Generic[Key]):
-    """Remembers what some counts were when the last periods began."""
+    """Keeps the values that counts had when the last two periods began."""
 
     def __init__(self, clock: Clock, started_ms: int, read: Callable[[], Mapping[Key, int]]) -> None:
-        """``started_ms``: when all of them were 0, on the clock that never goes back."""
+        """``started_ms``: when all counts were 0, in milliseconds of the monotonic clock."""
         self._clock = clock
         self._read = read
         self._before: tuple[int, Mapping[Key, int]] = started_ms, {}
         self._last: tuple[int, Mapping[Key, int]] = self._before
 
     def period_is_over(self) -> None:
-        """Another one begins."""
+        """A period is over and the next begins."""
         self._before, self._last = self._last, (self._clock.monotonic_ms(), self._read())
 
     def rates(self) -> dict[Key, float]:
-        """How much each count has grown a second, in the last period and this one."""
+        """The growth of each count per second, over the last period and this one."""
         since_ms, before = self._before
         seconds = max(self._clock.monotonic_ms() - since_ms, 1) / 1000
         return {key: (value - before.get(key, 0)) / seconds for key, value in self._read().items()}

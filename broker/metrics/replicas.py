@@ -1,4 +1,4 @@
-"""The replica manager, the requests that wait, and the fetch sessions."""
+"""Metrics of the replica manager, the waiting requests, and the fetch sessions."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ from broker.runtime.purgatory import Purgatory
 
 
 class _Replication(NamedTuple):
-    """What the values are read from."""
+    """The objects that the values are read from."""
 
     replicas: ReplicaManager
     seen: Survey

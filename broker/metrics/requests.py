@@ -1,4 +1,4 @@
-"""What requests took, API by API: from the first one that was answered on."""
+"""Metrics of requests by API: counts, times and sizes. An API has series once a request of it was answered."""
 
 from collections.abc import Iterator
 from operator import attrgetter
@@ -26,7 +26,7 @@ def _distribution(name: str, help: str) -> Distribution:
 
 
 class _Measure(NamedTuple):
-    """One thing that is measured of each request."""
+    """A measured quantity of each request."""
 
     families: Distribution
     of: "attrgetter[RecentHistogram]"
@@ -108,7 +108,7 @@ class Requests:
             )
 
     def _answered(self) -> dict[tuple[str, int], int]:
-        """By name and version; the fetches of consumers and followers are also counted as fetches."""
+        """Answered requests by name and version; fetches of consumers and followers also count as fetches."""
         answered = {key: count for key, count in self._stats.answered().items() if count}
         for (name, version), count in tuple(answered.items()):
             if name in (FETCH_CONSUMER, FETCH_FOLLOWER):
@@ -125,5 +125,5 @@ class Requests:
 
 
 def _name(code: int) -> str:
-    """As Kafka writes it. Only codes of ours are answered."""
+    """The name of an error code as Kafka writes it. The broker answers only codes that it knows."""
     return ErrorCode(code).name

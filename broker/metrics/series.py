@@ -1,4 +1,4 @@
-"""What there is to be told: families of series, declared once, and their values at a moment."""
+"""Families of series, each declared once, and their values at a moment."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from broker.runtime.histogram import percentiles
 
 _QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-"""As the JMX exporter's rules write the percentiles of Kafka's histograms; boards ask for them in these letters."""
+"""The quantile labels that the JMX exporter's rules give Kafka's histograms; boards query these strings."""
 
 _QUANTILE: Final = "quantile"
 _SHARES: Final = tuple(map(float, _QUANTILES))
@@ -22,42 +22,42 @@ class Kind(Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
     UNKNOWN = "unknown"
-    """What has a name ending in ``_count`` or ``_sum``, or the label ``quantile``: all belong to histograms and
-    summaries, which these are not, and a count whose name does not end in ``_total`` may be no counter."""
+    """The kind of families with a name ending in ``_count`` or ``_sum``, or with the label ``quantile``: these belong
+    to histograms and summaries, which such families are not. A counter's name must end in ``_total``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Series of one name."""
+    """The series of one name."""
 
     name: str
-    """As it stands on the page; that of a counter ends in ``_total``."""
+    """The name on the page; the name of a counter ends in ``_total``."""
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
     bean: str = ""
-    """What it stands for in Kafka; empty where it is ours, or another exporter's."""
+    """The bean of Kafka with this value; empty for a family of Ottla or of another exporter."""
 
 
 def counter(name: str, help: str, *labels: str, bean: str = "") -> Family:
-    """Something that only grows while the process lives."""
+    """A family of values that only grow while the process lives."""
     assert name.endswith("_total"), f"{name} is a counter"
     return Family(name=name, kind=Kind.COUNTER, help=help, labels=labels, bean=bean)
 
 
 def count(name: str, help: str, *labels: str, bean: str = "") -> Family:
-    """The same under a name that the rules end in ``_count``."""
+    """A family of growing values whose name, by the JMX exporter's rules, ends in ``_count``."""
     return Family(name=name, kind=Kind.UNKNOWN, help=help, labels=labels, bean=bean)
 
 
 def gauge(name: str, help: str, *labels: str, bean: str = "") -> Family:
-    """How much there is at the moment."""
+    """A family of values that go up and down."""
     kind = Kind.UNKNOWN if name.endswith(("_count", "_sum")) or _QUANTILE in labels else Kind.GAUGE
     return Family(name=name, kind=kind, help=help, labels=labels, bean=bean)
 
 
 class Samples(NamedTuple):
-    """The values of a family, each behind those of its labels, which have the family's order; one may have none."""
+    """The values of a family, each with its label values in the family's order; a family without labels has none."""
 
     family: Family
     values: Sequence[tuple[tuple[str, ...], float]]
@@ -76,7 +76,7 @@ class Reading(NamedTuple):
 
 
 def read(readings: Iterable[Reading], subject: object) -> Iterator[Samples]:
-    """Their values of ``subject``."""
+    """The values of all readings for ``subject``."""
     for family, value in readings:
         yield one(family, value(subject))
 
@@ -86,30 +86,30 @@ class Source(Protocol):
 
     @property
     def families(self) -> Sequence[Family]:
-        """Whatever `collect` may give."""
+        """All families that `collect` may give."""
 
     def collect(self) -> Iterator[Samples]:
         """The values now; the loop may turn between two families."""
 
 
 class Counted(NamedTuple):
-    """What a histogram holds of one series."""
+    """The figures of a histogram for one series."""
 
     labels: tuple[str, ...]
     recent: Sequence[int]
     """The counts of its buckets in the last minutes."""
     total: int
-    """How many values it has seen since the start."""
+    """How many values have been recorded since the start."""
 
 
 class Distribution(NamedTuple):
-    """What the rules make of a histogram or a timer of Kafka's: its percentiles, and how many values it has seen."""
+    """The two families that the rules make of a histogram or timer of Kafka: its percentiles, and its count."""
 
     quantiles: Family
     totals: Family
 
     def collect(self, counted: Iterable[Counted], *, divisor: int = 1) -> Iterator[Samples]:
-        """Both families; each percentile is the largest value of its bucket, ``divisor`` of them a unit."""
+        """The samples of both families. A percentile is the largest value of its bucket, divided by ``divisor``."""
         counted = list(counted)
         yield Samples(
             self.quantiles,

@@ -1,4 +1,4 @@
-"""The process: its state, what it reads and writes, its memory; and the node as kafka_exporter tells of it."""
+"""Metrics of the process: state, disk reads and writes, memory; and of the node, under kafka_exporter's names."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ def _of_server(name: str, help: str, value: Callable[[MetricSources], float]) ->
 
 
 def _io_bytes(field: str) -> int:
-    """What this process has had to do with disks, as the system counts it; 0 where it does not."""
+    """Bytes that this process has read from or written to disks, as the system counts them; 0 without such a count."""
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
     except OSError:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from storage.log_manager import LogManager
 
 PERIOD_MS: Final = 60_000
-"""What is recent is of the present period and of the one before it."""
+"""Length of a period. Recent values are those of the present period and of the period before it."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MetricSources:
-    """What is None is not there yet."""
+    """The parts of the broker. A part that is None has not been made yet."""
 
     settings: "BrokerSettings"
     clock: "Clock"
@@ -41,7 +41,7 @@ class MetricSources:
     metadata: "MetadataCache"
     state: "Callable[[], BrokerState]"
     flushers: "Callable[[], Sequence[FlusherStats]]"
-    """What each flusher has counted."""
+    """Gives the counters of each flusher."""
     replicas: "ReplicaManager" = field(init=False)
     """Set before the first page can be asked for."""
     fetch_sessions: "FetchSessions" = field(init=False)

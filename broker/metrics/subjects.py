@@ -1,4 +1,4 @@
-"""The one list of what is told: each subject has a file of its own, and a line here."""
+"""The list of all subjects of metrics: each subject has a module, and a line here."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -35,13 +35,13 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "The controller": Controller.families,
     "The metadata log": Metadata.families,
 }
-"""All that a page may have, but for what prometheus-client itself tells of the process and of Python."""
+"""All families of a page, except those of prometheus-client itself about the process and Python."""
 
 FAMILIES: Final = tuple(chain.from_iterable(FAMILIES_OF.values()))
 
 
 def make_pages(sources: MetricSources) -> Pages:
-    """Everything that can be told of ``sources``."""
+    """Make the pages of all metrics of ``sources``."""
     surveyor = Surveyor(sources)
     groups = GroupSurveyor(sources)
     of_partitions = (

@@ -1,4 +1,4 @@
-"""One look at all topics and partitions before a page is written: their rows, and what they come to together.
+"""Survey: one pass over all topics and partitions before a page is written: their rows, and their sums.
 
 The loop turns in between, so that a page never holds it longer for ten thousand partitions than for ten.
 """
@@ -16,11 +16,11 @@ from protocol.records.cluster_metadata import NO_LEADER
 from storage.log import Log
 
 PARTITIONS_A_TURN: Final = 100
-"""A tenth of a millisecond."""
+"""Partitions that are read in one turn of the loop: a tenth of a millisecond."""
 
 
 class PartitionRow:
-    """A partition of the metadata, and its log where it is here. The metadata log is one that no image has."""
+    """A row for a partition of the metadata, with its log if this node has it; also for the metadata log itself."""
 
     __slots__ = ("hosted", "image", "labels", "log")
 
@@ -32,7 +32,7 @@ class PartitionRow:
 
 
 class TopicRow:
-    """A topic; all of them together have no labels."""
+    """A row for a topic; the row of all topics together has no labels."""
 
     __slots__ = ("flushes", "labels", "partitions", "rolls", "segments_removed", "traffic")
 
@@ -45,7 +45,7 @@ class TopicRow:
         self.segments_removed = 0
 
     def add(self, partition: Partition) -> None:
-        """Count in a partition that is here."""
+        """Add a partition of this node."""
         self.traffic.add(partition)
         stats = partition.log.stats
         self.rolls += stats.rolls
@@ -55,12 +55,12 @@ class TopicRow:
 
 @dataclass(slots=True)
 class Survey:
-    """What a look has seen."""
+    """The result of one pass over all partitions."""
 
     topics: list[TopicRow] = field(default_factory=list)
     partitions: list[PartitionRow] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
-    """Of all topics that there are and were."""
+    """The traffic of all topics, deleted topics included."""
     led: int = 0
     hosted: int = 0
     offline: int = 0
@@ -81,7 +81,7 @@ def is_under_replicated(partition: Partition) -> bool:
 
 
 def min_isr(partition: Partition) -> int:
-    """How many replicas must be in sync; no more are asked for than there are."""
+    """How many replicas must be in sync, at most as many as the partition has."""
     return min(partition.log.config.min_insync_replicas, len(partition.replicas))
 
 
@@ -94,14 +94,14 @@ def is_at_min_isr(partition: Partition) -> bool:
 
 
 class Surveyor:
-    """Looks, and keeps what it saw the last time."""
+    """Makes surveys, and keeps the last one."""
 
     def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
         self.seen = Survey()
 
     def look(self) -> Iterator[None]:
-        """See everything anew; the loop may turn at each step. `seen` is the old one until the last."""
+        """Make a new survey; the loop may turn at each step. `seen` is the old survey until the last step."""
         survey = Survey()
         survey.traffic.add_all(self._sources.replicas.gone)
         metadata_log = self._sources.metadata_log

@@ -1,7 +1,7 @@
-"""Families with a series for each topic or partition, of which there may be tens of thousands: written line by line.
+"""Tables: families with a series for each topic or partition, possibly tens of thousands, written line by line.
 
-The library takes 4 µs for a line, and holds the loop for all of them; here the labels of a row are written once and
-stand in every family, and the loop may turn after a few lines (docs/decisions/metrics.md).
+The library takes 4 µs for a line, and holds the loop for all lines. Here the labels of a row are written once for all
+families, and the loop may turn after a few lines (docs/decisions/metrics.md).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,23 +10,23 @@ from typing import Any, Final, NamedTuple, Protocol
 from broker.metrics.series import Family, Kind
 
 LINES_A_PIECE: Final = 250
-"""A tenth of a millisecond."""
+"""Lines that are written in one turn of the loop: a tenth of a millisecond."""
 
 
 class Row(Protocol):
-    """What one line of every family is about."""
+    """The subject of one line in every family of a table: a topic, partition or group."""
 
     @property
     def labels(self) -> str:
-        """As `label_text` writes them."""
+        """The labels of the row, as `label_text` writes them."""
 
 
 class Column(NamedTuple):
-    """One family, and what it has to say of a row."""
+    """One family of a table, and its value for a row."""
 
     family: Family
     value: Callable[[Any], float | None]
-    """None: nothing of this row."""
+    """Gives the value for a row; None: the row has no line in this family."""
 
 
 class Table(NamedTuple):
@@ -34,7 +34,7 @@ class Table(NamedTuple):
 
     columns: Sequence[Column]
     rows: Callable[[], Iterable[Row]]
-    """Those of this moment."""
+    """Gives the present rows."""
 
 
 def label_text(names: Sequence[str], values: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What goes into each topic and out of it, and how many partitions it has."""
+"""Metrics of topics: traffic in and out, and the number of partitions."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,7 +11,7 @@ _BEAN: Final = "kafka.server:type=BrokerTopicMetrics,name={}"
 
 
 def _traffic(name: str, help: str) -> Family:
-    """Each topic's, and that of all topics that there are and were: sums must leave out one of both."""
+    """A family with the traffic of each topic, and of all topics together (deleted too): sums exclude the latter."""
     return counter(
         f"kafka_server_brokertopicmetrics_{name.lower()}_total",
         f"{help}; without a topic: of all",
@@ -54,7 +54,7 @@ FAMILIES: Final = tuple(column.family for column in (*_TRAFFIC, *_OF_TOPICS))
 
 
 def tables(surveyor: Surveyor) -> tuple[Table, ...]:
-    """With a row for all topics together, and without."""
+    """Two tables: with a row for all topics together, and without it."""
 
     def of_all() -> Iterator[TopicRow]:
         everything = TopicRow("")

@@ -1,1 +1,1 @@
-"""The offline tools: what stands in a data directory, and whether it is whole."""
+"""The offline tools: `ottla dump` shows data directories, `ottla verify` checks them; and `ottla health`."""

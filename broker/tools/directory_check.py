@@ -1,4 +1,4 @@
-"""Whether the data directories of one node are whole, and say the same: layout, identity, checkpoints, logs."""
+"""Checks that the data directories of one node are undamaged and consistent: layout, identity, checkpoints, logs."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,7 +23,7 @@ _PRODUCER_ID_EXPIRATION: Final = "producer.id.expiration.ms"
 
 
 def bytes_to_check(files: FileSystem, paths: Sequence[str]) -> int:
-    """How many bytes of batches there are, for whoever wants to know how far a check has come."""
+    """How many bytes of batches the directories have, for showing the progress of a check."""
     unheard = Findings(lambda finding: None, lambda size: None)
     return sum(bytes_of_logs(files, survey(files, path, unheard)) for path in paths)
 
@@ -74,10 +74,10 @@ class _NodeCheck:
                 configs = self._image.configs.of(ConfigResource.BROKER, resource)
                 self._expiration_ms = int(configs.get(_PRODUCER_ID_EXPIRATION, self._expiration_ms))
 
-    # Which log stands where -------------------------------------------------------------------------------------------
+    # Places of logs ---------------------------------------------------------------------------------------------------
 
     def _check_places(self, directories: Sequence[DataDirectory]) -> None:
-        """Every log is known to the metadata, and every partition of this node has its log."""
+        """Check that the metadata has the partition of every log, and that every partition of this node has a log."""
         found = check_no_log_twice(directories, self._findings)
         if self._image is None:
             return
@@ -114,7 +114,7 @@ class _NodeCheck:
     def _check_may_be_missing(
         self, image: MetadataImage, directories: Sequence[DataDirectory], topic_partition: TopicPartition
     ) -> None:
-        """A partition has no log. It may stand in a directory that was not given, or be another node's."""
+        """Report a partition without log, unless the log may be in a directory not given or on another node."""
         known = [directory for directory in directories if directory.properties is not None]
         if not known or known[0].properties is None:
             return

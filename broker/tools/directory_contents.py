@@ -1,4 +1,4 @@
-"""What stands in a directory, as `ottla dump` shows it: a partition's files in order, or a data directory's logs."""
+"""Directories as `ottla dump` shows them: a partition's files in order, or a data directory's logs."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -29,20 +29,20 @@ _ORDER: Final = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
 def partition(files: FileSystem, directory: str, wanted: Wanted) -> Iterator[Entry]:
-    """All files of a partition: what it is, then segment by segment."""
+    """All files of a partition: its metadata and checkpoints first, then segment by segment."""
     for name in sorted(LogFiles.found_in(files, directory).sizes, key=_place):
         yield from named_file(files, f"{directory}/{name}", wanted)
 
 
 def _place(name: str) -> tuple[bool, str, int, str]:
-    """Files without an offset in their name come first; a segment's stand together."""
+    """The sort key of a file name: files without an offset first, then the files of each segment together."""
     offset = name[:20] if name[:20].isdigit() else ""
     suffix = name[20:] if offset else ""
     return bool(offset) and suffix in _ORDER, offset, _ORDER.index(suffix) if suffix in _ORDER else 0, name
 
 
 def named_file(files: FileSystem, path: str, wanted: Wanted) -> Iterator[Entry]:
-    """A file, below a line with its name."""
+    """The contents of a file, after a line with its name."""
     name = path.rpartition("/")[2]
     yield Entry("file", {"name": name, "bytes": files.size(path)})
     contents = contents_of(name)
@@ -52,7 +52,7 @@ def named_file(files: FileSystem, path: str, wanted: Wanted) -> Iterator[Entry]:
 
 
 def data_directory(files: FileSystem, directory: str, wanted: Wanted) -> Iterator[Entry]:
-    """Whose it is, an overview of its logs, and its checkpoints."""
+    """The contents of a data directory: its meta.properties, an overview of its logs, and its checkpoints."""
     yield Entry("data_directory", {"path": files.absolute(directory)})
     for name in (META_PROPERTIES, CLEAN_SHUTDOWN):
         contents = contents_of(name)
@@ -101,14 +101,14 @@ def _log(files: FileSystem, directory: str, name: str, known: dict[str, dict[Top
 
 
 def is_data_directory(files: FileSystem, directory: str) -> bool:
-    """Whether this is a directory of logs rather than one log's."""
+    """Whether a directory is a data directory, with the logs of many partitions."""
     if files.exists(f"{directory}/{META_PROPERTIES}") or files.exists(f"{directory}/{METADATA_DIR_NAME}"):
         return True
     return any(_is_log_name(entry.name) for entry in files.list_directory(directory) if entry.is_directory)
 
 
 def is_partition(files: FileSystem, directory: str) -> bool:
-    """Whether this is one log's directory."""
+    """Whether a directory is that of one partition's log."""
     names = (PARTITION_METADATA, LEADER_EPOCHS, QUORUM_STATE)
     return any(files.exists(f"{directory}/{name}") for name in names) or bool(
         LogFiles.found_in(files, directory).segment_bases

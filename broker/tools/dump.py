@@ -1,4 +1,4 @@
-"""`ottla dump`: what stands in a file or directory of a data directory, ours or Apache Kafka's."""
+"""`ottla dump`: shows a file or directory of a data directory, of Ottla or of Apache Kafka."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ UNREADABLE: Final = 1
 
 
 class NothingToShow(Exception):
-    """The path is there, but is nothing that a data directory has."""
+    """The path exists, but is no file or directory of a data directory."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def contents(files: FileSystem, path: str, *, from_offset: int = 0, with_records: bool = True) -> Iterator[Entry]:
-    """Everything in ``path``. Raises FileNotFoundError, StorageError, NothingToShow."""
+    """All entries of ``path``. Raises FileNotFoundError, StorageError, NothingToShow."""
     path = path.rstrip("/") or "/"
     directory, _, name = files.absolute(path).rpartition("/")
     if files.is_directory(path):

@@ -1,7 +1,7 @@
-"""What stands in each kind of file of a data directory, as `ottla dump` shows it.
+"""The contents of each kind of file of a data directory, as `ottla dump` shows them.
 
-Nothing here trusts a file: damage becomes an entry that says what was found at which position, and the rest of the
-file is shown as far as it can be read.
+No file is trusted: damage becomes an entry that says what was found at which position, and the rest of the file is
+shown as far as it can be read.
 """
 
 import json
@@ -54,23 +54,23 @@ from storage.producer_state import decode_snapshot
 METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 
 _LEFT_BEHIND: Final = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp", ".part")
-"""Files on their way in or out keep their form."""
+"""Suffixes of files that are being made or removed: their content has the form of the name before the suffix."""
 
 Contents = Callable[[FileSystem, str, "Wanted"], Iterator[Entry]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which part of a file is wanted, and how it is to be read."""
+    """Which part of a file is to be shown, and how it is to be decoded."""
 
     topic: str | None = None
-    """Whose records they are; None if that is not known."""
+    """The topic of the records; None if it is not known."""
     from_offset: int = 0
     with_records: bool = True
 
 
 def contents_of(name: str) -> Contents | None:
-    """What shows the file of this name; None for a name that no file of a data directory has."""
+    """The function that shows files of this name; None for a name that no file of a data directory has."""
     for suffix in _LEFT_BEHIND:
         name = name.removesuffix(suffix)
     found = _BY_NAME.get(name)
@@ -80,7 +80,7 @@ def contents_of(name: str) -> Contents | None:
 
 
 def damage(found: str, expected: str | None = None, position: int | None = None) -> Entry:
-    """What is wrong, and where."""
+    """An entry for damage: what is wrong, and where."""
     fields: dict[str, Any] = {} if position is None else {"position": position}
     fields["found"] = found
     if expected is not None:
@@ -92,7 +92,7 @@ def damage(found: str, expected: str | None = None, position: int | None = None)
 
 
 def segment(files: FileSystem, path: str, wanted: Wanted) -> Iterator[Entry]:
-    """Batches, each followed by its records."""
+    """The batches of a segment, each followed by its records."""
     file = files.open_read(path)
     for batch in batches_to_the_end(file, file.size):
         if isinstance(batch, Unreadable):
@@ -200,7 +200,7 @@ def aborted_transactions(files: FileSystem, path: str, wanted: Wanted) -> Iterat
 
 
 def producers(files: FileSystem, path: str, wanted: Wanted) -> Iterator[Entry]:
-    """The producers that a snapshot knows."""
+    """The producers in a producer snapshot."""
     try:
         entries = decode_snapshot(files.read_file(path), path)
     except CorruptSnapshot as error:
@@ -261,7 +261,7 @@ def partition_metadata(files: FileSystem, path: str, wanted: Wanted) -> Iterator
 
 
 def meta_properties(files: FileSystem, path: str, wanted: Wanted) -> Iterator[Entry]:
-    """Whose directory it is."""
+    """The node and cluster that the directory belongs to."""
     try:
         properties = read_meta_properties(files, path)
     except WrongDirectory as error:
@@ -280,12 +280,12 @@ def meta_properties(files: FileSystem, path: str, wanted: Wanted) -> Iterator[En
 
 
 def quorum_state(files: FileSystem, path: str, wanted: Wanted) -> Iterator[Entry]:
-    """What this node knows of the quorum."""
+    """The leader epoch and vote of this node in the metadata quorum."""
     yield from _json("quorum_state", files.read_file(path))
 
 
 def clean_shutdown(files: FileSystem, path: str, wanted: Wanted) -> Iterator[Entry]:
-    """The marker that the last broker left in order. Old ones are empty."""
+    """The marker of a clean shutdown. Markers of old versions are empty."""
     content = files.read_file(path)
     yield from _json("clean_shutdown", content) if content else iter([Entry("clean_shutdown", {})])
 

@@ -1,6 +1,7 @@
-"""`ottla health`: whether a broker accepts requests, as the metrics endpoint of the one with the same settings says it.
+"""`ottla health`: asks the metrics endpoint of the broker with the same settings whether it accepts requests.
 
-It is what a container's health check calls: 0 if it does, 1 if it does not, not yet, or can't be asked.
+A container's health check calls it. The exit code is 0 if the broker accepts requests, and 1 if it does not, not yet,
+or can't be asked.
 """
 
 import argparse
@@ -17,13 +18,13 @@ READY: Final = 0
 NOT_READY: Final = 1
 
 PATIENCE_S: Final = 4.0
-"""A broker whose loop stands still for so long is not well."""
+"""Seconds to wait for the answer: a broker whose loop stands still for so long is not healthy."""
 
 _EVERY_INTERFACE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not bound
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `ottla health`; return the exit code. What the broker says of itself goes to stdout."""
+    """Run `ottla health`; return the exit code. The text of the broker's answer goes to stdout."""
     parser = argparse.ArgumentParser(
         prog="ottla health", description="Say whether the broker with these settings accepts requests."
     )

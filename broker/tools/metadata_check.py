@@ -1,4 +1,4 @@
-"""Whether the metadata log is whole and its records make sense; what they say is what the logs are compared with."""
+"""Checks that the metadata log is undamaged and consistent; the logs are then compared with its image."""
 
 from broker.metadata.image.metadata_image import EMPTY, MetadataDelta, MetadataImage
 from broker.metadata.image.records import InconsistentMetadata
@@ -21,12 +21,12 @@ from storage.files import FileSystem
 def check_metadata(
     files: FileSystem, directory: str, findings: Findings, *, was_clean: bool, producer_id_expiration_ms: int
 ) -> MetadataImage:
-    """Check ``__cluster_metadata-0``; the image that it adds up to, as far as it can be replayed."""
+    """Check ``__cluster_metadata-0``. Returns the image of its records, as far as they can be replayed."""
     return _MetadataCheck(files, directory, findings).run(was_clean, producer_id_expiration_ms)
 
 
 def check_snapshot_file(files: FileSystem, path: str, findings: Findings) -> list[MetadataBatch]:
-    """Check a file in the form of a metadata snapshot; its batches. Raises StorageError, FileNotFoundError."""
+    """Check a file in the form of a metadata snapshot. Returns its batches. Raises StorageError, FileNotFoundError."""
     file = files.open_read(path)
     decoded: list[MetadataBatch] = []
     for batch in batches_to_the_end(file, file.size):
@@ -66,7 +66,7 @@ class _MetadataCheck:
         for snapshot in list_snapshots(self._files, self._directory):
             path = f"{self._directory}/{snapshot.file_name}"
             batches = check_snapshot_file(self._files, path, self._findings)
-            # Replay begins with the newest; the older ones must only be whole.
+            # Replay begins with the newest snapshot; older snapshots must only be undamaged.
             self._delta, self._snapshot, self._makes_sense = MetadataDelta(EMPTY), snapshot, True
             for batch in batches:
                 self._replay(batch, path)
@@ -115,7 +115,7 @@ class _MetadataCheck:
                 self._findings.damage(
                     path, f"in the batch at offset {batch.base_offset}: {error}", "records that fit those before them"
                 )
-                # Whatever follows would not fit either.
+                # The records that follow would not fit either.
                 self._makes_sense = False
 
     def _check_quorum_state(self, extent: LogExtent) -> None:

@@ -1,8 +1,8 @@
-"""What a tool has to say, as lines for people or as one JSON object a line.
+"""Output of the tools: lines of text for people, or one JSON object a line.
 
-In JSON every field is there, under the same name each time. Bytes are text where they are UTF-8, and
-``{"base64": "..."}`` where they are not. In text, what is false or -1 says nothing and is left out, numbers stand
-below each other, times are written out (UTC), and bytes that are no UTF-8 follow the word ``base64:``.
+In JSON every entry has all its fields, under the same names. Bytes are text where they are UTF-8, and
+``{"base64": "..."}`` where they are not. In text, fields that are false or -1 are left out, numbers are aligned,
+times are written out (UTC), and bytes that are no UTF-8 follow the word ``base64:``.
 """
 
 import base64
@@ -20,29 +20,29 @@ from storage.checkpoints import format_id
 _WIDEST_COLUMN: Final = 40
 _LARGE_NUMBERS: Final = frozenset({"offset", "base_offset", "last_offset", "position", "size"})
 _LARGE_NUMBER: Final = 7
-"""Digits that there is room for from the first line on."""
+"""Digits for which a number's column is wide enough from the first line on."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UUID: Final = Fixed("16s")
 
 
 class Entry(NamedTuple):
-    """One thing that was found."""
+    """An entry of the output: a batch, a record, a finding, …"""
 
     kind: str
     fields: Mapping[str, Any]
     depth: int = 0
-    """How far it stands inside another one."""
+    """How deep the entry is nested in other entries, for indentation."""
 
 
 class Output(Protocol):
-    """Where entries go."""
+    """Writes entries to stdout."""
 
     def write(self, entry: Entry) -> None:
-        """Put one entry out. Raises BrokenPipeError."""
+        """Write one entry. Raises BrokenPipeError."""
 
 
 class JsonOutput:
-    """One JSON object a line."""
+    """Writes entries as JSON, one object a line."""
 
     def write(self, entry: Entry) -> None:
         """Print an entry."""
@@ -50,13 +50,13 @@ class JsonOutput:
 
 
 class TextOutput:
-    """A line an entry, its values below those of the entry before."""
+    """Writes an entry a line, its values aligned below those of the entry before."""
 
     def __init__(self) -> None:
         self._widths: dict[tuple[str, str], int] = {}
 
     def write(self, entry: Entry) -> None:
-        """Print an entry. Columns only ever become wider: what is to come is not known."""
+        """Print an entry. Columns only become wider, since later entries are not known."""
         words = [f"{'  ' * entry.depth}{entry.kind}"]
         for name, value in entry.fields.items():
             says_nothing = value is False or (value == -1 and value is not True)
@@ -66,7 +66,7 @@ class TextOutput:
             width = max(self._widths.get(column, least), min(len(text), _WIDEST_COLUMN))
             self._widths[column] = width
             if text and isinstance(value, int) and value is not True:
-                # The name stays in its place, the number moves to the right.
+                # The field's name is left-aligned, its number right-aligned.
                 text = f"{name} {text[len(name) + 1 :]:>{width - len(name) - 1}}"
             if width:
                 words.append(f"{text:{width}}")
@@ -145,9 +145,9 @@ def put_out(entries: Iterable[Entry], output: Output) -> None:
 
 
 def run_until_nobody_reads(work: Callable[[], int]) -> int:
-    """Do the work of a command, which prints; whoever reads it may stop (`| head`) without being told of it.
+    """Do the work of a command, which prints. A reader of its output may stop early (`| head`): that is no error.
 
-    Returns what ``work`` returns, 0 if nobody has read it to the end.
+    Returns the result of ``work``, or 0 if the reader has stopped early.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -155,7 +155,7 @@ def run_until_nobody_reads(work: Callable[[], int]) -> int:
         code = work()
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still in the buffer has to go somewhere when the process ends.
+        # The rest of the buffer must be written somewhere when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code

@@ -1,17 +1,17 @@
-"""How far a long check has come, on the terminal that watches it."""
+"""Progress: a bar on stderr that shows how far a long check has come."""
 
 import sys
 from typing import Any
 
 
 class Progress:
-    """A bar on stderr, if that is a terminal: bytes done of how many. Nothing anywhere else, and nothing for what is
-    done within a second."""
+    """A progress bar on stderr, if that is a terminal: bytes done of all bytes. There is no bar for work that takes
+    less than a second."""
 
     def __init__(self, total_bytes: int) -> None:
         self._bar: Any = None
         if sys.stderr.isatty():
-            # Only who watches needs it, and the daemon never does.
+            # Imported only for a terminal, and never by the broker.
             from tqdm import tqdm
 
             self._bar = tqdm(
@@ -19,7 +19,7 @@ class Progress:
             )
 
     def advance(self, by_bytes: int) -> None:
-        """So many more bytes are done."""
+        """Count ``by_bytes`` more bytes as done."""
         if self._bar is not None:
             self._bar.update(by_bytes)
 
@@ -31,6 +31,6 @@ class Progress:
             self._bar.write(line, file=sys.stdout)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar from the terminal."""
         if self._bar is not None:
             self._bar.close()

@@ -1,4 +1,4 @@
-"""A record as `ottla dump` shows it: what its topic makes of key and value, or these as they are."""
+"""Records as `ottla dump` shows them: key and value decoded by the record's topic, or as bytes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""`ottla verify`: whether data directories, ours or Apache Kafka's, are whole. Nothing in them is changed."""
+"""`ottla verify`: checks data directories of Ottla or of Apache Kafka, and changes nothing in them."""
 
 import argparse
 import sys
@@ -20,7 +20,7 @@ NOT_CHECKED: Final = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `ottla verify`; the exit code: 0 if all is whole, 1 if something is damaged, 2 if it could not be checked."""
+    """Run `ottla verify`; the exit code: 0 without damage, 1 with damage, 2 if a directory could not be checked."""
     options = _parser().parse_args(arguments)
     files = FileSystem()
     paths = list(dict.fromkeys(path.rstrip("/") or "/" for path in options.directories))
@@ -28,13 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in paths:
             if not files.is_directory(path):
                 return _not_checked(f"{path} is no directory")
-        # Whoever holds these keeps brokers away.
+        # While these locks are held, no broker can open the directories.
         locks = [lock_for_reading(files, path) for path in paths]
         code = run_until_nobody_reads(
             lambda: _verify(files, paths, as_json=options.json, expiration_ms=options.producer_id_expiration_ms)
         )
         del locks
-        # Where there was no lock file, nothing kept a broker away.
+        # Without a lock file, a broker could have opened the directory meanwhile.
         for path in paths:
             lock_for_reading(files, path)
     except FileNotFoundError as error:
