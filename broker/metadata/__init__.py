@@ -1,1 +1,1 @@
-"""The replayed ``__cluster_metadata`` log: topics, configs, features, producer ids and who this node is."""
+"""The replayed ``__cluster_metadata`` log: images, the cache for readers, configs, producer ids, registration."""

@@ -4,10 +4,10 @@ from enum import IntEnum
 
 
 class BrokerState(IntEnum):
-    """By Kafka's numbers."""
+    """The state of a broker, with Kafka's number."""
 
     STARTING = 1
     RECOVERY = 2
-    """Logs are being opened, and recovered where they were not closed in order."""
+    """Logs are being opened, and recovered where they were not closed cleanly."""
     RUNNING = 3
     PENDING_CONTROLLED_SHUTDOWN = 6

@@ -1,4 +1,4 @@
-"""The metadata that this broker knows now: whoever reads it asks here each time, and keeps no image."""
+"""MetadataCache: the current image. Readers ask for it each time and keep no image."""
 
 from typing import Protocol
 
@@ -6,15 +6,15 @@ from broker.metadata.image.metadata_image import EMPTY, MetadataImage
 
 
 class ImageSource(Protocol):
-    """Who has an image that may be another one the next time."""
+    """Has a current image, which the next change replaces."""
 
     @property
     def image(self) -> MetadataImage:
-        """The image of now."""
+        """The current image."""
 
 
 class MetadataCache:
-    """Holds the image of all that is committed and replayed. Only `MetadataLoader` sets it."""
+    """Holds the image of all committed and replayed records. Only `MetadataLoader` sets it."""
 
     __slots__ = ("image",)
 

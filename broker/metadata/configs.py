@@ -1,4 +1,4 @@
-"""What settings come to: a topic's own, the broker's dynamic ones out of the metadata log, the file's, the defaults."""
+"""ConfigView: effective settings, from topic configs, dynamic configs in the metadata log, the file, and defaults."""
 
 import logging
 from collections.abc import Mapping
@@ -18,20 +18,20 @@ EVERY_BROKER = ""
 
 
 class ConfigView:
-    """The settings in force according to the image of now."""
+    """The effective settings according to the current image."""
 
     __slots__ = ("_in_force", "_log_defaults", "_said", "_source", "static_settings")
 
     def __init__(self, source: ImageSource, settings: BrokerSettings) -> None:
         self._source = source
         self.static_settings = settings
-        """What the process was started with."""
+        """The settings that the process was started with."""
         self._said: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._in_force = DynamicSettings(settings, {})
         self._log_defaults = settings.log_defaults()
 
     def dynamic_settings(self) -> DynamicSettings:
-        """The broker's settings with what was changed dynamically, and what of that is passed over."""
+        """The broker's settings with its dynamic configs, and the dynamic configs that are passed over."""
         texts = self.broker_texts()
         said = (texts.dynamic_default, texts.dynamic_broker)
         if said != self._said:
@@ -41,24 +41,24 @@ class ConfigView:
         return self._in_force
 
     def log_defaults(self) -> LogConfig:
-        """How a topic's log behaves that says nothing itself."""
+        """The log config of a topic without configs of its own."""
         self.dynamic_settings()
         return self._log_defaults
 
     def topic_config(self, name: str) -> LogConfig:
-        """How the log of topic ``name`` behaves.
+        """The log config of topic ``name``.
 
-        A value that was valid to whoever wrote it and is not to us is passed over with a line in the log: a directory
-        may come from another version of Kafka.
+        A value that is not valid here is passed over with a line in the log: the directory may come from another
+        version of Kafka, for which the value was valid.
         """
         return _with_valid_overrides(self.log_defaults(), self._source.image.configs.of_topic(name), f"topic {name}")
 
     def archive_group(self, name: str) -> str | None:
-        """The group that retention of topic ``name`` waits for; None if it waits for nobody."""
+        """The group that retention of topic ``name`` waits for; None if it waits for no group."""
         return self.topic_config(name).ottla_archive_group or None
 
     def broker_texts(self) -> BrokerTexts:
-        """What has been said about this broker's settings, in each source."""
+        """The texts of this broker's settings in each source."""
         node_id = str(self.static_settings.node_id)
         return BrokerTexts(
             self.static_settings.given,
@@ -73,7 +73,7 @@ class ConfigView:
             raise InvalidRequest(f"This is broker {node_id}, not {name!r}")
 
     def own(self, resource: ConfigResource, name: str) -> Mapping[str, str]:
-        """What has been set on a resource itself, whether it exists or not."""
+        """The configs that are set on a resource itself, whether the resource exists or not."""
         return self._source.image.configs.of(resource, name)
 
 

@@ -1,4 +1,4 @@
-"""Who hears of settings that change while the broker runs: a subscriber of the published image, with its own."""
+"""DynamicBrokerConfig: a metadata subscriber that passes changed broker settings on to its own subscribers."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -12,13 +12,13 @@ from config.resources import ConfigResource
 log = logging.getLogger(__name__)
 
 Reconfigure = Callable[[BrokerSettings], None]
-"""Told the settings from now on. It acts on its own state and never calls back."""
+"""Takes the new settings. It changes its own state only and never calls back."""
 
 
 class DynamicBrokerConfig:
-    """The settings of this broker as they are now; each change makes new ones, which are pushed.
+    """The current settings of this broker. Each change makes a new settings object, which every subscriber gets.
 
-    What topics make of the broker's settings is not its matter: `ReplicaAssignment` sees to that.
+    Log configs, which inherit from the broker's settings, are not its task: `ReplicaAssignment` updates them.
     """
 
     def __init__(self, configs: ConfigView) -> None:
@@ -29,18 +29,18 @@ class DynamicBrokerConfig:
         self._take()
 
     def subscribe(self, reconfigure: Reconfigure) -> None:
-        """Tell ``reconfigure`` the settings now, and whenever they change."""
+        """Call ``reconfigure`` with the settings now, and at each change."""
         self._subscribers.append(reconfigure)
         reconfigure(self.settings)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over what has changed."""
+        """Apply a metadata change: if broker settings have changed, call the subscribers."""
         if any(resource_type == ConfigResource.BROKER for resource_type, _ in delta.configs.changed) and self._take():
             for reconfigure in self._subscribers:
                 reconfigure(self.settings)
 
     def _take(self) -> bool:
-        """Whether the settings are others than before."""
+        """Compute the settings anew; True if they have changed."""
         settings, passed_over = self._configs.dynamic_settings()
         for key, error in passed_over.items():
             if str(error) != str(self._passed_over.get(key)):

@@ -1,4 +1,4 @@
-"""Committed batches and snapshots of the metadata log become images, and images are published.
+"""MetadataLoader: makes images out of committed batches and snapshots of the metadata log, and publishes them.
 
 The loader does not know where the records come from: from a log of our own, or from controllers elsewhere.
 """
@@ -12,11 +12,11 @@ from broker.metadata.image.records import InconsistentMetadata, Record
 from protocol.records.cluster_metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 
 Publish = Callable[[MetadataDelta, MetadataImage], None]
-"""Told what has changed, and the image after it."""
+"""Takes a delta, and the image after it."""
 
 
 class CommittedBatch(Protocol):
-    """A batch of metadata records that cannot be lost any more."""
+    """A committed batch of metadata records: it cannot be lost any more."""
 
     @property
     def base_offset(self) -> int:
@@ -32,7 +32,7 @@ class CommittedBatch(Protocol):
 
 
 class MetadataTransaction:
-    """Holds back the records of a metadata transaction (KIP-868): they count when it ends, or never."""
+    """Holds back the records of a metadata transaction (KIP-868) until it ends; an aborted transaction drops them."""
 
     __slots__ = ("_held_back",)
 
@@ -45,7 +45,7 @@ class MetadataTransaction:
         return self._held_back is not None
 
     def pass_on(self, record: Record) -> Sequence[Record]:
-        """The records that count now that ``record`` has come. Raises InconsistentMetadata."""
+        """The records that take effect with ``record``. Raises InconsistentMetadata."""
         match record:
             case BeginTransactionRecord():
                 if self._held_back is not None:
@@ -74,7 +74,7 @@ class MetadataLoader:
 
     @property
     def image(self) -> MetadataImage:
-        """The image of all that has been handed over."""
+        """The image of all batches and snapshots that were handed over."""
         return self._cache.image
 
     @property
@@ -83,11 +83,11 @@ class MetadataLoader:
         return self._transaction.is_open
 
     def publish_to(self, publish: Publish) -> None:
-        """From now on tell ``publish`` of every change. Until then images are only put into the cache."""
+        """Call ``publish`` with every change from now on. Before that, images are only put into the cache."""
         self._publish = publish
 
     def handle_commit(self, batches: Iterable[CommittedBatch]) -> None:
-        """Batches have been committed: they make one image and are published at once.
+        """Replay committed batches into one new image, and publish it at once.
 
         Raises InconsistentMetadata; the image is as it was then.
         """
@@ -105,7 +105,7 @@ class MetadataLoader:
         self._take(delta, end_offset)
 
     def handle_snapshot(self, records: Iterable[Record], end_offset: int) -> None:
-        """A snapshot is there: it stands for all records below ``end_offset``, whatever was known before.
+        """Replace the image by that of a snapshot, which has the state of all records below ``end_offset``.
 
         Raises InconsistentMetadata; the image is as it was then.
         """

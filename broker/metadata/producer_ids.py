@@ -1,4 +1,4 @@
-"""Producer ids: blocks of a thousand from the metadata log, handed out one by one (KIP-730)."""
+"""ProducerIds: takes blocks of 1000 producer ids from the metadata log, and hands the ids out singly (KIP-730)."""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,15 +8,15 @@ from storage.errors import StorageError
 
 BLOCK_SIZE: Final = 1000
 _PREFETCH_AT: Final = BLOCK_SIZE // 10
-"""The next block is asked for when so many ids are left."""
+"""The next block is requested when so many ids are left."""
 
 AllocateBlock = Callable[[Callable[[range], None]], None]
-"""Asks for a block; calls back with it once the metadata log has it on disk, perhaps before it returns. Raises
-StorageError where it cannot be written."""
+"""Requests a block, and calls back with it once its record is on disk, perhaps before it returns. Raises StorageError
+if the record cannot be written."""
 
 
 class ProducerIds:
-    """Hands out ids that nobody has had before, not even before a crash: a block is durable before it is touched."""
+    """Hands out ids that no producer has had before, not even before a crash: a block is durable before it is used."""
 
     __slots__ = ("_allocate", "_blocks", "_is_allocating", "_waiting")
 
@@ -27,7 +27,7 @@ class ProducerIds:
         self._waiting: deque[tuple[Callable[[int], None], Callable[[StorageError], None]]] = deque()
 
     def assign(self, then: Callable[[int], None], failed: Callable[[StorageError], None]) -> None:
-        """Call ``then`` with a new id: at once, or when the next block has come; or ``failed`` if none can be had."""
+        """Call ``then`` with a new id, at once or when the next block has come; or ``failed`` if there is no block."""
         if not self._waiting and self._blocks:
             producer_id = self._take()
             self._prefetch()
@@ -50,7 +50,7 @@ class ProducerIds:
             try:
                 self._allocate(self._received)
             except StorageError as error:
-                # Where ids are left, nobody waits, and the next one who takes an id asks again.
+                # While ids are left, no request waits, and the next `assign` requests a block again.
                 self._is_allocating = False
                 while self._waiting:
                     self._waiting.popleft()[1](error)

@@ -1,4 +1,4 @@
-"""In which version a metadata record is written at a level of metadata.version (KIP-778).
+"""The version in which a metadata record is written, by the level of metadata.version (KIP-778).
 
 A snapshot and the log are read by brokers of that level: a record in a newer version would stop them.
 """

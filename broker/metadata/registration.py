@@ -1,4 +1,4 @@
-"""How this node registers in its own metadata log, as broker and as controller, so that Kafka knows it again."""
+"""Registration records of this node, as broker and as controller, as Kafka writes and reads them."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ METADATA_VERSIONS: Final = (7, 33)
 """Levels of metadata.version whose records are read and written here; 33 is Kafka 4.4."""
 
 FORMATTED_METADATA_VERSION: Final = 25
-"""What a new directory gets: 4.0-IV3, which opens on Kafka 4.0 and later."""
+"""The metadata.version of a new directory: 4.0-IV3, which Kafka 4.0 and later opens."""
 
 FORMATTED_KRAFT_VERSION: Final = 1
 
@@ -21,19 +21,19 @@ SUPPORTED_FEATURES: Final = {
     "kraft.version": (0, 1),
     "metadata.version": METADATA_VERSIONS,
 }
-"""What this node can do, lowest and highest level of each feature; what is not here is at 0."""
+"""The lowest and highest supported level of each feature; features that are not here are at 0."""
 
 _SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
 class Registration(NamedTuple):
-    """What this run of the node tells about itself."""
+    """The contents of this node's registration in this run of its process."""
 
     node_id: int
     incarnation_id: bytes
     """Drawn anew at each start (16 bytes)."""
     endpoints: Sequence[Listener]
-    """What clients are told."""
+    """The endpoints that clients are given."""
     controller_endpoint: Listener
     """Where a Kafka that takes over would open its controller listener; nothing listens there."""
     rack: str | None
@@ -62,7 +62,7 @@ class Registration(NamedTuple):
         )
 
     def broker_record(self, broker_epoch: int) -> RegisterBrokerRecord:
-        """The record that registers the broker; ``broker_epoch`` is the offset where it will stand."""
+        """The record that registers the broker; ``broker_epoch`` is the offset that the record will have."""
         return RegisterBrokerRecord(
             broker_id=self.node_id,
             incarnation_id=self.incarnation_id,

@@ -1,10 +1,10 @@
-"""What the metadata log counts."""
+"""MetadataStats: counters and histograms of the metadata log."""
 
 from broker.runtime.histogram import RecentHistogram
 
 
 class MetadataStats:
-    """Since the start; durations in microseconds."""
+    """Counters since the start; durations in microseconds."""
 
     __slots__ = (
         "appends",
@@ -19,22 +19,22 @@ class MetadataStats:
 
     def __init__(self, now_ms: int) -> None:
         self.appends = 0
-        """Batches, which take effect as a whole."""
+        """Appended batches, each of which takes effect as a whole."""
         self.records = 0
         self.commits = RecentHistogram()
-        """From an append to where it is on disk."""
+        """Time from an append until it is on disk."""
         self.publications = RecentHistogram()
-        """What it took to tell everybody of what is on disk."""
+        """Time of publishing a committed change to all subscribers."""
         self.published = RecentHistogram()
-        """Records that were told of at once."""
+        """Number of records that were published together."""
         self.snapshots_loaded = 0
-        """At the start, if there was one."""
+        """Snapshots that were loaded: 1 if there was a snapshot at the start."""
         self.snapshot_bytes = 0
-        """Of the last snapshot that was written, 0 if none was."""
+        """Size of the last snapshot that was written, 0 if none was."""
         self.snapshot_ms = now_ms
-        """When it was written (wall clock); when the process started, if none was."""
+        """When the last snapshot was written (wall clock); the start of the process, if none was."""
 
     def rotate(self) -> None:
-        """A period is over."""
+        """A period is over: forget recent values of the period before it."""
         for histogram in (self.commits, self.publications, self.published):
             histogram.rotate()

@@ -1,4 +1,4 @@
-"""Which names a topic may have, which of them are Kafka's own, and when two of them are too alike."""
+"""Rules for topic names: which names are valid, which are internal topics, and which two names collide."""
 
 import re
 from typing import Final
@@ -18,7 +18,7 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def fault_of_name(name: str) -> str | None:
-    """Why no topic may be called ``name``, as a sentence; None if one may."""
+    """Why ``name`` is no valid topic name, as a sentence; None if it is valid."""
     if not name:
         return "Topic name is invalid: it is empty."
     if name in (".", ".."):
@@ -31,7 +31,7 @@ def fault_of_name(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str | None:
-    """What collides: names that are equal here turn into the same metric name. None if ``name`` can't collide."""
+    """The key by which names collide: names with one key have the same metric name. None if ``name`` can't collide."""
     if "." in name or "_" in name:
         return name.replace(".", "_")
     return None

@@ -1,4 +1,4 @@
-"""What the records of ``__cluster_metadata`` add up to (KIP-500): immutable images by subject, and a delta for each.
+"""The state that the records of ``__cluster_metadata`` add up to (KIP-500): immutable images by subject, and deltas.
 
     MetadataImage ─┬─ TopicsImage         topics and their partitions
                    ├─ ClusterImage        registered brokers and controllers

@@ -22,7 +22,7 @@ from protocol.records.cluster_metadata import (
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KeyedImage:
-    """Records of one subject, by what tells them apart. Readers change nothing in its map."""
+    """Records of one subject, by key. Readers change nothing in its map."""
 
     by_key: Mapping[Hashable, Record] = field(default_factory=dict)
 
@@ -32,23 +32,23 @@ class KeyedImage:
 
 
 class KeyedDelta:
-    """What records change in one subject."""
+    """The changes of one subject."""
 
     __slots__ = ("_changed", "_image")
 
     def __init__(self, image: KeyedImage) -> None:
         self._image = image
         self._changed: dict[Hashable, Record] | None = None
-        """All records; None as long as none has changed."""
+        """All records by key; None as long as none has changed."""
 
     def put(self, key: Hashable, record: Record) -> None:
-        """``record`` stands for ``key`` from now on."""
+        """Set the record of ``key``."""
         changed = self._edit()
         changed.pop(key, None)  # so that it comes behind all others
         changed[key] = record
 
     def remove(self, key: Hashable) -> None:
-        """Nothing stands for ``key`` any more."""
+        """Remove the record of ``key``."""
         self._edit().pop(key, None)
 
     def replace(self, image: KeyedImage) -> None:
@@ -107,22 +107,22 @@ TokenRecord: TypeAlias = DelegationTokenRecord | RemoveDelegationTokenRecord
 
 
 def acl_key(record: AclRecord) -> Hashable:
-    """An ACL has an id of its own."""
+    """The key of an ACL is its id."""
     return bytes(record.id)
 
 
 def scram_key(record: ScramRecord) -> Hashable:
-    """A user has one credential for each mechanism."""
+    """The key of a credential is user and mechanism."""
     return (record.name, record.mechanism)
 
 
 def token_key(record: TokenRecord) -> Hashable:
-    """A delegation token has an id."""
+    """The key of a delegation token is its id."""
     return record.token_id
 
 
 def quota_key(record: ClientQuotaRecord) -> Hashable:
-    """A quota belongs to an entity, whose parts come in any order."""
+    """The key of a quota is its entity, whose parts come in any order, and its name."""
     return (tuple(sorted((part.entity_type, part.entity_name or "") for part in record.entity)), record.key)
 
 

@@ -1,4 +1,4 @@
-"""The brokers and controllers that are registered, and what records change in that."""
+"""ClusterImage and ClusterDelta: the registered brokers and controllers."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ class ClusterImage:
 
 
 class ClusterDelta:
-    """What records change in registrations."""
+    """The changes of registrations."""
 
     __slots__ = ("_brokers", "_controllers", "_image", "is_empty")
 
@@ -44,17 +44,17 @@ class ClusterDelta:
         """Whether no registration has changed."""
 
     def register_broker(self, record: RegisterBrokerRecord) -> None:
-        """A broker is there, or has come back."""
+        """Apply the registration of a broker, which is new or has restarted."""
         self._put(record)
 
     def unregister_broker(self, record: UnregisterBrokerRecord) -> None:
-        """A broker has been taken out of the cluster."""
+        """Apply the removal of a broker from the cluster."""
         self._broker(record.broker_id, record)
         del self._brokers[record.broker_id]
         self.is_empty = False
 
     def change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
-        """Some properties of a registration."""
+        """Apply changes of a broker's registration: fencing, controlled shutdown, log directories."""
         broker = self._broker(record.broker_id, record)
         changes: dict[str, Any] = {}
         # -1 is "no longer", 1 is "from now on", 0 leaves it as it is.
@@ -69,20 +69,20 @@ class ClusterDelta:
         self._put(dataclasses.replace(broker, **changes))
 
     def fence_broker(self, record: FenceBrokerRecord) -> None:
-        """A broker may lead nothing."""
+        """Fence a broker: it may lead no partition."""
         self._put(dataclasses.replace(self._broker(record.id, record), fenced=True))
 
     def unfence_broker(self, record: UnfenceBrokerRecord) -> None:
-        """A broker may lead again."""
+        """Unfence a broker: it may lead partitions again."""
         self._put(dataclasses.replace(self._broker(record.id, record), fenced=False))
 
     def register_controller(self, record: RegisterControllerRecord) -> None:
-        """A controller is there, or has come back."""
+        """Apply the registration of a controller, which is new or has restarted."""
         self._controllers[record.controller_id] = record
         self.is_empty = False
 
     def unregister_controller(self, record: UnregisterControllerRecord) -> None:
-        """A controller has been taken out of the cluster."""
+        """Apply the removal of a controller from the cluster."""
         if self._controllers.pop(record.controller_id, None) is None:
             raise InconsistentMetadata(
                 f"UnregisterControllerRecord speaks of controller {record.controller_id}, which is not registered"

@@ -1,4 +1,4 @@
-"""Dynamic configs of topics and brokers, and what records change in them."""
+"""ConfigsImage and ConfigsDelta: dynamic configs of topics, brokers and other resources."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ class ConfigsImage:
 
 
 class ConfigsDelta:
-    """What records change in configs."""
+    """The changes of configs."""
 
     __slots__ = ("_edits", "_image")
 
@@ -47,11 +47,11 @@ class ConfigsDelta:
 
     @property
     def changed(self) -> frozenset[Resource]:
-        """The resources whose configs are others than before; those of deleted topics are among them."""
+        """The resources whose configs have changed; deleted topics are among them."""
         return frozenset(self._edits)
 
     def set(self, record: ConfigRecord) -> None:
-        """A config has this value from now on; None takes it away."""
+        """Set a config; the value None removes it."""
         resource = (record.resource_type, record.resource_name)
         configs = self._edits.get(resource)
         if configs is None:
@@ -62,7 +62,7 @@ class ConfigsDelta:
             configs[record.name] = record.value
 
     def remove_topic(self, name: str) -> None:
-        """The configs of a deleted topic go with it."""
+        """Remove the configs of a deleted topic."""
         resource = (ConfigResource.TOPIC, name)
         if self._edits.get(resource) or self._image.of_topic(name):
             self._edits[resource] = {}

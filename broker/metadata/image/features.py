@@ -1,4 +1,4 @@
-"""Finalised feature levels (KIP-584), and what records change in them."""
+"""FeaturesImage and FeaturesDelta: finalised feature levels (KIP-584)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class FeaturesImage:
 
 
 class FeaturesDelta:
-    """What records change in feature levels."""
+    """The changes of feature levels."""
 
     __slots__ = ("_image", "_levels", "is_empty")
 
@@ -46,7 +46,7 @@ class FeaturesDelta:
         """Whether no level has been set."""
 
     def set_level(self, record: FeatureLevelRecord) -> None:
-        """A feature has this level from now on; 0 takes it away."""
+        """Set the level of a feature; 0 removes the feature."""
         self.is_empty = False
         if record.feature_level:
             self._levels[record.name] = record.feature_level

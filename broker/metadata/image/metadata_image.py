@@ -1,4 +1,4 @@
-"""The image of all subjects, and the delta that makes the next image out of records."""
+"""MetadataImage and MetadataDelta: the image of all subjects, and the changes that make the next image."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from protocol.records.cluster_metadata import (
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class MetadataImage:
-    """What the metadata log says below ``end_offset``. It never changes: `MetadataCache` has the image of now."""
+    """The state after all metadata records below ``end_offset``. Immutable: `MetadataCache` has the current image."""
 
     end_offset: int = 0
     """The offset behind the last record that is in the image."""
@@ -86,7 +86,7 @@ _SUBJECTS: Final = tuple(name for name in MetadataImage.__dataclass_fields__ if 
 
 
 class MetadataDelta:
-    """What records change in an image, subject by subject."""
+    """The changes of an image, subject by subject."""
 
     __slots__ = ("_image", *_SUBJECTS)
 
@@ -106,7 +106,7 @@ class MetadataDelta:
 
     @classmethod
     def of_snapshot(cls, image: MetadataImage, records: Iterable[Record]) -> MetadataDelta:
-        """What leads from ``image`` to the image that ``records`` add up to by themselves."""
+        """The delta from ``image`` to the image that ``records`` of a snapshot add up to by themselves."""
         content = cls(EMPTY)
         for record in records:
             content.replay(record)
@@ -122,10 +122,10 @@ class MetadataDelta:
         return self.topics.is_empty and not self.configs.changed and self.features.is_empty and self.cluster.is_empty
 
     def replay(self, record: Record) -> None:
-        """Take in one record; of transactions (KIP-868) only what is committed comes here.
+        """Apply one record. Records of a transaction (KIP-868) come here once it is committed.
 
         Raises:
-            InconsistentMetadata: the record speaks of a topic, partition or broker that there is not.
+            InconsistentMetadata: the record names a topic, partition or broker that does not exist.
         """
         replay = _REPLAY.get(type(record))
         if replay is None:

@@ -1,4 +1,4 @@
-"""Which producer ids have been handed out (KIP-730), and what records change in that."""
+"""ProducerIdsImage and ProducerIdsDelta: the producer ids that have been handed out (KIP-730)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class ProducerIdsDelta:
         self._last_block = image.last_block
 
     def hand_out(self, record: ProducerIdsRecord) -> None:
-        """A broker was given a block."""
+        """Apply a block of producer ids that a broker was given."""
         self._last_block = record
 
     def replace(self, image: ProducerIdsImage) -> None:

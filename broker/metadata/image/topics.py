@@ -1,4 +1,4 @@
-"""Topics and their partitions as the metadata log has them, and what records change in them."""
+"""TopicsImage and TopicsDelta: topics and their partitions."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class _TopicEdit:
 
 
 class TopicsDelta:
-    """What records change in topics. A subscriber takes the deletions first: a name may be both gone and new."""
+    """The changes of topics. A subscriber applies the deletions first: a name may be both deleted and new."""
 
     __slots__ = ("_edits", "_image", "_new_ids", "_replacement", "changed_partitions", "created", "deleted")
 
@@ -153,7 +153,7 @@ class TopicsDelta:
         self.deleted: dict[bytes, TopicImage] = {}
         """Topics by id, as they were before this delta."""
         self.changed_partitions: dict[TopicPartition, PartitionImage] = {}
-        """New and changed partitions of topics that there were before."""
+        """New and changed partitions of topics that existed before this delta."""
 
     @property
     def is_empty(self) -> bool:
@@ -161,7 +161,7 @@ class TopicsDelta:
         return not (self._edits or self.deleted or self.created or self.changed_partitions)
 
     def create(self, record: TopicRecord) -> None:
-        """A topic without partitions."""
+        """Create a topic, without partitions yet."""
         name, topic_id = record.name, bytes(record.topic_id)
         if self._find_name(name) is not None:
             raise InconsistentMetadata(f"topic {name} is created twice")
@@ -169,7 +169,7 @@ class TopicsDelta:
         self._new_ids[name] = topic_id
 
     def remove(self, record: RemoveTopicRecord) -> str:
-        """A topic goes, with its partitions. Returns its name."""
+        """Delete a topic with its partitions. Returns its name."""
         topic_id = bytes(record.topic_id)
         edit = self._edit(topic_id, record)
         del self._edits[topic_id]
@@ -182,7 +182,7 @@ class TopicsDelta:
         return edit.name
 
     def set_partition(self, record: PartitionRecord) -> None:
-        """A partition as a whole."""
+        """Create or replace a partition."""
         partition = PartitionImage(
             index=record.partition_id,
             replicas=tuple(record.replicas),
@@ -200,7 +200,7 @@ class TopicsDelta:
         self._put(self._edit(bytes(record.topic_id), record), partition)
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
-        """Some properties of a partition that there is."""
+        """Change some properties of an existing partition."""
         topic = self._edit(bytes(record.topic_id), record)
         partition = topic.partition(record.partition_id)
         if partition is None:
@@ -222,7 +222,7 @@ class TopicsDelta:
         if record.directories is not None:
             changes["directories"] = tuple(bytes(directory) for directory in record.directories)
         if record.leader != NO_LEADER_CHANGE:
-            # Naming the leader begins an epoch, even if it is the same as before.
+            # A record with a leader begins a leader epoch, even if the leader is the same as before.
             changes["leader"] = record.leader
             changes["leader_epoch"] = partition.leader_epoch + 1
         if record.leader_recovery_state != -1:
@@ -252,7 +252,7 @@ class TopicsDelta:
                     self._put(topic, cleared)
 
     def replace(self, image: TopicsImage) -> None:
-        """All topics as ``image`` has them, which was made without the one before: out of a snapshot."""
+        """Replace all topics by those of ``image``, which was made from a snapshot."""
         before = self._image
         self._replacement = image
         self.deleted = {topic_id: topic for topic_id, topic in before.by_id.items() if topic_id not in image.by_id}
