@@ -1,4 +1,4 @@
-"""Altering configs: what is left of a resource's configs, and the records that lead there."""
+"""Altering configs: the configs that a resource has afterwards, and the records that set them."""
 
 import pytest
 

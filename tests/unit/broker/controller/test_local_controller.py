@@ -1,4 +1,4 @@
-"""The controller: two images, who leads what after which stop, and what is answered when."""
+"""LocalController: its two images, leaders after each kind of stop, and when requests are answered."""
 
 from broker.controller.topic_creation import NewTopic
 from broker.controller.topic_deletion import UnwantedTopic

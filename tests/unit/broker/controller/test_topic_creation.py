@@ -1,4 +1,4 @@
-"""Creating topics: each check of CreateTopics, its error code, and the records of what passes."""
+"""Creating topics: each check of CreateTopics, its error code, and the records of accepted topics."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Deleting topics: by name or id, and what is refused."""
+"""Deleting topics by name or id, and which deletions are refused."""
 
 from broker.controller.topic_deletion import UnwantedTopic, plan_deletion
 from protocol.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""A broker for each test, and a toy coordinator over one of its topics."""
+"""A broker for each test, and a toy coordinator over a topic of its own."""
 
 from collections.abc import Iterator
 from pathlib import Path

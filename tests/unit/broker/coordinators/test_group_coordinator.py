@@ -1,4 +1,4 @@
-"""Groups in a whole broker: what outlives a restart, a full disk and damage, and what time does to them."""
+"""Groups in a whole broker: restarts, full disks, damaged records, and expiry."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a log says is what is in memory afterwards, whatever else stands in it, and the loop turns meanwhile."""
+"""Loading a coordinator's partition: the state afterwards is that of the log, and the loop turns meanwhile."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""What a state machine wants written: one batch for each change, replayed and answered once it stands."""
+"""PartitionWriter: one batch for each result, replayed and answered once it is acknowledged."""
 
 import errno
 

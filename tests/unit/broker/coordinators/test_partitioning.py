@@ -1,4 +1,4 @@
-"""Kafka's hash. What is expected was printed by Java, and by a running Kafka 4.3.1."""
+"""The partition of a key by Kafka's hash. Expected values are from Java, and from a running Kafka 4.3.1."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who answers for a key: as partitions come and go, load, and are written to by somebody else."""
+"""CoordinatorRuntime: partitions come and go, load, and are written to by another writer."""
 
 import errno
 from pathlib import Path

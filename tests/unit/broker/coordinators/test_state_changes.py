@@ -1,6 +1,6 @@
-"""What stands in the log is changed by `replay` and by nothing else: read off the source of the coordinators.
+"""Only `replay` functions change the replayed state: read off the source of the coordinators.
 
-A machine that changes its state in any other place can't be rebuilt from its records, and no test would say where.
+A shard that changes its state in any other place can't be rebuilt from its records, and no test would say where.
 """
 
 import ast

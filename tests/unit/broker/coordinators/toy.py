@@ -1,4 +1,4 @@
-"""A coordinator that keeps a value for each key, over a topic that no coordinator of the daemon has."""
+"""A coordinator that keeps a value for each key, over a topic of its own."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Logs are opened at the start: here, or recovered in processes beside, with the same outcome."""
+"""Loading logs at the start: in the broker's process or in child processes, with the same result."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Segments and topics go while somebody is in the middle of their data."""
+"""Segments and topics are deleted while readers are in the middle of their data."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Archived before deleted: retention waits for what the group has committed that a topic names."""
+"""Archived before deleted: retention waits for the commits of a topic's archive group."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A node's metadata in a temporary directory: the disk's thread works when it is told to."""
+"""A node's metadata in a temporary directory: its disk thread runs on command."""
 
 from collections import deque
 

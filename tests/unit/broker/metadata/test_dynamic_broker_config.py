@@ -1,4 +1,4 @@
-"""Settings that change while the broker runs: who is told, what is passed over, what is said in the log."""
+"""Settings that change while the broker runs: subscribers, values that are passed over, lines in the log."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The image: what each kind of record does to it, and that its own records add up to it again."""
+"""MetadataImage: what each kind of record changes, and that its own records add up to the same image."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The loader: what is committed becomes the next image, which is in the cache before it is published."""
+"""MetadataLoader: committed records become the next image, which is in the cache before it is published."""
 
 import pytest
 

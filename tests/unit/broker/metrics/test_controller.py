@@ -1,4 +1,4 @@
-"""What is told of the metadata: the cluster, the metadata log and its quorum."""
+"""Metrics of the metadata: the cluster, the metadata log and its quorum."""
 
 from pathlib import Path
 

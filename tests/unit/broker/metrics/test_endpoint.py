@@ -1,4 +1,4 @@
-"""The metrics endpoint: what it answers, to whom it answers, and what others cannot cost."""
+"""The metrics endpoint: its answers, and that clients cannot cost much."""
 
 import asyncio
 import logging

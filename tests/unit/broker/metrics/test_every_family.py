@@ -1,4 +1,4 @@
-"""Every family that the broker knows is shown by a test, and is declared as those who read it need it."""
+"""Every family of metrics is shown by a test, and is declared as its readers need it."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is told of consumer groups: who is in them, what they have committed, how far they are behind."""
+"""Metrics of consumer groups: members, committed offsets and lag."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is told of connections, queues, and of the time that is left."""
+"""Metrics of connections, queues, and of idle time."""
 
 import asyncio
 import socket

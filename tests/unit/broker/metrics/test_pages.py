@@ -1,4 +1,4 @@
-"""How pages are written: by prometheus-client, and line by line; its own parser reads both."""
+"""How pages are written: by prometheus-client, and line by line; the library's parser reads both."""
 
 import asyncio
 from collections.abc import Iterator

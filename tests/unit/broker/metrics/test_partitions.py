@@ -1,4 +1,4 @@
-"""What is told of each partition."""
+"""Metrics of each partition."""
 
 import errno
 from pathlib import Path

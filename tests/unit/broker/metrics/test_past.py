@@ -1,4 +1,4 @@
-"""Counts as they were a period or two ago."""
+"""Rates of counts from their values a period or two ago."""
 
 from broker.metrics.past import Past
 from tests.support.clock import ManualClock

@@ -1,4 +1,4 @@
-"""What is told of partitions together, of requests that wait, and of fetch sessions."""
+"""Metrics of all partitions together, of waiting requests, and of fetch sessions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is told of requests: how many, in which versions, with which errors, and what they took."""
+"""Metrics of requests: counts, versions, errors and times."""
 
 import pytest
 

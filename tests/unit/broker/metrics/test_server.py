@@ -1,4 +1,4 @@
-"""What is told of the process, the node, and of opening its logs."""
+"""Metrics of the process, the node, and of loading the logs."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What is told of what goes into topics and out of them."""
+"""Metrics of traffic into topics and out of them."""
 
 import errno
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Formatting: what stands in a new directory, and what a broken-off attempt leaves."""
+"""Formatting: the content of a new directory, and of one whose formatting was interrupted."""
 
 import os
 

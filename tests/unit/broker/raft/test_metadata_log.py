@@ -1,4 +1,4 @@
-"""The metadata log: what survives, what is published when, epochs, snapshots, and directories that are not ours."""
+"""The metadata log: durability, order of publication, epochs, snapshots, and directories of other nodes."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Batches of metadata records, and the files made of them."""
+"""Batches of metadata records, and snapshot files made of them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A partition changes hands: from leader to follower and back, seen at the log, by clients and by coordinators."""
+"""A partition changes from leader to follower and back: its log, its clients and its coordinators."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A child process is asked, answers, and is gone when it should be."""
+"""ChildProcess: orders, answers, and its end."""
 
 import os
 import signal

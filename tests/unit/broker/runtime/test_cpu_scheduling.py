@@ -1,4 +1,4 @@
-"""Short turns on the processor, asked for and granted."""
+"""Short turns on the processor: the request to the kernel, and that it is granted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long work, a slice in every turn of the loop."""
+"""TimeSlices: long work takes one slice in every turn of the loop."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""`ottla.cluster.id` names the cluster of a directory that is made, and guards one that is there."""
+"""`ottla.cluster.id`: the id of a new directory's cluster, and a check of an existing directory's id."""
 
 from pathlib import Path
 

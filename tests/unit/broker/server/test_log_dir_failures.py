@@ -1,4 +1,4 @@
-"""One of several data directories fails: while the broker runs, before it starts, while it stops; and comes back."""
+"""One of several data directories fails while the broker runs, before it starts or while it stops; and comes back."""
 
 import errno
 import shutil

@@ -1,4 +1,4 @@
-"""The publisher: who hears of new metadata, in which order, and that answers come behind all of them."""
+"""BrokerMetadataPublisher: the order of its subscribers, and that answers come after all of them."""
 
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig

@@ -1,4 +1,4 @@
-"""Partitions come into being a few at a time, so that nobody else has to wait for ten thousand of them."""
+"""ReplicaAssignment makes a few partitions at a time, so that requests need not wait for ten thousand of them."""
 
 from collections import Counter
 from collections.abc import Iterator

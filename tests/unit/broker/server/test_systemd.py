@@ -1,4 +1,4 @@
-"""What systemd is told, and when: over a socket of its kind, with a clock that the test moves."""
+"""Notifications to systemd: over a socket of the same kind, with a hand-moved clock."""
 
 import os
 import socket

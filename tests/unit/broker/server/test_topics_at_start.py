@@ -1,4 +1,4 @@
-"""Topics of `ottla.topics.at.start` are there when the first request is accepted; what was there stays as it was."""
+"""Topics of `ottla.topics.at.start` exist when the first request is accepted; existing topics stay as they were."""
 
 from pathlib import Path
 

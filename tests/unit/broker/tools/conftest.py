@@ -1,4 +1,4 @@
-"""Data directories for the tools: written by a broker, left in order or in the middle of its work."""
+"""Data directories for the tools: written by a broker that was stopped cleanly or killed."""
 
 import json
 from collections.abc import Callable

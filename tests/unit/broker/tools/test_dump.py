@@ -1,4 +1,4 @@
-"""`ottla dump` of every kind of file, whole and damaged, as text and as JSON."""
+"""`ottla dump` of every kind of file, undamaged and damaged, as text and as JSON."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`ottla health` against a broker that starts, serves and is gone: what it says and how it ends."""
+"""`ottla health` against a broker that starts, serves and is gone: its output and its exit code."""
 
 import socket
 import threading

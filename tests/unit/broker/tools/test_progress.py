@@ -1,4 +1,4 @@
-"""The bar on the terminal."""
+"""The progress bar on the terminal."""
 
 import io
 import sys

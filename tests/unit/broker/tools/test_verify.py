@@ -1,4 +1,4 @@
-"""`ottla verify` on directories that are whole, killed, damaged in every way, or in use."""
+"""`ottla verify` on directories that are undamaged, of a killed broker, damaged in every way, or in use."""
 
 import json
 import os

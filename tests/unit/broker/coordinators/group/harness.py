@@ -1,4 +1,4 @@
-"""A coordinator in a test's hand: a hand-moved clock, a writer that writes when it is told to, and members that talk.
+"""A group coordinator for tests: a hand-moved clock, a writer that writes on command, and scripted members.
 
     groups = Coordinator()
     anna = groups.member("anna")

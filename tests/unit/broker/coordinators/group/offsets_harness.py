@@ -1,4 +1,4 @@
-"""The coordinator of `harness`, asked about offsets and by administrators.
+"""The coordinator of `harness`, with requests about offsets and of administrators.
 
     home = OffsetsHome()
     assert home.commits(OffsetToCommit("orders", 0, 5)) == [NONE]

@@ -1,4 +1,4 @@
-"""Processes of consumers, which use a group as clients do."""
+"""Consumer processes, which use a group as clients do."""
 
 from broker.coordinators.group.requests import Protocol
 from protocol.errors import ErrorCode

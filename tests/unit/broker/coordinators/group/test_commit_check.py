@@ -1,4 +1,4 @@
-"""Who may commit offsets, in each state of a group."""
+"""Which commits of offsets are accepted, in each state of a group."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Committing, fetching and deleting offsets: who may, what is written, and what is answered."""
+"""Committing, fetching and deleting offsets: checks, records and answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Cooperative rebalancing (KIP-429) as the coordinator sees it: members go on while they join, and join twice."""
+"""Cooperative rebalancing (KIP-429) at the coordinator: members keep working while they join, and join twice."""
 
 from broker.coordinators.group.requests import Protocol
 from protocol.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""The first join: of a group, which begins with a record, and of a member, which is handed an id."""
+"""The first join: a group begins with a record, and a new member gets its member id."""
 
 import pytest
 

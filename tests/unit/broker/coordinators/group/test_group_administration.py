@@ -1,4 +1,4 @@
-"""What administrators ask of groups: describing, listing and deleting them (KIP-229), and groups of other kinds."""
+"""Administration of groups: describing, listing and deleting (KIP-229), and groups of other protocols."""
 
 import pytest
 

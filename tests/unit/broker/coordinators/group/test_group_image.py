@@ -1,4 +1,4 @@
-"""The image of a partition of ``__consumer_offsets``: what each kind of record does to it."""
+"""GroupImage: what each kind of record of ``__consumer_offsets`` changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Any log at all, replayed, against a model that is too simple to be wrong; and again after compaction."""
+"""GroupImage: a random log is replayed and compared with a simple model, before and after compaction."""
 
 from typing import NamedTuple
 

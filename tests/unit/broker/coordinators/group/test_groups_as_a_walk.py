@@ -1,4 +1,4 @@
-"""Members come and go, stall, die and commit in any order, while time passes and writes are slow or fail."""
+"""Random walks: members join, leave, stall, die and commit while time passes and writes are slow or fail."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, with which id, and what that does to the group in each of its states."""
+"""JoinGroup: which members are accepted, with which id, and the effect on the group in each of its states."""
 
 import pytest
 

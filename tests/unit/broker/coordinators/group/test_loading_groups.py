@@ -1,4 +1,4 @@
-"""A coordinator that loads what another one has written, and one that is unloaded."""
+"""Loading groups that another broker has written, and unloading them."""
 
 from dataclasses import replace
 

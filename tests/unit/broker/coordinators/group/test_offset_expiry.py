@@ -1,4 +1,4 @@
-"""Offsets that nobody needs any more: when their retention is over, what is kept, what goes with them (KIP-211)."""
+"""Expiry of offsets (KIP-211): when retention is over, which offsets are kept, which groups go with them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How long a rebalance waits, and for whom."""
+"""How long a rebalance waits, and for which members."""
 
 import pytest
 

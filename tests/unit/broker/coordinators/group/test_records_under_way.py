@@ -1,4 +1,4 @@
-"""What happens to a group while a record of it is being written, and when the record comes late or never."""
+"""Events in a group while a record of it is being written, and records that come late or fail."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Heartbeats, silence and leaving."""
+"""Heartbeats, session timeouts and leaving."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Static members: they come back to the place of their instance id, and whoever had it before is fenced."""
+"""Static members: they return to the place of their instance id, and the old member id is fenced."""
 
 import pytest
 

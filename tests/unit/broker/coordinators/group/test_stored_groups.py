@@ -1,4 +1,4 @@
-"""The comparer: what it reads from files is what a broker that wrote them has in memory, and it says where not."""
+"""The comparer of stored groups: it reads from files what the writing broker has in memory, and reports differences."""
 
 import pytest
 

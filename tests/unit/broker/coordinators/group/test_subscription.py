@@ -1,4 +1,4 @@
-"""What consumers say that they want to read."""
+"""Subscriptions of consumers, as the coordinator decodes them."""
 
 import struct
 

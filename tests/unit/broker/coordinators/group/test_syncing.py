@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignment, the record is written, everybody has its part."""
+"""SyncGroup: the leader sends the assignment, the record is written, all members get their part."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A walk in which chance decides what happens to a group next.
+"""Random walks of a group: chance decides the next event.
 
 A step is three bytes: what happens, to whom, and how. Every number means something, so that any bytes are a walk.
 """
