@@ -84,8 +84,8 @@ class TopicPlanner:
     def plan(self, topics: Sequence[NewTopic]) -> list[TopicResult]:
         """Check all topics of one request and collect the records of those that pass.
 
-        The answer has the topics in the order of the request. Names that come more than once stand behind them with
-        one entry each, and so does ``__cluster_metadata``: no topic of such a name is created.
+        The answer has the topics in the order of the request. Names that come more than once are at the end with
+        one entry each, and so is ``__cluster_metadata``: no topic of such a name is created.
         """
         if too_many := self._excessive(topics):
             return [

@@ -103,7 +103,7 @@ def open_metadata_log(
     metadata_log.stats.snapshots_loaded = min(len(snapshots), 1)
     beginning: list[ControlRecord] = [leader_change(settings.node_id)]
     if stored.log_end_offset == 0:
-        # Formatting put the voters into a snapshot that stands before the log; from here on the log has them.
+        # Formatting wrote the voters into a snapshot before the log's first offset; from here on the log has them.
         beginning += quorum.records()
     metadata_log.append_control(beginning)
     log.info(

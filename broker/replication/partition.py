@@ -78,7 +78,7 @@ class Partition:
     """A partition that this node holds a replica of, as its leader or as a follower.
 
     The high watermark is the least log end of the replicas in sync. Where the leader is the only replica in sync, it
-    follows the log end at once; a follower is told by its leader.
+    follows the log end at once; a follower gets it from its leader.
     """
 
     __slots__ = (
