@@ -43,7 +43,7 @@ class LogBackgroundTasks:
         self._removals = removals
         self._retention_hold = retention_hold
         self._worker = worker
-        self._without_room: set[LogDir] = set()
+        self._full_directories: set[LogDir] = set()
         """Directories that have been logged as full, and in which no write has succeeded since."""
 
     def start(self, scheduler: Scheduler, settings: BrokerSettings) -> None:
@@ -105,13 +105,13 @@ class LogBackgroundTasks:
             )
 
     def _written(self, directory: LogDir, _: None) -> None:
-        self._without_room.discard(directory)
+        self._full_directories.discard(directory)
 
     def _failed(self, directory: LogDir, error: Exception) -> None:
         """A task has failed in a directory. After a full disk the task is tried again the next time."""
         if not isinstance(error, StorageError):
             raise error
-        if not isinstance(error, LogDirFailed) and directory not in self._without_room:
-            self._without_room.add(directory)
+        if not isinstance(error, LogDirFailed) and directory not in self._full_directories:
+            self._full_directories.add(directory)
             log.error("%s", error)
         self._replicas.disk_failed(directory, error)

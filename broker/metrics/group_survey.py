@@ -26,24 +26,24 @@ That is enough for 80,000 lines of a usual length. Clients choose how many group
 RowT = TypeVar("RowT", bound=Row)
 
 
-class Told(Generic[RowT]):
+class LimitedRows(Generic[RowT]):
     """Rows, until their labels have `MOST_CHARACTERS` together. Later rows are only counted, in `left_out`."""
 
-    __slots__ = ("_room", "left_out", "rows")
+    __slots__ = ("_characters_left", "left_out", "rows")
 
     def __init__(self) -> None:
         self.rows: list[RowT] = []
         self.left_out = 0
-        self._room = MOST_CHARACTERS
+        self._characters_left = MOST_CHARACTERS
 
     @property
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether another row may be added."""
-        return self._room > 0
+        return self._characters_left > 0
 
     def add(self, row: RowT) -> None:
-        """Add a row; only while `has_room`."""
-        self._room -= len(row.labels)
+        """Add a row; only while `has_space`."""
+        self._characters_left -= len(row.labels)
         self.rows.append(row)
 
 
@@ -86,9 +86,9 @@ class GroupSurvey:
     __slots__ = ("groups", "kinds", "offsets", "partitions", "states", "topics")
 
     def __init__(self) -> None:
-        self.groups: Told[GroupRow] = Told()
-        self.topics: Told[TopicOfGroupRow] = Told()
-        self.partitions: Told[PartitionOfGroupRow] = Told()
+        self.groups: LimitedRows[GroupRow] = LimitedRows()
+        self.topics: LimitedRows[TopicOfGroupRow] = LimitedRows()
+        self.partitions: LimitedRows[PartitionOfGroupRow] = LimitedRows()
         self.offsets = 0
         self.kinds: Counter[str] = Counter()
         """How many groups there are of each kind."""
@@ -146,7 +146,7 @@ class GroupSurveyor:
         row.lag += lag or 0
         if not self._tells_partitions:
             return
-        if survey.partitions.has_room:
+        if survey.partitions.has_space:
             survey.partitions.add(PartitionOfGroupRow(row, partition, offset, lag))
         else:
             survey.partitions.left_out += 1
@@ -155,7 +155,7 @@ class GroupSurveyor:
 def _count(group: ListedGroup, survey: GroupSurvey) -> None:
     survey.kinds[group.type] += 1
     survey.states[group.type, group.state] += 1
-    if survey.groups.has_room:
+    if survey.groups.has_space:
         survey.groups.add(GroupRow(group))
     else:
         survey.groups.left_out += 1
@@ -163,7 +163,7 @@ def _count(group: ListedGroup, survey: GroupSurvey) -> None:
 
 def _new_topic(group_id: str, topic: str, survey: GroupSurvey) -> TopicOfGroupRow | None:
     """The row of a topic; None where rows do not fit any more."""
-    if not survey.topics.has_room:
+    if not survey.topics.has_space:
         survey.topics.left_out += 1
         return None
     row = TopicOfGroupRow(group_id, topic)

@@ -121,7 +121,7 @@ class MetricsEndpoint:
         self._pages: Pages | None = None
         self._socket: socket.socket | None = None
         self._serving: asyncio.Task[None] | None = None
-        self._room = asyncio.Semaphore(MOST_CONNECTIONS)
+        self._connection_slots = asyncio.Semaphore(MOST_CONNECTIONS)
         self._readers: dict[Page, set[asyncio.Task[None] | None]] = {}
         """The tasks that send each page; the oldest pages come first."""
 
@@ -175,7 +175,7 @@ class MetricsEndpoint:
         try:
             async with asyncio.TaskGroup() as conversations:
                 while True:
-                    await self._room.acquire()
+                    await self._connection_slots.acquire()
                     conversations.create_task(self._converse(await self._accepted(listening)))
         finally:
             if self._pages is not None:
@@ -207,7 +207,7 @@ class MetricsEndpoint:
             log.debug("a client of the metrics was left: %s", error)
         finally:
             connected.close()
-            self._room.release()
+            self._connection_slots.release()
 
     async def _answer(self, connected: socket.socket) -> None:
         try:

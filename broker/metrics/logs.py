@@ -67,9 +67,9 @@ class Logs:
         yield Samples(IS_OFFLINE, [((directory.path,), directory.has_failed) for directory in directories])
         yield one(CORDONED, 0)
         yield Samples(IS_CORDONED, [((directory.path,), 0) for directory in directories])
-        yield from self._room(directories)
+        yield from self._disk_space(directories)
 
-    def _room(self, directories: tuple[LogDir, ...]) -> Iterator[Samples]:
+    def _disk_space(self, directories: tuple[LogDir, ...]) -> Iterator[Samples]:
         free: list[tuple[tuple[str, ...], float]] = []
         total: list[tuple[tuple[str, ...], float]] = []
         for directory in directories:

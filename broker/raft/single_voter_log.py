@@ -108,7 +108,7 @@ class SingleVoterLog:
         self._flush_owed: FlushTarget | None = None
         self._will_write_recovery_point = False
         self._failure: Exception | None = None
-        self._finds_no_room = False
+        self._is_lack_logged = False
         """Whether it has been logged that no record can be written."""
 
     @property
@@ -198,12 +198,12 @@ class SingleVoterLog:
             raise
         except (DiskFull, TooManyOpenFiles) as error:
             # The log has taken the batch back, in memory and in its file.
-            if not self._finds_no_room:
-                self._finds_no_room = True
+            if not self._is_lack_logged:
+                self._is_lack_logged = True
                 log.error("the metadata log has no room, changes are refused until it has: %s", error)
             raise
-        if self._finds_no_room:
-            self._finds_no_room = False
+        if self._is_lack_logged:
+            self._is_lack_logged = False
             log.info("the metadata log has room again")
         self._bytes_behind_snapshot += len(batch)
         self.last_append_ms = now_ms

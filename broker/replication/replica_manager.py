@@ -64,12 +64,12 @@ class ReplicaManager:
         for purgatory in (self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory):
             purgatory.close()
 
-    def watch_leadership(self, topic: str, told: Callable[[Partition], None]) -> None:
-        """Call ``told`` with each partition of ``topic`` whose leadership changes: with the partitions of this node at
-        once, and later with each that is hosted, gets another leader, is deleted or goes offline."""
-        self._leadership_watchers[topic] = told
+    def watch_leadership(self, topic: str, notify: Callable[[Partition], None]) -> None:
+        """Call ``notify`` with each partition of ``topic`` whose leadership changes: with the partitions of this node
+        at once, and later with each that is hosted, gets another leader, is deleted or goes offline."""
+        self._leadership_watchers[topic] = notify
         for partition in [one for one in self._partitions.values() if one.topic_partition.topic == topic]:
-            told(partition)
+            notify(partition)
 
     def host(self, partition: Partition) -> None:
         """Add a partition to this node."""

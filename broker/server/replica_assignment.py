@@ -74,7 +74,7 @@ class ReplicaAssignment:
         self._too_early: list[tuple[bytes, int]] = []
         """New partitions with the name of a deleted partition that is still in the checkpoints."""
         self._goes_on = False
-        self._finds_no_room = False
+        self._is_lack_logged = False
         """Whether it has been logged that logs cannot be made."""
 
     def host_all(self) -> None:
@@ -173,15 +173,15 @@ class ReplicaAssignment:
                 self._host_later(topic, partition, error)
                 return
             made += 1
-        if made and self._finds_no_room:
-            self._finds_no_room = False
+        if made and self._is_lack_logged:
+            self._is_lack_logged = False
             log.info("logs can be made again, %d are still to come", len(self._to_host))
         if self._to_host:
             self._go_on(after_ms=1)
 
     def _host_later(self, topic: TopicImage, partition: PartitionImage, error: StorageError) -> None:
-        if not self._finds_no_room:
-            self._finds_no_room = True
+        if not self._is_lack_logged:
+            self._is_lack_logged = True
             log.error(
                 "%s-%d has no log yet, trying again every %d ms: %s", topic.name, partition.index, RETRY_MS, error
             )
