@@ -1,4 +1,4 @@
-"""`ottla pipeline` (in a checkout `python -m pipeline`): which commands there are, and how each of them ends."""
+"""`ottla pipeline` (in a checkout `python -m pipeline`): runs a command and returns its exit code."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from pipeline.errors import NOT_DONE, PipelineError
 from pipeline.requirements import require_libraries
 
 _INTERRUPTED: Final = 130
-"""As a shell counts what SIGINT has ended."""
+"""The exit code of a process that SIGINT has ended, as shells count it."""
 
 
 class _Command(NamedTuple):

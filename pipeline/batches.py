@@ -1,4 +1,4 @@
-"""A record batch as a row beside the rows of its records: enough to make its bytes again, the same to the last bit.
+"""A row of the archive for each record batch, enough to rebuild the batch's bytes from the rows of its records.
 
 An archive keeps such a row for each batch, control batches included. What the records do not say is in it: the header,
 and as little else as gives the same bytes back.
@@ -100,7 +100,7 @@ BATCH_SCHEMA: Final = pa.schema(
 
 
 class DamagedArchive(PipelineError):
-    """What is archived does not give back what was archived."""
+    """Archived rows do not give back the batch that was archived."""
 
     exit_code = DAMAGED
 

@@ -1,4 +1,4 @@
-"""The broker as the pipeline asks it: topics, the bounds of partitions, offsets by time and by group, configs."""
+"""The pipeline's client of the broker: topics, bounds of partitions, offsets by time and by group, configs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Commit(NamedTuple):
 
     offset: int
     leader_epoch: int
-    """Of the record before; -1 where the consumer did not tell."""
+    """Leader epoch of the record before; -1 where the consumer did not send it."""
     metadata: str
 
 
@@ -98,7 +98,7 @@ class Broker:
     # What there is
 
     def cluster_id(self) -> str:
-        """The cluster's id, which tells one broker's data from another's."""
+        """The cluster's id, which distinguishes one broker's data from another's."""
         found: str = self._answer(self._admin.describe_cluster(request_timeout=self._timeout_s)).cluster_id
         return found
 
@@ -169,7 +169,7 @@ class Broker:
         return sorted(one.group_id for one in found.valid)
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """The offsets that a group has committed; none for a group that nobody knows."""
+        """The offsets that a group has committed; none for an unknown group."""
         return {place: commit.offset for place, commit in self.commits(group).items()}
 
     def commits(self, group: str) -> dict[TopicPartition, Commit]:
@@ -242,11 +242,11 @@ class Broker:
     def create_topic(self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         """Create a topic with one replica a partition; it can be used when this returns."""
         self._create_topic(name, partitions, configs, validate_only=False)
-        # Leaders take office behind the answer.
+        # Partitions become leaders after the answer.
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
-                # librdkafka remembers for long that a topic had no leaders; it forgets it when it is told of some.
+                # librdkafka remembers for long that a topic had no leaders; it forgets that when it learns of leaders.
                 self._listed(name)
                 self._offsets({TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)})
             except BrokerError as error:

@@ -1,4 +1,4 @@
-"""Options that several commands have: which topics, read how, by which Spark."""
+"""Options that several commands share: which topics are read, how, and by which Spark."""
 
 import argparse
 from typing import Final

@@ -1,4 +1,4 @@
-"""What can go wrong in the pipeline: each a sentence for people and the exit code of a command that ends with it."""
+"""The errors of the pipeline: each has a sentence for people and the exit code of a command that ends with it."""
 
 from typing import ClassVar, Final, NamedTuple
 

@@ -1,4 +1,4 @@
-"""How a command that may run for days is ended from outside."""
+"""Ending a long-running command from outside, by SIGTERM."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Meanwhile SIGTERM ends the process as Ctrl-C does: tasks are told, and what is unfinished goes."""
+    """A context in which SIGTERM acts like Ctrl-C: tasks are cancelled and unfinished files are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

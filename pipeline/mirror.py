@@ -162,7 +162,7 @@ class Stretch(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """What has come of a stretch."""
+    """The result of copying a stretch."""
 
     records: int
     passed_over: list[Damage]

@@ -1,4 +1,4 @@
-"""How far long work has come, on the terminal that watches it."""
+"""A progress bar for long work, on stderr if that is a terminal."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ class Progress:
     is done within a second."""
 
     def __init__(self, what: str, total: int | None, *, unit: str = "B") -> None:
-        """``total`` is None where nobody knows; ``unit`` is B for bytes, or what is counted."""
+        """``total`` is None where it is unknown; ``unit`` is B for bytes, or what is counted."""
         self._bar: Any = None
         if sys.stderr.isatty():
             from tqdm import tqdm
@@ -29,11 +29,11 @@ class Progress:
 
     @property
     def is_seen(self) -> bool:
-        """Whether somebody watches."""
+        """Whether the bar is shown on a terminal."""
         return self._bar is not None
 
     def advance(self, by: int) -> None:
-        """So much more is done."""
+        """Add to the work that is done."""
         if self._bar is not None:
             self._bar.update(by)
 

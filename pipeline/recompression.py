@@ -1,4 +1,4 @@
-"""A compressed records section made once more, byte for byte as its producer made it, where its library lets us.
+"""Recompressing a records section to the same bytes as its producer's, where the codec's library allows it.
 
 A producer's choices stand in the first bytes of what it wrote, its head: in gzip time and operating system, in lz4 the
 size of blocks and what is checked, in zstd whether the size is told. The level stands nowhere, and is tried.
@@ -32,7 +32,7 @@ _ZSTD_HEAD_BYTES: Final = 6
 _ZSTD_SINGLE_SEGMENT, _ZSTD_SIZE, _ZSTD_CHECKSUM = 0x20, 0xC0, 0x04
 
 LEVELS: Final = {
-    # What clients use when nobody chooses, first; -1 is zlib's own default, which is 6.
+    # The levels that clients use by default come first; -1 is zlib's own default, which is 6.
     Codec.GZIP: (-1, 9, 1),
     Codec.SNAPPY: (0,),
     Codec.LZ4: (0,),
@@ -104,7 +104,7 @@ def _zstd(head: bytes, level: int, section: bytes) -> bytes:
     )
     if tells_size:
         return compressor.compress(section)
-    # Who does not tell the size did not know it when he began.
+    # A frame without its size was begun before the size was known.
     frame = compressor.compressobj()
     return frame.compress(section) + frame.flush()
 

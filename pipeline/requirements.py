@@ -1,4 +1,4 @@
-"""What the pipeline needs beside this package: libraries, a Java runtime, a version of Spark."""
+"""Checks for the requirements of the pipeline: libraries, a Java runtime, a version of Spark."""
 
 import os
 import re

@@ -29,7 +29,7 @@ _SETTINGS: Final = {
 }
 
 OnDelivered = Callable[[str, int, int], None]
-"""Told topic, partition and the offset that a record got there, in the order of the records of a partition."""
+"""Called with topic, partition and the offset that a record got there, in the order of the records of a partition."""
 
 
 class NotSent(PipelineError):

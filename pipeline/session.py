@@ -25,11 +25,11 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Nobody sorts or joins millions of rows here; 200 tasks for a handful of rows take longer than the rows.
+    # No command sorts or joins millions of rows; 200 tasks for a handful of rows take longer than the rows.
     "spark.sql.shuffle.partitions": "8",
     # A task that runs twice at the same time would produce twice.
     "spark.speculation": "false",
-    # What goes wrong is told in a sentence of ours; Spark tells it three times more, in a hundred lines each. From here
+    # What goes wrong is told in a sentence of ours; Spark logs it three times more, in a hundred lines each. From here
     # it comes into the JVM's own command line, before Spark says anything.
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
 }
@@ -108,7 +108,7 @@ def _has_ended(session: Any) -> bool:
 def _stop(session: SparkSession) -> None:
     from py4j.protocol import Py4JError
 
-    # Of a JVM that has gone on its own, the reason has been told.
+    # Of a JVM that has gone on its own, the reason has been reported.
     with warnings.catch_warnings(), suppress(Py4JError, OSError):
         warnings.simplefilter("ignore", RuntimeWarning)
         session.stop()

@@ -1,4 +1,4 @@
-"""Where topics are read from: a node's data directories, and the broker that works in them, or none.
+"""The source of topics: a node's data directories, with or without a broker that works in them.
 
 With a broker, it says where partitions begin and end. Without one, the directories do, under the rules by which a
 broker would recover them at its next start; no file is changed.
@@ -234,7 +234,7 @@ def _batch_offsets(whole: OffsetRange, most_bytes: int) -> Iterator[int]:
         try:
             size = segment.file().size
         except FileNotFoundError:
-            continue  # whoever reads the range meets what has come in its place
+            continue  # the reader of the range meets the segment that has replaced this one
         begin, _ = segment.place_near(whole.from_offset)
         position = begin
         if segment.base_offset > whole.from_offset and room <= 0:

@@ -1,4 +1,4 @@
-"""Which topics a command works on: those named, and those that match."""
+"""Selecting the topics that a command works on, by name and by pattern."""
 
 import difflib
 import re

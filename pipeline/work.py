@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class Workers(Protocol):
-    """Who does the work: `pipeline.session.workers`."""
+    """A function that runs the work: `pipeline.session.workers`."""
 
     def __call__(self, function: Callable[..., Result], items: Sequence[Item], *common: object) -> Iterable[Result]:
         """`function(item, *common)` for each item, as far as the results are taken; these in the order of the items.
@@ -30,7 +30,7 @@ GetWorkers = Callable[[], AbstractContextManager[Workers]]
 
 @contextmanager
 def in_this_process() -> Iterator[Workers]:
-    """Nobody else: one item after the other."""
+    """Do the work in this process, one item after the other."""
     yield _one_by_one
 
 
@@ -48,13 +48,13 @@ def on_workers(
 ) -> list[Result]:
     """`function(item, *common)` for each item, by Spark's workers; the results in the order of the items.
 
-    The function stands at the top of a module of a room; items, arguments and results can be pickled. `on_done` is told
-    by another thread how many more items are done. A PipelineError or StorageError that a call raises is raised here,
-    once all tasks have ended; any other error ends the job with Spark's own.
+    The function is at the top level of a module of a package here; items, arguments and results can be pickled.
+    Another thread calls `on_done` with how many more items are done. A PipelineError or StorageError that a call
+    raises is raised here, once all tasks have ended; any other error ends the job with Spark's own.
     """
     if not items:
         return []
-    # Whoever has no Spark imports this module, too: everything else in a command needs none.
+    # This module is imported without Spark, too: everything else in a command needs none.
     from pyspark_ottla.work import FAILED, Tally, Work
 
     context = spark.sparkContext

@@ -1,7 +1,7 @@
 """Spark's door to Ottla: `spark.read.format("kafka_log")` reads topics out of the broker's segment files.
 
 Spark imports every package whose name begins with `pyspark_`, and registers what it finds there as `DefaultSource`. So
-this must not fail, whatever Spark it is; an older one hears of it from whoever asks for the format.
+this must not fail, whatever Spark it is; on an older Spark, the format raises an error when it is used.
 """
 
 try:

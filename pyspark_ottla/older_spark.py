@@ -1,4 +1,4 @@
-"""What `format("kafka_log")` is where Spark is too old for it: a sentence."""
+"""The `format("kafka_log")` of a Spark that is too old for it: an error with a sentence."""
 
 from collections.abc import MutableMapping
 
@@ -7,12 +7,12 @@ from pyspark.sql.datasource import DataSource
 
 
 class SourceForOlderSpark(DataSource):
-    """Refuses to be used."""
+    """A data source that raises an error, because this Spark is too old."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         raise RuntimeError(f"kafka_log needs Spark 4.2, and this is {__version__}: pip install 'ottla[spark]'")
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """The data source's name, as in `format(...)`."""
         return "kafka_log"

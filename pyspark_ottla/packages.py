@@ -1,4 +1,4 @@
-"""Our packages in a process that is not ours: on the import path, and out of the way of packages with the same names.
+"""Importing our packages in a Spark worker, without hiding the user's packages of the same names.
 
 A Spark worker also runs its user's functions, whose own `config` or `pipeline` must stay what they were. So our
 packages are on the path while a function of ours runs, and the user's at all other times.
@@ -14,7 +14,7 @@ from typing import Final
 PACKAGES: Final = frozenset({"broker", "config", "pipeline", "protocol", "storage"})
 
 _HERE: Final = Path(__file__).resolve().parents[1]
-# A wheel has them inside of `ottla`; what stands beside it under these names is somebody else's.
+# A wheel has them inside of `ottla`; packages beside it with these names are the user's.
 _PLACE: Final = str(_HERE / "ottla" if (_HERE / "ottla" / "pipeline").is_dir() else _HERE)
 
 _ours: dict[str, ModuleType] = {}

@@ -42,7 +42,7 @@ class KafkaLogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """The data source's name, as in `format(...)`."""
         return NAME
 
     def schema(self) -> str:
@@ -53,12 +53,12 @@ class KafkaLogSource(DataSource):
             return spark_schema(_options(self._given).wanted.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of a batch read."""
+        """The reader of a batch read."""
         self._check(schema)
         return KafkaLogReader(self._given)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Of a streaming read."""
+        """The reader of a streaming read."""
         self._check(schema)
         return KafkaLogStreamReader(self._given)
 

@@ -47,7 +47,7 @@ class Work:
 
 
 class Tally(AccumulatorParam[int]):
-    """Adds numbers, and in the process that made it tells `on_done` of each."""
+    """Adds numbers, and in the process that made it calls `on_done` with each."""
 
     def __init__(self, on_done: Callable[[int], None] | None = None) -> None:
         self._on_done = on_done

@@ -1,4 +1,4 @@
-"""An archive as its readers see it: what the manifest names, wherever compaction has just put it."""
+"""Reading an archive: the files that the manifest names, wherever compaction has just put them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -19,13 +19,13 @@ from pipeline.schema import COLUMNS, arrow_schema
 from storage.batch.record_batch import HEADER_SIZE, Buffer, Codec, computed_crc, write_header
 
 _PIECE_BYTES: Final = 16 << 20
-"""About how many bytes of batches are made at once."""
+"""Bytes of batches that are rebuilt at once, about."""
 _MOST_PIECE_BATCHES: Final = 1 << 16
 _BEHIND_EVERYTHING: Final = 2**63 - 1
 
 
 class ArchivedBatch(NamedTuple):
-    """A batch as it stood in the log."""
+    """A batch with the bytes that it had in the log."""
 
     row: BatchRow
     data: bytes
@@ -33,7 +33,7 @@ class ArchivedBatch(NamedTuple):
 
 
 class BatchExtent(NamedTuple):
-    """Where a batch begins and ends, how late it is and how large: what decides in which segment it stands."""
+    """Offsets, timestamp and size of a batch, which decide which segment it goes into."""
 
     base_offset: int
     last_offset: int

@@ -1,4 +1,4 @@
-"""`ottla pipeline archive`: topics to Parquet; and what is done to an archive: `verify`, `compact`, `files`."""
+"""`ottla pipeline archive`: topics to Parquet; and its subcommands `verify`, `compact` and `files`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def archive(options: argparse.Namespace, at: At = nothing, spark: SparkSession | None = None) -> int:
-    """`run`, with somebody who is told of each step, and on a Spark that is already there; else one is started."""
+    """Run like `run`, reporting each step to a callback, on a given Spark session or a new one."""
     for name in ("dest", "data_dirs"):
         if not getattr(options, name):
             raise PipelineError(f"--{name.replace('_', '-').removesuffix('s')} is missing")
@@ -124,7 +124,7 @@ def archive(options: argparse.Namespace, at: At = nothing, spark: SparkSession |
             try:
                 archiver.cycle()
             except BrokerError as error:
-                # It may be back the next time; nothing is lost but time.
+                # The broker may be back the next time; nothing is lost but time.
                 sys.stderr.write(f"{error}; tried again in {options.interval} s\n")
             time.sleep(max(begun + options.interval - time.monotonic(), 0))
 
@@ -238,7 +238,7 @@ def _run_compact(options: argparse.Namespace) -> int:
 
 
 def compact_archive(options: argparse.Namespace, at: At = nothing) -> int:
-    """`compact`, with somebody who is told of each step."""
+    """Run `compact`, reporting each step to a callback."""
     dest = Archive.open(options.dest).dest
     with changing(dest):
         manifest = settle(dest, Archive.open(dest).manifest, at)
@@ -264,7 +264,7 @@ def _run_files(options: argparse.Namespace) -> int:
             _put_out(options, {**file._asdict(), "path": str(path)}, str(path))
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever reads has enough; the interpreter is not to try once more at its end.
+            # The reader of stdout has closed it; the interpreter must not flush once more at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             break
     return DONE

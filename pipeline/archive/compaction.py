@@ -1,4 +1,4 @@
-"""Many small files become few large ones, and no reader sees a row twice or misses it meanwhile.
+"""Compaction of an archive: merges small files into large ones, and no reader sees a row twice or misses one meanwhile.
 
 A directory of rows changes as a whole: its successor is built beside the archive, where no reader looks, out of links
 to the files that stay and of new files; then the two change places. What was replaced stays there until the next run of
@@ -50,7 +50,7 @@ class Successor(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """What compaction.json says."""
+    """The content of compaction.json."""
 
     version: int
     """Of the manifest that names the new files."""
@@ -60,7 +60,7 @@ class Compaction(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a compaction has done."""
+    """The numbers of a compaction."""
 
     files_before: int
     files_after: int
@@ -124,7 +124,7 @@ def settle(dest: Path, manifest: Manifest, at: Callable[[str], None]) -> Manifes
 
 
 def _remove_strange_batches(dest: Path, manifest: Manifest) -> None:
-    """Remove what a compaction had begun to write, of which nobody else knows."""
+    """Remove files that a killed compaction had begun to write and that no manifest names."""
     known = {file.path for file in manifest.batches}
     for path in sorted((dest / BATCHES).rglob("*.batches")):
         if path.relative_to(dest).as_posix() not in known:
@@ -264,7 +264,7 @@ def _merge_batches(dest: Path, group: list[BatchesFile], on_bytes: Callable[[int
     path = batches_path(stretch)
     target = dest / path
     with writing(target):
-        # Until the manifest names it, nobody looks at it.
+        # Until the manifest names the file, no reader opens it.
         count = _merge(dest, group, target, batches_writer, on_bytes)
         sync_directory(target.parent)
     return BatchesFile(

@@ -28,7 +28,7 @@ from pipeline.schema import COLUMNS, arrow_schema
 _SUFFIX: Final = ".rows"
 """Not `.parquet`: there are readers that look everywhere, and would find each row twice."""
 _PROTOCOL: Final = (1, 2)
-"""What a reader and a writer must know: the least that there is."""
+"""The Delta protocol versions for readers and writers: the least that exist."""
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
 _REMEDY: Final = "remove it, and the next run makes it anew: the archive does not need it"
 
@@ -40,7 +40,7 @@ class StrangeTable(PipelineError):
 
 
 class TableFile(NamedTuple):
-    """What a file of the table is said to be."""
+    """A file of the table, as the Delta log describes it."""
 
     bytes: int
     rows: int

@@ -29,7 +29,7 @@ from storage.batch.record_batch import (
 )
 
 _MOST_FAILURES: Final = 4
-"""After so many batches in a row of one codec that another library has compressed, nobody tries any more."""
+"""After so many batches in a row of one codec that cannot be recompressed to the same bytes, no more are tried."""
 
 _TAKEN_OVER: Final = tuple(name for name in BATCH_SCHEMA.names if name in LAYOUT)
 """The columns that are a field of the header."""
@@ -68,7 +68,7 @@ class _Stored(NamedTuple):
 
 
 class BatchDescriber:
-    """Is told of the batches of a range, and of the rows of their records as they come; gives a row for each batch."""
+    """Takes the batches of a range, and the rows of their records as they come; gives a row for each batch."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Stored] = deque()
@@ -158,7 +158,7 @@ class BatchDescriber:
         return encode_records(batch, bases, times)
 
     def _recompressed(self, codec: Codec, original: bytes, records: bytes) -> tuple[int, bytes] | None:
-        """Of records that a codec has made these bytes of: (level, head); None if nobody knows how."""
+        """Level and head with which a codec makes these bytes of records; None if they are not found."""
         head = head_of(codec, original)
         if head is not None:
             for level in self._levels_of(codec):

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all: written aside, synced, renamed."""
+"""Durable files that appear whole or not at all: written aside, synced, renamed."""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""Two directories that change places in one step, so that nobody ever finds both, or none."""
+"""Exchanging two directories in one step, so that a reader always finds exactly one of them in its place."""
 
 import ctypes
 import errno
@@ -15,7 +15,7 @@ _NOT_HERE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EOP
 
 
 class NoExchange(Unwritable):
-    """The file system, or the system, cannot do it."""
+    """The file system, or the operating system, cannot exchange two directories."""
 
 
 def exchange(one: Path, other: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who works on an archive: the locks that keep two from doing it at once. They end with their process."""
+"""The locks that keep two processes from changing an archive at once. A lock ends with its process."""
 
 import fcntl
 import os
@@ -28,7 +28,7 @@ def as_archiver(dest: Path) -> Iterator[None]:
 
 @contextmanager
 def changing(dest: Path) -> Iterator[None]:
-    """For as long as the archive is changed; waits for whoever is at it."""
+    """For as long as the archive is changed; waits for another process that changes it."""
     with _open(dest / LOCK) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

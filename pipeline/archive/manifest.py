@@ -1,4 +1,4 @@
-"""The manifest: what counts of an archive. One file, replaced by a rename: all of a run counts, or none."""
+"""The manifest names the files of an archive. It is one file, replaced by a rename: all of a run counts, or none."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -87,7 +87,7 @@ class ArchivedTopic:
     topic_id: str
     partition_count: int
     configs: Mapping[str, str] | None = None
-    """What was set for it; None where no broker has told."""
+    """The topic's configs; None where no broker was asked for them."""
     partitions: Mapping[int, ArchivedPartition] = field(default_factory=dict)
 
 
@@ -162,12 +162,12 @@ _STRETCH: Final = {"from_offset": "from", "until_offset": "until", "first_offset
 
 
 def told(value: Any) -> dict[str, Any]:
-    """A named tuple under the manifest's own names."""
+    """A named tuple as a JSON object, under the manifest's own names."""
     return {_STRETCH.get(name, name): content for name, content in value._asdict().items()}
 
 
 def heard(kind: Any, entry: Mapping[str, Any]) -> Any:
-    """A named tuple of this kind out of what `told` has made."""
+    """A named tuple of this kind from a JSON object that `told` has made."""
     return kind(**{name: entry[_STRETCH.get(name, name)] for name in kind._fields})
 
 

@@ -1,4 +1,4 @@
-"""What an archive and the broker tell each other: configs, groups, committed offsets, what is held."""
+"""The archive's requests to the broker: configs, groups, committed offsets, and the retention hold."""
 
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -14,7 +14,7 @@ HOLD: Final = "ottla.archive.group"
 
 
 def known_of(broker: Broker, topics: Collection[str], own_group: str) -> Known:
-    """What the broker tells of these topics beside their records. Raises BrokerError.
+    """Configs, groups and committed offsets of these topics, from the broker. Raises BrokerError.
 
     The archive's own group is left out: what it has committed says nothing to who restores the topics.
     """

@@ -1,4 +1,4 @@
-"""Where things lie in an archive, and what their names say (drawn in docs/decisions/archive.md)."""
+"""The layout of an archive: paths of its files, and what their names mean (drawn in docs/decisions/archive.md)."""
 
 import re
 from collections.abc import Iterator

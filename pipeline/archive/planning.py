@@ -1,4 +1,4 @@
-"""Which ranges a run archives: written down before anything else, so that a run that died is done again with the same
+"""The plan of a run: which ranges it archives, written first, so that a run that died is repeated with the same
 ranges, into files of the same names."""
 
 import json
@@ -29,7 +29,7 @@ class Partition(NamedTuple):
 
 
 class NewGap(NamedTuple):
-    """Offsets that had been deleted before anybody archived them."""
+    """Offsets that had been deleted before they were archived."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""What a task does: read one range, put its rows and its batches into files, and leave a receipt.
+"""The task of archiving one range: writes its rows and its batches to files, and leaves a receipt.
 
 Everything is written into the run's directory first and renamed out of it. That directory gets another name when the
 run is tried anew, so a task of a run that has died cannot put anything in place any more.
@@ -52,7 +52,7 @@ class Task(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What has become of a range: its files are in place, on disk."""
+    """The result of archiving a range, whose files are in place, on disk."""
 
     stretch: Stretch
     files: tuple[RowsFile, ...]

@@ -1,4 +1,4 @@
-"""Rows of Arrow as the records of Kafka's batches, column by column: what is compressed, or stands in a batch as it is.
+"""Encoding rows of Arrow as the records section of Kafka's batches, before compression, column by column.
 
     length, attributes 0, timestamp delta, offset delta, key length, key, value length, value, count of headers, headers
 

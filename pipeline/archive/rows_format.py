@@ -14,7 +14,7 @@ _DICTIONARIES: Final = ["topic", "partition", "timestampType"]
 """On all columns they cost up to half of the speed, and keys and values seldom repeat."""
 
 _STATISTICS: Final = ["topic", "partition", "offset", "timestamp", "timestampType"]
-"""Least and greatest value of a row group. Of keys and values they help nobody, and Arrow holds six copies of a value
+"""Least and greatest value of a row group. For keys and values they are useless, and Arrow holds six copies of a value
 for them."""
 _OF_BATCHES: Final = [name for name in BATCH_SCHEMA.names if name not in ("head", "payload")]
 

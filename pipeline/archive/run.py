@@ -1,4 +1,4 @@
-"""One run of an archive: what a run before it left undone, then what is new; published at once, then committed.
+"""One run of an archive: finishes an interrupted run, then archives new records; publishes all at once, then commits.
 
     1  plan.json      the ranges                         a run that dies from here on is done again, with these ranges
     2  run-N.A        the tasks work in it and put their files in place; what has a receipt is not done again
@@ -41,11 +41,11 @@ READ_COMMITTED: Final = "read_committed"
 
 
 def nothing(step: str) -> None:
-    """Nobody wants to know of the steps."""
+    """The callback for steps that does nothing."""
 
 
 At = Callable[[str], None]
-"""Is told of each step that the disk shows, when it has just been made."""
+"""Called with each step that changes the disk, right after it."""
 
 
 class ReadPartition(Protocol):
@@ -64,7 +64,7 @@ class ReadPartition(Protocol):
 
 
 class Work(Protocol):
-    """Who does the tasks."""
+    """A function that runs the tasks."""
 
     def __call__(self, tasks: Sequence[Task], run: Path, at: At) -> Iterable[Receipt]:
         """Do all of them, in any order. Raises PipelineError if one could not be done."""
@@ -91,7 +91,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the broker tells of topics beside their records."""
+    """Configs, groups and committed offsets of topics, from the broker."""
 
     partition_counts: Mapping[str, int]
     configs: Mapping[str, Mapping[str, str]] | None = None

@@ -1,4 +1,4 @@
-"""Whether an archive is what its manifest says, file by file and offset by offset. Nothing in it is changed."""
+"""Verification of an archive against its manifest, file by file and offset by offset. Changes nothing in it."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ _CHECKED_ROWS: Final = 1 << 20
 
 
 class Finding(NamedTuple):
-    """Something about an archive."""
+    """A fault or a remark that verification has found in an archive."""
 
     is_damage: bool
     what: str
@@ -206,7 +206,7 @@ class _Verification:
                 continue
             found = rows.between(file.from_offset, file.until_offset)
             if found is None:
-                return  # the files themselves have been told of
+                return  # the files themselves have been reported
             if len(found) != file.rows:
                 between = f"between {file.from_offset} and {file.until_offset}"
                 yield Finding(True, "batches", place, f"its files have {len(found)} rows {between}, not {file.rows}")

@@ -1,1 +1,1 @@
-"""Whether topics are whole: every batch, index, epoch and transaction of data directories, checked by Spark's tasks."""
+"""The audit of data directories: Spark's tasks check every batch, index, epoch and transaction."""

@@ -16,7 +16,7 @@ _MOST_FINDINGS: Final = 10_000
 
 
 class Checked(NamedTuple):
-    """What a part of a log has turned out to be."""
+    """The result of checking a part of a log."""
 
     part: LogPart
     extent: LogExtent

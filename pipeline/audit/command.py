@@ -70,7 +70,7 @@ def _audited(files: FileSystem, paths: Sequence[str], options: argparse.Namespac
         surveyed = survey_all(files, paths)
         _check_is_its(broker, surveyed)
         return _check(files, surveyed, options, broker)
-    # Whoever holds these keeps brokers away.
+    # While these locks are held, no broker starts in the directories.
     locks = _lock(files, paths)
     audit = _check(files, survey_all(files, paths), options, None)
     del locks

@@ -1,4 +1,4 @@
-"""An audit as a page."""
+"""The result of an audit as an HTML page."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What an audit looks at: the logs of a node's data directories, in parts that tasks take one by one."""
+"""The plan of an audit: the logs of a node's data directories, split into parts for tasks."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -117,7 +117,7 @@ def _parts(files: FileSystem, place: TopicPartition, directory: str, claims: Cla
 def _metadata_parts(files: FileSystem, directory: DataDirectory, *, is_live: bool) -> list[LogPart]:
     """The metadata log, which is written to disk before anything is answered: no checkpoint speaks of it."""
     path = f"{directory.path}/{METADATA_DIR_NAME}"
-    # What a broker is writing to just now, nobody else can tell.
+    # Which segments a running broker is writing to cannot be known from outside.
     if is_live or not files.exists(path):
         return []
     claims = Claims(

@@ -1,4 +1,4 @@
-"""What an audit has found, as one object: for JSON, for the page, for the terminal."""
+"""The findings of an audit as one object, for JSON, for the page and for the terminal."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

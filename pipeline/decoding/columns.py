@@ -1,4 +1,4 @@
-"""Fields become Arrow columns: no record is touched one by one."""
+"""Arrow columns made from the fields of records, without a loop over records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in a buffer the fields of records stand: all records of many batches at once.
+"""Finding the positions of fields in a buffer, for all records of many batches at once.
 
 Only one thing about records has to be found out one after the other: where each begins, for that depends on the length
 of the one before. This is a loop over lengths and nothing else. The fields inside are then read for all records

@@ -1,4 +1,4 @@
-"""The headers of many batches as columns: a tuple for each would cost more than its records do, where these are few."""
+"""The headers of many batches as numpy columns, since a tuple a batch would cost more than a few records do."""
 
 from __future__ import annotations
 

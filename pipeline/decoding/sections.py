@@ -1,4 +1,4 @@
-"""The records of several batches as they were before compression, one behind the other in one buffer."""
+"""Decompressed records sections of several batches, one behind the other in one buffer."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ class Sections(NamedTuple):
     headers: Headers
     paths: Sequence[str]
     positions: Sequence[int]
-    """In which file, and where in it, each batch stands: for what is to be said about it."""
+    """File and position of each batch, for error messages."""

@@ -1,1 +1,1 @@
-"""What stands behind `format("kafka_log")`: its options, and the ranges of offsets that they become."""
+"""The implementation of `format("kafka_log")`: its options, and the ranges of offsets for tasks."""

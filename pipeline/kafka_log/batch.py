@@ -1,4 +1,4 @@
-"""A batch read of `kafka_log`: which ranges of offsets it has, each for a task."""
+"""Planning a batch read of `kafka_log`: its ranges of offsets, one for each task."""
 
 from __future__ import annotations
 

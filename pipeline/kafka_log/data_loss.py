@@ -1,4 +1,4 @@
-"""Records that were to be read and are gone: an error, or, where the options say so, a warning."""
+"""Reporting records that were deleted before they were read: an error, or, by option, a warning."""
 
 from __future__ import annotations
 

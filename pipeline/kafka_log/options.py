@@ -84,7 +84,7 @@ class Places(NamedTuple):
     everywhere: Place | None
     by_partition: Mapping[TopicPartition, Place]
     option: str
-    """The option that said so."""
+    """The option that gave these places."""
 
     def of(self, partition: TopicPartition) -> Place:
         """The place in this partition. Raises OptionError where the option does not name it."""

@@ -1,4 +1,4 @@
-"""A task of `kafka_log`: one range of offsets, read."""
+"""The task of `kafka_log` that reads one range of offsets."""
 
 from __future__ import annotations
 

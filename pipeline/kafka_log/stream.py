@@ -1,4 +1,4 @@
-"""A streaming read of `kafka_log`: from which offsets to which each micro-batch goes.
+"""A streaming read of `kafka_log`: the start and end offsets of each micro-batch.
 
 Spark keeps the end of every micro-batch in its checkpoint before it reads it, and asks for the same range again after
 a death. It does not keep where the first one begins, but asks `initial_offset` again. An answer that changes with
@@ -101,7 +101,7 @@ class Stream:
             return in_tasks(wanted, self._options)
 
     def close(self) -> None:
-        """Let go of the data directories."""
+        """Release the data directories."""
         if self._source is not None:
             self._source.close()
             self._source = None
@@ -155,7 +155,7 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
 
 
 def from_json(offsets: JsonOffsets) -> Offsets:
-    """The reverse."""
+    """Offsets from the form that Spark keeps; the reverse of `as_json`."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in offsets.items()

@@ -1,1 +1,1 @@
-"""Partitions as their files hold them: where they begin and end, what part of them a task reads, and the reading."""
+"""Reading partitions from their segment files: bounds, ranges for tasks, and the reader."""

@@ -1,4 +1,4 @@
-"""Stretches of a partition: what one task reads."""
+"""Ranges of a partition that tasks read, and the bounds of partitions."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class OffsetRange(NamedTuple):
     from_offset: int
     until_offset: int
     topic_id: str | None = None
-    """What the directory must be of still; None where nobody has said it."""
+    """What the directory must be of still; None where it is not known."""
     are_aborts_indexed: bool = False
     """Whether the transaction indexes know every aborted transaction. After an unclean stop they may not, and the
     markers in the log are looked for."""

@@ -1,4 +1,4 @@
-"""A range of a partition as Arrow record batches: scanned, opened, without what nobody is to see, in columns.
+"""Reading a range of a partition as Arrow record batches, without control batches and aborted transactions.
 
 What is not given:
 - control batches, ever; with `read_committed` the batches of aborted transactions;

@@ -1,4 +1,4 @@
-"""The whole batches of a range, front to back: found by their headers, their CRCs checked, damage told of.
+"""The whole batches of a range, front to back: found by their headers, their CRCs checked, damage reported.
 
 A batch's place is believed if its header follows what is before it and fits to what is behind it, because offsets and
 lengths stand outside the CRC. Where one cannot be believed, reading goes on (if it is to go on) at the next whole batch
@@ -59,7 +59,7 @@ class Scan:
     def __init__(
         self, wanted: OffsetRange, on_damage: Callable[[Damage], None], *, chunk_bytes: int = CHUNK_BYTES
     ) -> None:
-        """`on_damage` is told of each damage; reading goes on behind it unless it raises."""
+        """`on_damage` is called with each damage; reading goes on behind it unless it raises."""
         self._range = wanted
         self._on_damage = on_damage
         self._chunk_bytes = max(chunk_bytes, HEADER_SIZE)

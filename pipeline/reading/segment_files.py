@@ -33,7 +33,7 @@ _FILES: Final = FileSystem()
 
 @contextmanager
 def told_as_pipeline_errors() -> Iterator[None]:
-    """What storage has to say of files that cannot be read, as the pipeline says it."""
+    """A context that turns storage's errors about unreadable files into those of the pipeline."""
     try:
         yield
     except StorageError as error:

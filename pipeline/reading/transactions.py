@@ -1,4 +1,4 @@
-"""Which batches of a range belong to aborted transactions, and are not for readers of committed records.
+"""Finding the batches of aborted transactions in a range, which readers of committed records skip.
 
 The transaction indexes say it, where they can be trusted. Otherwise the markers do, which stand behind the records that
 they decide on, at times behind the range: then batches are walked until the last transaction in the range has its end.
@@ -82,7 +82,7 @@ def _by_markers(wanted: OffsetRange) -> AbortedTransactions:
     found = AbortedTransactions()
     undecided: dict[int, int] = {}
     """First batch in the range of each producer's transaction that has not ended yet."""
-    # What is damaged decides nothing; who reads the range is told of it.
+    # A damaged batch is passed over here; the reader of the range reports it.
     walk = Scan(wanted._replace(until_offset=_BEHIND_EVERYTHING), lambda damage: None)
     try:
         for stretch in walk.stretches():
@@ -102,7 +102,7 @@ def _by_markers(wanted: OffsetRange) -> AbortedTransactions:
             if walk.next_offset >= wanted.until_offset and not undecided:
                 return found
     except RecordsGone:
-        pass  # where the log ends, or has come to begin: who reads the range is told of that, too
+        pass  # where the log ends, or has come to begin: the reader of the range reports that, too
     if undecided:
         producer_id, first_offset = min(undecided.items(), key=lambda item: item[1])
         raise PipelineError(

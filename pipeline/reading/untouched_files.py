@@ -1,4 +1,4 @@
-"""A file system on which everything can be done and nothing happens: what is written stays in memory.
+"""A copy-on-write file system: changes stay in memory, and the files on disk stay as they are.
 
 With it a log is opened exactly as a start of the broker opens it, recovery included, and no file has changed.
 """

@@ -1,4 +1,4 @@
-"""Report files: whether they can be written is found out before the work, and they appear whole or not at all."""
+"""Report files: checked to be writable before the work begins, and written whole or not at all."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Pages made of templates. What comes from topics is text there and never markup: names and keys may be anything."""
+"""HTML pages from templates. Text from topics is escaped, never markup: names and keys may be anything."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -78,7 +78,7 @@ class Archived:
 
 
 class _AbortedBatches:
-    """Which batches belong to transactions that were not committed: told of all transactional ones, in order."""
+    """Finds the batches of transactions that were not committed, from all transactional batches in order."""
 
     def __init__(self) -> None:
         self._open: dict[int, list[BatchHeader]] = {}
@@ -95,7 +95,7 @@ class _AbortedBatches:
 
     def have(self, offsets: Any) -> Any:
         """For each offset whether it is in one of them."""
-        # What nobody has decided is not committed.
+        # An undecided transaction is not committed.
         headers = sorted([*self._found, *(header for undecided in self._open.values() for header in undecided)])
         if not headers:
             return np.zeros(len(offsets), dtype=bool)

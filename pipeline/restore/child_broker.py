@@ -1,4 +1,4 @@
-"""A broker of our own on a data directory, for as long as somebody has something to ask of it."""
+"""A broker process on a data directory, started for a few requests and stopped again."""
 
 import os
 import select
@@ -22,7 +22,7 @@ _STOP_TIMEOUT_S: Final = 120.0
 _LAST_LINES: Final = 3
 _PR_SET_PDEATHSIG: Final = 1
 _START: Final = (
-    # If the process that starts it is killed, the broker stops in order, too. (The system is told of it in the child,
+    # If the process that starts it is killed, the broker stops in order, too. (The child asks the system for it,
     # and not between fork and exec, where a process with threads had better do nothing.)
     (
         "-c",
@@ -39,7 +39,7 @@ os.execv(sys.executable, [sys.executable, "-m", "broker", *sys.argv[1:]])
 _SETTINGS: Final = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "ottla.prometheus.listener": "",
-    # It is here to be asked, not to do away with anything.
+    # This broker answers requests only: it must not delete records.
     "log.retention.check.interval.ms": str(2**63 - 1),
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "1",
@@ -56,7 +56,7 @@ def broker_on(directory: str, settings: Mapping[str, str]) -> Iterator[Broker]:
 
     Raises BrokerFailed, with what the broker said last.
     """
-    # Its log goes into a file and no pipe: nobody reads it while all goes well.
+    # Its log goes into a file and no pipe, since no process reads a pipe while all goes well.
     with tempfile.TemporaryFile() as log:
         process = _Process(directory, settings, log)
         try:
@@ -81,7 +81,7 @@ class _Process:
         )  # fmt: skip
 
     def wait_until_ready(self) -> str:
-        """Where it listens, as host:port."""
+        """Wait for the broker's address, host:port."""
         assert self._process.stdout is not None
         readable, _, _ = select.select([self._process.stdout], [], [], _START_TIMEOUT_S)
         if not readable:
@@ -104,7 +104,7 @@ class _Process:
             raise BrokerFailed(f"the broker on {self._directory} stopped with exit code {code}: {self._last_lines()}")
 
     def end(self) -> None:
-        """Stop it, whatever it does."""
+        """End the broker process in any case: by SIGTERM, and by SIGKILL if it does not stop in time."""
         self._process.terminate()
         try:
             self._process.communicate(timeout=_STOP_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""`ottla pipeline restore`: its options, and what it says."""
+"""`ottla pipeline restore`: its options and its output."""
 
 import argparse
 import shlex
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def restore(options: argparse.Namespace, at: At = nothing) -> int:
-    """`run`, with somebody who is told of each step."""
+    """Run like `run`, reporting each step to a callback."""
     _check(options)
     with told_as_pipeline_errors():
         archive = Archived(Archive.open(options.archive))

@@ -1,4 +1,4 @@
-"""Where consumer groups stood, committed for them again."""
+"""Restoring the committed offsets of consumer groups."""
 
 import socket
 import time

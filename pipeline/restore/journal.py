@@ -1,4 +1,4 @@
-"""How far a restore into a data directory has come, in a file of that directory for as long as it is not finished.
+"""The journal of a restore: a file in the data directory that says how far an unfinished restore has come.
 
 Brokers take no notice of it. Whoever is killed in the middle finds here what he had begun, and goes on with the same
 plan, also when the archive has grown since.

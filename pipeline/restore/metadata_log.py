@@ -1,4 +1,4 @@
-"""Leader epochs in a metadata log that nobody serves: raised above those that stand in restored batches.
+"""Raising leader epochs in the metadata log of a stopped broker above those of restored batches.
 
 A new topic's partitions begin with leader epoch 0. A consumer that has read a record of epoch 7 takes a leader of epoch
 0 for one that has been deposed, so the epoch has to go on where the records end. No request raises it; the log does, by

@@ -1,4 +1,4 @@
-"""Which offset each record has got where it was produced to: stretches in which both offsets rise by one.
+"""A map from archived offsets to produced ones, kept as stretches in which both offsets rise by one.
 
 topic, partition            where it is now
 sourceTopic                 what the topic is called in the archive

@@ -1,4 +1,4 @@
-"""What a restore brings back: which topics under which names, between which offsets, with which group offsets."""
+"""The plan of a restore: its topics, their new names, their ranges of offsets, and the group offsets."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Plan:
-        """What `to_json` has told."""
+        """The plan from the JSON object that `to_json` made."""
         return cls(
             archive=told["archive"],
             topics=tuple(
@@ -215,7 +215,7 @@ def _committed(manifest: Manifest, wishes: Wishes, planned: Sequence[PlannedTopi
     for one in known:
         if one.group in wanted and (one.topic, one.partition) in partitions:
             name, partition = partitions[one.topic, one.partition]
-            # Who was further than what comes back goes on behind it.
+            # A group whose offset lies behind the restored records goes on behind them.
             offset = min(one.offset, partition.until_offset)
             found.append(one._replace(topic=name, offset=offset))
     return found

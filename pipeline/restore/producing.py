@@ -51,7 +51,7 @@ class ToProduce(NamedTuple):
 
 
 class Produced:
-    """What has come of a restore."""
+    """The result of a restore."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -111,7 +111,7 @@ def produce_partition(one: ToProduce, archive: Rows, broker: Broker, sender: Sen
 
 
 class _Expected:
-    """The offset that the next record of a partition gets if nobody else writes there."""
+    """The offset that the next record of a partition gets if no other producer writes there."""
 
     def __init__(self, offset: int) -> None:
         self._offset = offset

@@ -226,7 +226,7 @@ class _Target:
                 self._ask_broker(journal.plan)
             self._stage_all(journal, archive, do, part_bytes)
         except (DiskFull, PipelineError):
-            # Nothing of it has been seen by anybody: it may as well not have begun.
+            # No broker or client has seen any of it, so it can be undone.
             self._forget(journal)
             raise
         self._at("staged")

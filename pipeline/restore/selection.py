@@ -1,4 +1,4 @@
-"""Which batches of a partition come back: those between two offsets, the last of them cut where it reaches beyond."""
+"""Selecting the batches between two offsets of a partition; the last batch is cut at the end offset."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

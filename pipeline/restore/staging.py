@@ -1,7 +1,7 @@
-"""Logs made out of archived batches, in directories that nobody looks at yet.
+"""Building logs from archived batches, in directories that no broker opens yet.
 
     parts_of      finds out which segments there will be, from how far batches reach; neighbours are a part
-    write_part    writes a part, on whichever machine: whoever does it, it is the same bytes
+    write_part    writes a part, on any machine, always with the same bytes
     put_together  makes the log of its parts, and lets storage make what belongs to it, where the command runs
 
 A part is written in a directory of its own and gets its name when it is on disk: it is there whole or not at all, and
@@ -134,11 +134,11 @@ def put_together(
 ) -> StagedLog:
     """Make a log in ``directory``, anew, of all its parts.
 
-    It ends where its first undecided transaction begins: nobody could ever end that, and read_committed would wait
+    It ends where its first undecided transaction begins: no producer could ever end it, and read_committed would wait
     there for good. Raises PipelineError for batches that make no log; DiskFull, LogDirFailed.
     """
     files.remove_tree(directory)
-    # Whoever still writes a part of it does that where nothing is any more.
+    # A task that still writes a part of the log does so in a directory that is no longer used.
     files.rename(log.parts_directory, directory)
     size = 0
     for part in made_of:
@@ -186,7 +186,7 @@ def _placeholder(writer: "_SegmentWriter", until_offset: int) -> bytearray:
 
 
 class _Rolling:
-    """Where segments begin: a new one where a broker would have begun one. Told of batches in order."""
+    """Where segments begin: a new one where a broker would have begun one. It is given the batches in order."""
 
     def __init__(self, config: LogConfig, start_offset: int) -> None:
         self._config = config

@@ -1,1 +1,1 @@
-"""What topics are made of: how much, how fast, how evenly, how well compressed, and who has not read it yet."""
+"""Statistics of topics: volume, rate, skew, compression, and the lag of consumer groups."""

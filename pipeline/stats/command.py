@@ -1,4 +1,4 @@
-"""`ottla pipeline stats`: what topics are made of."""
+"""`ottla pipeline stats`: statistics of topics."""
 
 import argparse
 import sys

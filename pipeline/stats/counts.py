@@ -1,4 +1,4 @@
-"""Counts that can be added up: what one task has counted and another have the same form as their sum."""
+"""Counters of tasks that can be merged: the sum of two has the same form as each."""
 
 import hashlib
 from collections.abc import Iterable

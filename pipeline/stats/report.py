@@ -1,4 +1,4 @@
-"""What `stats` has counted, as one object: for JSON, for the page, for the terminal."""
+"""The result of `stats` as one object, for JSON, for the page and for the terminal."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -123,7 +123,7 @@ def _scan(wanted_range: OffsetRange, skip_damaged: bool) -> Counts:
     wanted = Wanted(columns=_COLUMNS, read_committed=False, skip_damaged=skip_damaged)
     for batch in read_range(wanted_range, wanted, counts.damages.append):
         _count_records(batch, counts)
-    # What is damaged has been told by now.
+    # Damage has been reported by now.
     with told_as_pipeline_errors():
         for stretch in Scan(wanted_range, _passed_over).stretches():
             view = memoryview(stretch.data)
@@ -157,7 +157,7 @@ def _count_batch(header: BatchHeader, data: memoryview, counts: Counts) -> None:
         try:
             opened = len(open_records(data, header, MOST_BATCH_BYTES))
         except UndecodableRecords:
-            return  # told as damage, or it ended the reading
+            return  # reported as damage, or it ended the reading
     codec = counts.codecs.setdefault(Codec(number).name.lower(), CodecCounts())
     codec.batches += 1
     codec.records += header.record_count
