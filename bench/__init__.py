@@ -1,1 +1,1 @@
-"""Repeatable load on a running broker, beside the limits of the machine it runs on."""
+"""The benchmark: repeatable load on a running broker, compared with the limits of the machine."""

@@ -126,7 +126,7 @@ def warm_up(bench: Bench, seconds: float) -> None:
 
 
 def undisturbed(bench: Bench, case: Callable[[Bench], dict[str, float]]) -> dict[str, float]:
-    """A sample during which nobody else had work for the processors; after three attempts, the quietest one."""
+    """A sample during which no other process had much work; after three attempts, the least disturbed one."""
     quietest: dict[str, float] | None = None
     for _ in range(ATTEMPTS):
         disturbance = Disturbance(bench.broker, bench.rival)

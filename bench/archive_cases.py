@@ -1,4 +1,4 @@
-"""Topics written to Parquet: `ottla pipeline archive` beside a job of Spark's own, which reads with its connector."""
+"""Topics written to Parquet by `ottla pipeline archive`, and by a job of Spark's that reads with its connector."""
 
 from __future__ import annotations
 

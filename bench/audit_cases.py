@@ -1,4 +1,4 @@
-"""The audit of a data directory: headers and CRCs, records as well, and spread over Spark's tasks."""
+"""Case: the audit of a data directory, of headers and CRCs only, with records, and spread over Spark's tasks."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _read_all(data: Path) -> None:
-    """What nobody who checks CRCs can do without."""
+    """Read all files and compute the CRCs: the least work of any audit."""
     for path in data.glob("*/*.log"):
         with path.open("rb", buffering=0) as file:
             while chunk := file.read(1 << 18):

@@ -1,4 +1,4 @@
-"""Another commit of this repository, taken out of its history for as long as it is measured."""
+"""Checking out another commit of this repository for as long as it is measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def resolved(commit: str) -> str | None:
 
 
 def git(*words: str) -> str | None:
-    """What git says; None where it fails, or is not there."""
+    """The output of a git command; None where git fails or is missing."""
     if shutil.which("git") is None:
         return None
     done = subprocess.run(["git", *words], check=False, cwd=REPOSITORY, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What stock clients reach: confluent-kafka and kafka-python, in their default configuration but for one setting.
+"""Case: the throughput of stock clients, confluent-kafka and kafka-python, with their defaults but for one setting.
 
 librdkafka's consumer stalls on its own queue limits at these rates; they are raised, for every broker alike.
 """

@@ -1,4 +1,4 @@
-"""How a file comes from the disk into the page cache, and what that costs: no broker is asked."""
+"""Case: reading a file from the disk into the page cache, and its cost, without a broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.read_ahead import ReadAhead
 
 FILE_BYTES = 256 << 20
 STRETCH_BYTES = 1 << 20
-"""What a consumer asks for."""
+"""Bytes that a consumer asks for in a fetch."""
 
 
 def cold_file(directory: Path, scale: float) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Many connections and bad ones: what idle ones cost, whether active ones are served alike, who suffers from whom."""
+"""Cases of many connections and of bad clients: memory of idle connections, fairness, and the latency of others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ANSWERED = re.compile(r"GOOD answered (\d+) requests since the last such line: p
 
 
 def connect_many(bootstrap: str, count: int) -> list[socket.socket]:
-    """Connect so slowly that the system need not turn anybody away: a lost SYN comes again after a second."""
+    """Connect so slowly that the system refuses no connection: a lost SYN comes again after a second."""
     connections = []
     for number in range(count):
         connection = socket.socket()
@@ -220,7 +220,7 @@ def _undisturbed_p99(broker: OwnBroker) -> float:
 
 def cold_reader(directory: Path) -> dict[str, float]:
     """Requests of one record, 500 a second, as their client sees them, while a consumer follows a log that only the
-    disk has, and while nobody does."""
+    disk has, and while no consumer does."""
     broker = OwnBroker(directory)
     try:
         with Conversation(broker.bootstrap) as conversation:

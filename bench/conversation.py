@@ -1,4 +1,4 @@
-"""What the bench asks a broker besides its load: versions, topics, end offsets; one blocking connection."""
+"""The bench's own requests beside the load: versions, topics, end offsets, on one blocking connection."""
 
 from __future__ import annotations
 

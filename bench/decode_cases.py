@@ -1,4 +1,4 @@
-"""Reading segment files into Arrow columns, in one process, without Spark and without a broker."""
+"""Case: reading segment files into Arrow columns, in one process, without Spark and without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that nobody wants, each run as a process of its own, and the busy loop that they are compared with.
+"""Misbehaving clients, each run as a process of its own, and the busy loop that they are compared with.
 
     python -m bench.disturbers trickle --bootstrap HOST:PORT --topic NAME     sends one byte a second
     python -m bench.disturbers deaf ...                                       asks for 1 MB again and again, never reads

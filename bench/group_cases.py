@@ -1,4 +1,4 @@
-"""Consumer groups: how many commits a second, and how long a rebalance takes; Apache Kafka's beside them."""
+"""Cases of consumer groups: commits a second and the time of a rebalance, for the broker and for Apache Kafka."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A member does what any client's does: it joins (and comes again with the id that it is handed), the leader shares out,
 all sync. Where a client would find out at its next heartbeat that a rebalance has begun, a member here asks until it
-is told: heartbeats have an interval, the broker is what is measured.
+gets the answer: heartbeats have an interval, and only the broker is measured.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def subscription(topic: str) -> bytes:
 
 
 def assignment(member_id: str, topic: str) -> bytes:
-    """What the leader gives a member: one partition. The user data names the member, so that nobody's goes astray."""
+    """What the leader gives a member: one partition. The user data names the member, so that a mix-up is noticed."""
     name, user_data = topic.encode(), member_id.encode()
     return struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">iii", 1, 0, len(user_data)) + user_data
 
@@ -180,7 +180,7 @@ class Member:
 
 
 class Group:
-    """The members of one group, driven by one loop. A context: at its end everybody leaves, and the group goes."""
+    """The members of one group, in one loop. A context: at its end all members leave and the group is deleted."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._bootstrap = bootstrap
@@ -223,7 +223,7 @@ class Group:
         return ended - started
 
     def add_member(self) -> float:
-        """Seconds from a newcomer's first JoinGroup until everybody has an assignment."""
+        """Seconds from a newcomer's first JoinGroup until all members have an assignment."""
         newcomer = self._connect()
         started = time.perf_counter()
         newcomer.join()
@@ -232,7 +232,7 @@ class Group:
         return self._rebalance([*self.members, newcomer]) - started
 
     def remove_member(self) -> float:
-        """Seconds from a LeaveGroup until everybody else has an assignment; it is the last one that leaves."""
+        """Seconds from a LeaveGroup until all other members have an assignment; the newest member leaves."""
         *others, leaver = self.members
         started = time.perf_counter()
         leaver.leave()
@@ -264,7 +264,7 @@ class Group:
         return time.perf_counter()
 
     def _agrees_after(self, last: int) -> bool:
-        """Whether everybody has an assignment, all of one generation, and that a later one than ``last``."""
+        """Whether all members have an assignment, all of one generation, which is later than ``last``."""
         generation = self.members[0].generation
         return generation > last and all(
             member.is_assigned and member.generation == generation for member in self.members

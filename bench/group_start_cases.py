@@ -1,4 +1,4 @@
-"""Starts of a broker whose `__consumer_offsets` has a million commits in it; Apache Kafka's beside them."""
+"""Case: the start of a broker with a million commits in `__consumer_offsets`, for the broker and for Apache Kafka."""
 
 from __future__ import annotations
 

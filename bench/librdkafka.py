@@ -1,4 +1,4 @@
-"""librdkafka itself, at the speed of its own C programs: the library that confluent-kafka brings, called by ctypes.
+"""librdkafka called by ctypes, at the speed of its own C programs; the library comes with confluent-kafka.
 
 confluent-kafka makes a Python object of every record, which at these rates is most of what one would measure. Here a
 record costs Python nothing when it is produced (10,000 of them are one call), and one short call when it is consumed.

@@ -1,4 +1,4 @@
-"""What this machine can do at best, measured in the same round and with the same load generator as the broker."""
+"""The limits of this machine, measured in the same round and with the same load generator as the broker."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ STALLED_S = 30.0
 
 
 class LoadFailed(Exception):
-    """An answer was wrong, or none came any more."""
+    """An answer was wrong, or no more answers came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What one run of load did: answered requests, bytes each way, seconds from first question to last answer.
+    """The result of one run of load: answered requests, bytes each way, seconds from first request to last answer.
 
     `generator_seconds` is the generator's own CPU meanwhile; near `seconds`, the generator was the limit.
     """

@@ -1,6 +1,6 @@
-"""Memory of a virtual machine: what is free goes back to the host, and costs five times its price when next written.
+"""Warming the memory of a virtual machine: freed memory goes back to the host, and costs five times more to write to.
 
-Whoever is measured first would pay for it, or both at random. But only whole blocks go back (free page reporting of
+The first broker measured would pay for it, or both at random. But only whole blocks go back (free page reporting of
 Linux: 2 MB), so a page of each block is held while the others stay free.
 """
 

@@ -1,4 +1,4 @@
-"""What metrics cost: the counters at every request, and a page of many partitions with the requests meanwhile."""
+"""Cases of metrics: the CPU of counters at every request, the time of a large scrape, and its effect on requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoord
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 BEFORE_METRICS = "52f89ce11c0dd058492a07449aa8682f5c65d6e8"
-"""The last commit whose requests were counted by nobody."""
+"""The last commit without counters of requests."""
 
 PAIRS = 9
 SHAPES = {"": (8, 8, 60_000), "ping_pong_": (1, 1, 20_000)}
@@ -100,7 +100,7 @@ def _cpu_us(broker: OwnBroker, directory: Path, shape: tuple[int, int, int]) -> 
 
 def scrape(directory: Path) -> dict[str, float]:
     """A page of 5,000 partitions: how long it takes, and how long one-record requests of another client take while
-    somebody asks for it once a second, and while nobody does."""
+    a scraper asks for it once a second, and without a scraper."""
     metrics = f"127.0.0.1:{_free_port()}"
     with (
         contextlib.closing(OwnBroker(directory, settings={"ottla.prometheus.listener": metrics})) as broker,

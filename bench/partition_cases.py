@@ -1,4 +1,4 @@
-"""Ten thousand partitions: what it takes to make them, to ask about them, to write to them and to read them."""
+"""Case: ten thousand partitions, the time to create them, to list their offsets, to write to them and to read them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Bystander:
         self._client.close()
 
     def longest_wait_ms(self) -> float:
-        """The longest answer since the last time anybody asked."""
+        """The longest wait for an answer since the last call, in milliseconds."""
         longest_s, self._longest_s = self._longest_s, 0.0
         return longest_s * 1000
 

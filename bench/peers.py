@@ -1,4 +1,4 @@
-"""The bare programs that the broker is measured against, each run as a process of its own.
+"""Minimal servers that the broker is measured against, each run as a process of its own.
 
     python -m bench.peers echo [--congestion NAME] [--send-buffer BYTES] [--receive-buffer BYTES] [--each-frame]
     python -m bench.peers sendfile --file FILE --size BYTES --header BYTES --request BYTES [...]

@@ -1,4 +1,4 @@
-"""What the process itself costs: the time to its first answer, its memory, and every import on the way."""
+"""Cases of the process itself: the time to its first answer, its memory, and the time of every import."""
 
 from __future__ import annotations
 

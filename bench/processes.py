@@ -1,4 +1,4 @@
-"""Processes as the bench sees them: their CPU and memory out of /proc, the broker it starts, the peers it starts."""
+"""Processes of the bench: their CPU and memory from /proc, and starting the broker and its peers."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def congestion_control(port: int) -> str:
 
 
 class BenchedBroker:
-    """Somebody's running broker, given by its address."""
+    """A broker that was started by others, given by its address."""
 
     def __init__(self, bootstrap: str, pid: int | None = None) -> None:
         self.bootstrap = bootstrap
@@ -111,7 +111,7 @@ class BenchedBroker:
             return congestion_control(self.port)
 
     def wait_until_removed(self) -> None:
-        """Return when the files of deleted topics are gone, so that nobody is measured while they go."""
+        """Return when the files of deleted topics are gone, so that no case is measured during their removal."""
 
     def close(self) -> None:
         pass
@@ -229,10 +229,10 @@ class Worker(Protocol):
 
 
 class Disturbance:
-    """How many processors worked for somebody else while a sample was taken: neither the brokers, nor the bench.
+    """How many processors worked for other processes than brokers and bench while a sample was taken.
 
-    Somebody on this machine, and the host's other guests. Each is counted by itself: the clock of the processors misses
-    some of the work that processes are charged for, and what is missed would hide what others took.
+    These are processes on this machine and the host's other guests. Each is counted by itself: the clock of the
+    processors misses some of the work that processes are charged for, and what is missed would hide what others took.
     """
 
     def __init__(self, *brokers: Worker) -> None:

@@ -1,4 +1,4 @@
-"""Where the broker's time goes: the costliest functions of its two paths, and profiles by py-spy."""
+"""Profiles of the broker: the costliest functions of its two paths, and py-spy's flame graphs."""
 
 from __future__ import annotations
 

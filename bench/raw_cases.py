@@ -1,4 +1,4 @@
-"""The cases of the raw load generator: produce, fetch, small requests, latency; each beside the limit it is held to."""
+"""The cases of the raw load generator: produce, fetch, small requests, latency; each beside the machine's limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECORD_OVERHEAD = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What every case is handed."""
+    """The context of every case: the broker, its address and the scale."""
 
     broker: BenchedBroker
     rival: Rival

@@ -1,4 +1,4 @@
-"""Starts that have something to do: logs to recover after an unclean stop, and many partitions to open."""
+"""Cases of long starts: logs to recover after an unclean stop, and many partitions to open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Kafka beside the broker that is measured, in the same run: what the ratios to it rest on."""
+"""Apache Kafka measured in the same run as the broker, for the ratios of the two."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Every few milliseconds of its CPU time the system interrupts it, and the functions that are at work are noted. Needs no
 privilege and no other program, but sees the loop's thread only, and Python's functions only: time inside the system or
-a library counts for who called it. At the end STACKS holds a line for each stack, outermost function first, `;` between
+a library counts for its caller. At the end STACKS holds a line for each stack, outermost function first, `;` between
 them, and how often it was found.
 """
 

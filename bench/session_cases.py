@@ -1,4 +1,4 @@
-"""What a fetch costs a consumer of many partitions of which few have records, in a session (KIP-227) and outside."""
+"""Case: the cost of a fetch of many partitions of which few have records, in a session (KIP-227) and outside."""
 
 from __future__ import annotations
 

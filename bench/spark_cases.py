@@ -1,4 +1,4 @@
-"""Topics read by Spark: `kafka_log`, and Spark's Kafka connector on our broker and on Apache Kafka.
+"""Case: topics read by Spark, with `kafka_log`, and with Spark's Kafka connector from our broker and Apache Kafka.
 
 Each case writes a topic as a broker would have, lets ours recover it and stop, gives Apache Kafka a copy, and starts a
 Spark that reads it all ways in turns (`bench.spark_reader`): all columns but headers, into a sink that drops them.

@@ -1,4 +1,4 @@
-"""What cases with Spark begin with: a topic as a broker would have written it, and a Spark in a process of its own."""
+"""The setup of cases with Spark: a topic as a broker would have written it, and a Spark in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether consumers keep up."""
+"""The board of consumer groups: whether consumers keep up."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Whether the broker is well, on one page."""
+"""The overview board: whether the broker is healthy, on one page."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What a board is made of, and the JSON of it that Grafana reads."""
+"""The parts of a board, and the JSON of a board for Grafana."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 
 class Unit(Enum):
-    """What values are, as Grafana calls it."""
+    """The unit of values, by Grafana's name for it."""
 
     COUNT = "short"
     BYTES = "bytes"
@@ -41,7 +41,7 @@ class Panel:
 
     title: str
     about: str
-    """What is seen here, and what it means if it rises or falls."""
+    """The panel's description: what the panel shows, and what a rise or fall means."""
     unit: Unit
     queries: Sequence[Query]
     height: int
@@ -160,7 +160,7 @@ class Board:
             yield from row.panels
 
     def json(self) -> Json:
-        """What stands in the file."""
+        """The content of the board's JSON file."""
         return {
             "uid": f"ottla-{self.name}",
             "title": f"Ottla: {self.title}",

@@ -1,4 +1,4 @@
-"""The few forms of which the boards' queries are made."""
+"""The PromQL expressions of which the boards' queries are made."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ P99: Final = 'quantile="0.99"'
 """The slowest hundredth is slower than this."""
 
 TOPICS_SHOWN: Final = 15
-"""More lines than this nobody tells apart."""
+"""Lines in a panel, at most: more cannot be told apart by eye."""
 
 
 def of(name: str, *matchers: str) -> str:

@@ -1,4 +1,4 @@
-"""What clients ask, how long they wait, and for what."""
+"""The board of requests: what clients ask, how long they wait, and for what."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The disk, and how a start finds it."""
+"""The board of storage: disk space, flushes, and recovery at the start."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What goes in and out, topic by topic."""
+"""The board of topics: produced and fetched data, topic by topic."""
 
 from typing import Final
 

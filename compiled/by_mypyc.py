@@ -1,4 +1,4 @@
-"""Compiles the modules that it is given, in the working directory and beside their sources."""
+"""A script that compiles the modules in its arguments with mypyc, beside their sources in the working directory."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Which modules are compiled: those that every Produce and Fetch goes through."""
+"""The list of compiled modules: those that every Produce and Fetch goes through."""
 
 from typing import Final
 

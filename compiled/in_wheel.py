@@ -1,4 +1,4 @@
-"""The build hook by which a wheel gets what is compiled; where nothing can be, it is a wheel for every machine."""
+"""The build hook that adds compiled modules to a wheel; without a compiler the wheel is one for every machine."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ class CompiledHotPath(BuildHookInterface[Any]):
     """Found by hatchling, since it is the only one in the file that `pyproject.toml` names."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Before the files are collected."""
+        """Compile the hot path before the files of the wheel are collected."""
         if version == "editable":
             return
         sys.path.insert(0, self.root)

@@ -1,4 +1,4 @@
-"""The packages in a directory of their own, beside their sources what is compiled of them."""
+"""Copies of the packages in a directory, with their compiled modules beside the sources."""
 
 import filecmp
 import shutil
@@ -20,7 +20,7 @@ _OUTCOME: Final = f"{_BUILD}/outcome.txt"
 
 
 class NotCompiled(Exception):
-    """Why the packages run as they are written."""
+    """The packages could not be compiled and run as Python; the sentence says why."""
 
 
 def compile_packages(directory: Path) -> None:

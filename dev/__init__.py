@@ -1,1 +1,1 @@
-"""What benchmarks, documents and the Makefile need beside the product: a broker process, Kafka's jars, Maven."""
+"""Tools for benchmarks, documents and the Makefile: a broker process, Kafka's jars, Maven."""

@@ -1,4 +1,4 @@
-"""Apache Kafka as the broker under test, so that what the tests promise can be held against the real thing."""
+"""Apache Kafka as the broker under test, so that the tests can be run against the original."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class ApacheKafka(BrokerProcess):
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", self.port)), f"somebody else listens on port {self.port}"
         with self.log_path.open("ab") as log:
-            # Its log goes to stdout: a pipe that nobody reads would fill, and stop it in the middle of an answer.
+            # Its log goes to stdout: an unread pipe would fill, and stop the broker in the middle of an answer.
             self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def start(self, *, timeout_s: float = 180.0) -> BrokerProcess:

@@ -158,7 +158,7 @@ class BrokerProcess:
 
 
 class RunningBroker(BrokerProcess):
-    """A broker that somebody else started (`OTTLA_TEST_BOOTSTRAP=host:port`): it is used and left alone."""
+    """A broker that was started by others (`OTTLA_TEST_BOOTSTRAP=host:port`): it is used and left running."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         host, _, port = bootstrap.rpartition(":")

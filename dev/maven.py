@@ -1,4 +1,4 @@
-"""Jars that Maven fetches once, as a project file names them."""
+"""Fetching the jars that a Maven project file names, once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NoJars(Exception):
 
 
 def fetch(project: Path, directory: Path, *properties: str, instead: str) -> None:
-    """Fill a directory with the jars that a project asks for. Raises `NoJars`, which tells what else would help."""
+    """Fill a directory with the jars that a project asks for. Raises `NoJars`, which says what else would help."""
     if shutil.which("mvn") is None:
         raise NoJars(f"there is no 'mvn' on the path: install Maven, or name a directory with the jars by {instead}")
     with one_at_a_time(directory.parent):

@@ -1,7 +1,7 @@
 """`make pipeline-setup`: brings what the pipeline and its tests need beside Python's packages, where it can.
 
 A Java runtime is a package of the whole system: it is installed where this runs as root on Debian or Ubuntu, and only
-for who says yes, or in CI.
+after the user has said yes, or in CI.
 """
 
 from __future__ import annotations

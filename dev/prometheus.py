@@ -1,4 +1,4 @@
-"""A Prometheus of the test's own: its configuration, its life, and what its HTTP API says."""
+"""A Prometheus process for a test: its configuration, start and stop, and its HTTP API."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Prometheus:
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
     def targets(self) -> list[dict[str, Any]]:
-        """Whom it scrapes, and how the last scrape went."""
+        """The targets that Prometheus scrapes, and the result of each last scrape."""
         active = self._get("targets")["activeTargets"]
         assert isinstance(active, list)
         return active

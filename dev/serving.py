@@ -1,4 +1,4 @@
-"""Which API, versions and error codes a test reaches: marked on the test, and held against what the broker answered."""
+"""Marks for the API, versions and error codes that a test reaches, checked against the broker's answers."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple

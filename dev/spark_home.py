@@ -1,4 +1,4 @@
-"""Spark's own programs, from a home in which they may leave things behind."""
+"""A writable SPARK_HOME for Spark's own programs, which leave files behind."""
 
 from __future__ import annotations
 

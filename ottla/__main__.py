@@ -1,6 +1,6 @@
-"""The launcher: finds the rooms (`broker`, `storage`, …) and hands over to the one that was asked for.
+"""The launcher: finds the packages (`broker`, `storage`, …) and runs the command that was asked for.
 
-In a checkout the rooms stand beside this package. In a wheel they stand inside it, since people have packages of
+In a checkout the packages are beside this one. In a wheel they are inside it, since people have packages of
 their own that are called `config` or `broker`; only this process gets them on its import path.
 """
 

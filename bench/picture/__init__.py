@@ -1,1 +1,1 @@
-"""A run of ten minutes in which every panel of every board has something to show, and pictures of it."""
+"""Pictures of the dashboards, from a run of ten minutes in which every panel of every board has data."""

@@ -1,4 +1,4 @@
-"""A board as a picture: the same panels in the same places, drawn by matplotlib."""
+"""Drawing a board with matplotlib: the same panels in the same places as in Grafana."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def draw(board: Sequence[Shown], path: Path, run: Run) -> None:
         if panel["type"] == "row":
             figure.text(0.012, bottom + 0.2 / (height + 2), panel["title"], size=10, color=GREY, weight="bold")
             continue
-        # Room for the title above and the numbers at the sides.
+        # Space for the title above and the numbers at the sides.
         left, wide, high = 0.01 + 0.98 * x / COLUMNS + 0.042, 0.98 * w / COLUMNS - 0.055, h / (height + 2)
         if panel["type"] == "stat":
             left, high = left - 0.04, 0.8 * high
@@ -104,7 +104,7 @@ def _lines(axes: Axes, one: Shown, run: Run, *, is_stacked: bool) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     names_in_rows = _legend(axes, handles, [line.name for line in lines])
     highest = 1.0 if one.panel.unit is Unit.SHARE else axes.get_ylim()[1] if _is_ever_above_zero(one) else 1.0
-    # Room for the legend above what is drawn.
+    # Space for the legend above the lines.
     axes.set_ylim(0, 1.05 * highest / (0.98 - ROW_OF_NAMES * names_in_rows))
     axes.set_yticks(_ticks(highest, one))
 

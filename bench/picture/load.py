@@ -1,4 +1,4 @@
-"""What clients do for ten minutes: a shop's orders, seen by groups that keep up and by one that does not."""
+"""The clients of the ten-minute run: a shop's orders, read by groups that keep up and by one that lags."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Load:
         consumer.close()
 
     def _import(self) -> None:
-        """Topics that come and go, and old records that somebody deletes."""
+        """Topics that come and go, and old records that an administrator deletes."""
         admin = self._admin()
         for number, _ in enumerate(self._ticks(45)):
             name = f"import-{number}"

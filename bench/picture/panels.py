@@ -1,4 +1,4 @@
-"""What each panel showed, asked of Prometheus as Grafana asks it."""
+"""The data of each panel, queried from Prometheus as Grafana does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZERO_IS_WELL: Final = {
     "Partitions offline",
     "Failed",
     "Deleted without being archived",
-    # Nobody waits, each time that Prometheus looks.
+    # No request waits at the moments when Prometheus scrapes.
     "Queues",
     # Recovery of some megabytes is over between two scrapes.
     "Logs to open",

@@ -1,4 +1,4 @@
-"""A figure as a file that is small enough for a repository."""
+"""Saving a figure as a file that is small enough for a repository."""
 
 from __future__ import annotations
 

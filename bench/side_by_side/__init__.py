@@ -1,1 +1,1 @@
-"""Two brokers in turns under the same loads: ours and Apache Kafka, or ours of two commits."""
+"""Two brokers measured in turns under the same loads: Ottla and Apache Kafka, or Ottla at two commits."""

@@ -1,4 +1,4 @@
-"""All workloads, and the tables they stand in."""
+"""The catalogue of all workloads and of the tables that show them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Table:
     congestion: str
     settings: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = False
-    """Of all workloads; else of those in which sockets decide."""
+    """Whether the table has all workloads; else only those whose figures depend on the sockets."""
     has_targets: bool = True
-    """Whether what we have to reach beside Apache Kafka is meant for it."""
+    """Whether our targets against Apache Kafka apply to this table."""
 
     def workloads(self, chosen: Iterable[Workload]) -> list[Workload]:
         return [workload for workload in chosen if self.is_whole or workload.is_of_sockets]

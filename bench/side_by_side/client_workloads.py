@@ -1,4 +1,4 @@
-"""Stock clients: librdkafka, kafka-python, Kafka's own programs."""
+"""Workloads of stock clients: librdkafka, kafka-python and Kafka's own programs."""
 
 from __future__ import annotations
 

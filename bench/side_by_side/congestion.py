@@ -1,4 +1,4 @@
-"""The system's congestion control, changed for a while and restored; this takes root."""
+"""Changing the system's congestion control for a while and restoring it, which needs root."""
 
 from __future__ import annotations
 

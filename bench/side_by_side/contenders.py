@@ -1,4 +1,4 @@
-"""Who is measured: our broker, that of another commit, Apache Kafka; each started as its user starts it."""
+"""The contenders of a comparison: our broker, that of another commit, Apache Kafka; started as users start them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dev.apache_kafka import ApacheKafka
 
 
 class Contender(Protocol):
-    """Somebody who can start brokers, one on each directory."""
+    """A kind of broker that can be started on a directory."""
 
     @property
     def key(self) -> str:
@@ -89,5 +89,5 @@ class _KafkaBroker(StartedBroker):
             raise
 
     def close(self) -> None:
-        # What it has measured is verified already; half a minute of closing in order would be nobody's gain.
+        # What it has measured is verified already; half a minute for a clean shutdown would be wasted.
         self._node.close()

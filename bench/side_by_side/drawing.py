@@ -1,4 +1,4 @@
-"""The ratios as a picture: how many times better ours is, a line for each row of a table."""
+"""Drawing the ratios: how many times better Ottla is, a line for each row of a table."""
 
 from __future__ import annotations
 

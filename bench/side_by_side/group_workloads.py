@@ -1,4 +1,4 @@
-"""Twenty consumers in a group, which commit what they have read."""
+"""The workload of twenty consumers in a group, which commit the offsets that they have read."""
 
 from __future__ import annotations
 

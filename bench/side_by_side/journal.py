@@ -1,4 +1,4 @@
-"""What has been measured, sample by sample, in a file of JSON lines: a run that was interrupted goes on from there."""
+"""The journal of samples, a file of JSON lines, from which an interrupted run continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's first moments, and its memory: where the brokers of tests, and of laptops, spend their lives."""
+"""Workloads of a short-lived broker, as in tests and on laptops: its start, its first seconds, its memory."""
 
 from __future__ import annotations
 

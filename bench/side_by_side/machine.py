@@ -1,4 +1,4 @@
-"""What a run says of itself: the machine, the versions, the day."""
+"""The facts about a run: the machine, the versions, the day."""
 
 from __future__ import annotations
 

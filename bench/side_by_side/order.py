@@ -1,4 +1,4 @@
-"""In which order samples are taken, and how long that will be."""
+"""The order in which samples are taken, and the expected duration."""
 
 from __future__ import annotations
 

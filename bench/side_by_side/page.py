@@ -1,4 +1,4 @@
-"""The tables in words: on the terminal, and as the generated parts of docs/performance.md."""
+"""The tables as text: on the terminal, and as the generated parts of docs/performance.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests made beforehand and sent by the bench's own generator: produce, fetch, latency."""
+"""Workloads of prepared requests from the bench's own load generator: produce, fetch, latency."""
 
 from __future__ import annotations
 

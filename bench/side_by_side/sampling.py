@@ -63,7 +63,7 @@ class Arena:
                         break
 
     def sample(self, step: Step) -> Sample:
-        """One sample during which nobody else had work for the processors; after some attempts, the quietest one."""
+        """One sample during which no other process had much work; after some attempts, the least disturbed one."""
         take = self._taking(step)
         quietest: tuple[float, Figures] | None = None
         attempts = 0

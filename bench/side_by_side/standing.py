@@ -1,4 +1,4 @@
-"""How the two stand: medians, spreads, and ratios pair by pair."""
+"""The result of a comparison: medians, spreads, and ratios pair by pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be reached beside Apache Kafka on a machine of two processors."""
+"""Our targets against Apache Kafka on a machine of two processors: ratios that each row must reach."""
 
 from __future__ import annotations
 

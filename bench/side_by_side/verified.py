@@ -1,4 +1,4 @@
-"""What every sample is verified by: the topic's files are walked batch by batch, their CRCs computed anew."""
+"""Verification of every sample: the topic's files are walked batch by batch and all CRCs are computed."""
 
 from __future__ import annotations
 

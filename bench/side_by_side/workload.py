@@ -1,4 +1,4 @@
-"""What a workload is: what is done, what it takes, and which of its figures are compared."""
+"""The description of a workload: its load, its duration, and which of its figures are compared."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Workload:
     """A part of the mixed load that comes before everything."""
     needs_java: bool = False
     is_of_moments: bool = False
-    """Its figures are of the slowest requests, and ask for a machine on which nobody else does anything."""
+    """Its figures are of the slowest requests, and need a machine without any other work."""
 
     @property
     def quiet_cores(self) -> float:
