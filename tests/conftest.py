@@ -1,4 +1,4 @@
-"""What goes for all tests: how several workers share them, and what cannot be done to the compiled broker
+"""Setup of all tests: how several workers share them, and which tests the compiled broker cannot run
 (`make test-compiled`): putting something else in place of its parts."""
 
 import sys

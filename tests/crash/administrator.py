@@ -1,4 +1,4 @@
-"""Somebody who creates and deletes topics, alters configs and deletes records, and knows what was answered.
+"""An administrator who creates and deletes topics, alters configs and deletes records, and records the answers.
 
 What he knows is a set of facts, each with one value. A change takes one fact from one value to another; while it is
 not answered either may be true. After a restart each fact is asked for, and what is found settles a change that the

@@ -1,4 +1,4 @@
-"""What the records of `__consumer_offsets` say of one group, one after the other, and what the broker says of it."""
+"""The history of one group in the records of `__consumer_offsets`, compared with what the broker answers."""
 
 from __future__ import annotations
 

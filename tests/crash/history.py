@@ -1,4 +1,4 @@
-"""What is known of one partition from all the broker's lives so far, and what a new look at it must agree with."""
+"""The history of one partition over all lives of the broker, and the check that a new reading agrees with it."""
 
 from __future__ import annotations
 

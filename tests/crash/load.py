@@ -1,4 +1,4 @@
-"""Somebody who uses the broker in a thread of his own, all through its deaths."""
+"""The base of the broker's users in a crash run: each works in a thread of its own, through every kill."""
 
 from __future__ import annotations
 

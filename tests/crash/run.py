@@ -1,4 +1,4 @@
-"""A crash run: a broker that is killed and started again, those who use it meanwhile, and what is checked each time."""
+"""A crash run: a broker that is killed and started again, its clients meanwhile, and the checks after each start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker says it has, asked over the wire with no client in between: batches, offsets, epochs, topics."""
+"""The batches, offsets, epochs and topics of a broker, requested over the wire without a client library."""
 
 from __future__ import annotations
 

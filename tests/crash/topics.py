@@ -1,4 +1,4 @@
-"""The topics of a crash run, and what stands in their records: who wrote it, his how many-th it is, and a filling."""
+"""The topics of a crash run, and the content of their records: the producer, its sequence number, and padding."""
 
 from __future__ import annotations
 

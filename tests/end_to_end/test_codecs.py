@@ -1,4 +1,4 @@
-"""Whatever codec a producer chose, every consumer reads the same records."""
+"""Every consumer reads the same records, whichever codec the producer chose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets that a group has committed: whoever reads next begins there, whatever has happened meanwhile."""
+"""Committed offsets of a group: its next consumer begins there, also after restarts and kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make test-compiled`: the broker under test is the one that users have."""
+"""`make test-compiled`: the broker under test is compiled, as users run it."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A disk without room: producing waits, everything else goes on, and nothing that was acknowledged is lost."""
+"""A full disk: producing waits, everything else goes on, and nothing that was acknowledged is lost."""
 
 from __future__ import annotations
 

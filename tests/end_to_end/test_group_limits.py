@@ -1,4 +1,4 @@
-"""Whom a group does not take: one too many, one who shares in another way, one who wants to be silent for too long."""
+"""Members that a group refuses: one too many, one without a common protocol, one whose session timeout is too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that a client sends before it has the answers to the last ones: none of their answers is old."""
+"""Pipelined requests, sent before the last ones are answered: every answer reflects the requests before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""As a service of systemd: it says that it is ready, that it turns, and that it stops."""
+"""The broker as a service of systemd: it reports that it is ready, alive and stopping."""
 
 from __future__ import annotations
 

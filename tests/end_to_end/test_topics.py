@@ -1,4 +1,4 @@
-"""Topics: made on first use or on request, listed, described, deleted; wrong wishes refused with Kafka's codes."""
+"""Topics: made on first use or on request, listed, described, deleted; wrong requests refused with Kafka's codes."""
 
 from __future__ import annotations
 

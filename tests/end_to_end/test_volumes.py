@@ -1,4 +1,4 @@
-"""A volume that can't be written, has no room or belongs to somebody else: one sentence and exit code 1."""
+"""A volume that can't be written, is full or belongs to another user: one sentence and exit code 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of a produced batch into the log: refused with a StorageError, or readable where its answer says it is.
+"""Target: appending a produced batch. It is refused with a StorageError, or readable where its answer says it is.
 
     rules u8 | { step u8 | length u16 | what a client sends for the partition } ...
 

@@ -1,4 +1,4 @@
-"""What is fuzzed: four rooms' doors, each with its check, its seeds and the packages whose branches are counted."""
+"""The fuzzing targets: the entry points of four packages, with checks, seeds and the packages whose branches count."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The record batches inside the captured frames hold what the clients were told to send."""
+"""The record batches inside the captured frames hold the records that the clients were asked to send."""
 
 from __future__ import annotations
 

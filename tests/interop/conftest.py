@@ -1,4 +1,4 @@
-"""Our daemon as a process, the foreign programs that speak to it, and the table of what came out."""
+"""The broker as a process, the foreign programs that speak to it, and the table of results."""
 
 from __future__ import annotations
 

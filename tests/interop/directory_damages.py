@@ -1,4 +1,4 @@
-"""What can be wrong with a data directory: each damage is made on disk, in a topic of its own.
+"""Kinds of damage to a data directory: each is made on disk, in a topic of its own.
 
 Every topic has one partition of four segments, each of 20 batches of 3 records: base offsets 0, 60, 120 and 180, log
 end 240, one producer. The recovery point is 120, so that two segments lie below it and two above.

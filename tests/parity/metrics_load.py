@@ -1,4 +1,4 @@
-"""What both brokers are asked before their metrics are compared: each kind of request once, right and wrong."""
+"""The requests to both brokers before their metrics are compared: each kind once, right and wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Kafka under the JMX exporter's agent and we are loaded alike, and tell of it under the same names and labels.
+"""Apache Kafka under the JMX exporter's agent and we get the same load, and export it under the same names and labels.
 
 Where `OTTLA_TEST_KAFKA_LIBS` names the directory with Kafka's jars and Maven finds the agent.
 """

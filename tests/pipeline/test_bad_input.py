@@ -1,4 +1,4 @@
-"""What is wrong with what a command is given: a sentence and an exit code, and nothing is made or half-written."""
+"""Bad input to a command: a sentence and an exit code, and no file is made or half-written."""
 
 from __future__ import annotations
 

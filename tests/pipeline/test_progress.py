@@ -1,4 +1,4 @@
-"""Bars of work that others do."""
+"""Progress bars for work that other processes do."""
 
 from __future__ import annotations
 

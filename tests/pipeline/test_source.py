@@ -1,4 +1,4 @@
-"""Where topics are read from: what the directories say without a broker, and the broker with one."""
+"""The source of topics: bounds from the directories without a broker, and from the broker with one."""
 
 from __future__ import annotations
 

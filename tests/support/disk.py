@@ -1,4 +1,4 @@
-"""What a disk has when the power is cut: of each directory and file what was synced, of what changed since, a part.
+"""A simulated disk after a power cut: it has all that was synced, and a part of what changed since.
 
 POSIX promises nothing of what has not been synced, and neither does this disk:
 

@@ -1,4 +1,4 @@
-"""What members of groups and administrators ask, in the fields that most tests leave alone."""
+"""Requests of group members and administrators, with defaults for the fields that most tests leave alone."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Storage through its lives and deaths, driven as the daemon drives it, beside a model of what every life must find.
+"""Storage driven as the broker drives it, through power cuts and restarts, beside a model of what must survive.
 
 What was flushed is there again, byte for byte; behind it stands a beginning of what was appended after it and nothing
 else; whatever else the log knows (start, epochs, producers, transactions, indexes) agrees with the batches that are

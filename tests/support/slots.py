@@ -1,4 +1,4 @@
-"""Requests without a connection: slots whose owner notes what they tell it."""
+"""Requests without a connection: response slots whose owner records the calls that they make."""
 
 from collections.abc import Callable, Sequence
 

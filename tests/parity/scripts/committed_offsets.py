@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: what a group has read, whoever says so."""
+"""OffsetCommit and OffsetFetch: committed offsets of a group, from members and from clients outside the group."""
 
 from __future__ import annotations
 

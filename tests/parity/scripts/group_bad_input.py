@@ -1,4 +1,4 @@
-"""What no client of a group should say: metadata that nobody can read, absurd names, and far too much."""
+"""Bad input to groups: unreadable metadata, absurd names, and far too much data."""
 
 from __future__ import annotations
 

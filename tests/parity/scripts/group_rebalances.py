@@ -1,4 +1,4 @@
-"""Rebalances in which somebody does not do its part: each waits no longer than it must."""
+"""Rebalances in which a member does not do its part: each waits no longer than it must."""
 
 from __future__ import annotations
 

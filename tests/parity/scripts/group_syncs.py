@@ -1,4 +1,4 @@
-"""SyncGroup: the leader says who reads what, and each member is told its part."""
+"""SyncGroup: the leader sends the assignment, and each member gets its part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive as a Delta table, read by delta-rs: by others than who keeps it."""
+"""The archive as a Delta table, read by delta-rs, independently of the code that writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kill -9 at every step that the disk shows: nobody sees a row twice or misses one that is archived.
+"""Kill -9 at every step that the disk shows: no reader sees a row twice or misses an archived row.
 
 Here without Spark, whose workers do the same; `test_command.py` kills Spark itself.
 """

@@ -1,4 +1,4 @@
-"""Damaged segments: where the damage is told to be, and what is read of what is left."""
+"""Damaged segments: where damage is reported, and which records are still read."""
 
 from __future__ import annotations
 

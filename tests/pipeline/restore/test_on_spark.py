@@ -1,4 +1,4 @@
-"""`restore --master` and `mirror --master`: done by Spark's workers, and the same comes of it."""
+"""`restore --master` and `mirror --master`: done by Spark's workers, with the same result."""
 
 from __future__ import annotations
 

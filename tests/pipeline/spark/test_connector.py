@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector against our daemon: jobs that people have, unchanged."""
+"""Spark's own Kafka connector against our broker: existing jobs run unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of our rooms on Spark's workers."""
+"""Functions of our packages on Spark's workers."""
 
 from __future__ import annotations
 

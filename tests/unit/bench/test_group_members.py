@@ -1,4 +1,4 @@
-"""The bench's members go through a rebalance as any client does, and everybody has its assignment at its end."""
+"""The bench's members go through a rebalance as any client does, and all have their assignments at its end."""
 
 from __future__ import annotations
 

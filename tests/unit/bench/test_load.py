@@ -1,4 +1,4 @@
-"""The load generator asks what it was told, counts what was answered, and notices when something is wrong."""
+"""The load generator sends what it was given, counts the answers, and notices wrong ones."""
 
 from __future__ import annotations
 

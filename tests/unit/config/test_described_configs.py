@@ -1,4 +1,4 @@
-"""What DescribeConfigs is told: values, sources and synonyms as a running Kafka 4.4.0 showed them."""
+"""The answers of DescribeConfigs: values, sources and synonyms as a running Kafka 4.4.0 showed them."""
 
 from config.described import (
     BrokerTexts,

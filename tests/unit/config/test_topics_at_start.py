@@ -1,4 +1,4 @@
-"""`ottla.topics.at.start`: what its entries say, and what is said about entries that say nothing."""
+"""`ottla.topics.at.start`: the meaning of its entries, and the errors of wrong ones."""
 
 import pytest
 

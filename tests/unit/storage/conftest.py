@@ -1,4 +1,4 @@
-"""What the storage tests are given."""
+"""The fixtures of the storage tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Retention waits until segments are archived: up to an offset that somebody else knows, and to a number of bytes."""
+"""Retention waits until segments are archived: up to an offset that the caller gives, and to a number of bytes."""
 
 import pytest
 from hypothesis import given

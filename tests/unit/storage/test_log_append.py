@@ -1,4 +1,4 @@
-"""Batches on their way into a log: offsets, rolls, indexes, and what producers are told."""
+"""Batches on their way into a log: offsets, rolls, indexes, and the answers to producers."""
 
 import pytest
 

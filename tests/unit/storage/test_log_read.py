@@ -1,4 +1,4 @@
-"""What a fetch gets at every offset and under every limit."""
+"""The batches that a read gives at every offset and under every limit."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -1,3 +1,3 @@
-"""A user's own module, with the name of one of our rooms."""
+"""A user's own module, with the name of one of our packages."""
 
 PREFIX = "theirs: "

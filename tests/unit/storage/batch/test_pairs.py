@@ -1,4 +1,4 @@
-"""Keys and values in and out of batches: what the general way writes and reads, bit for bit, and its errors."""
+"""Keys and values in and out of batches: the same bytes and errors as from `Record` objects."""
 
 from contextlib import suppress
 
