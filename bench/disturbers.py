@@ -6,7 +6,7 @@
     python -m bench.disturbers greedy ...                                     asks for 100 MB at a time
     python -m bench.disturbers cold ... --log FILE --records N --step N       reads what only the disk has
     python -m bench.disturbers scrape --bootstrap HOST:PORT                   asks for all metrics once a second
-    python -m bench.disturbers spin --share 0.3                               takes 30 % of a processor, asks nobody
+    python -m bench.disturbers spin --share 0.3                               takes 30 % of a processor, no requests
 
 They print a line when they have begun and end when their standard input closes.
 """

@@ -49,7 +49,7 @@ COORDINATOR_EXISTS_SOON_S: Final = 30.0
 
 
 def subscription(topic: str) -> bytes:
-    """What a member tells its leader: the topics that it wants, version 0."""
+    """The subscription of a member, version 0: the topics that it wants."""
     name = topic.encode()
     return struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
 

@@ -80,7 +80,7 @@ def _measure(
 
 
 def _read(answer: bytes, *, told: int) -> FetchResponse:
-    """An answer without errors that tells of so many partitions."""
+    """Read an answer, which must have so many partitions and no errors."""
     _, response = decode_response(FetchResponse, 12, answer)
     partitions = [partition for topic in response.responses for partition in topic.partitions]
     codes = {response.error_code, *(partition.error_code for partition in partitions)}

@@ -36,7 +36,7 @@ def validate_client_metrics(overrides: Mapping[str, str]) -> None:
 
     Raises:
         InvalidSubscription: There is no such setting, or the interval is not between 100 ms and one hour.
-        InvalidConfig: A value is not of its type, or matches clients by something that they do not tell.
+        InvalidConfig: A value is not of its type, or matches clients by an unknown attribute.
     """
     for key, text in overrides.items():
         declaration = CLIENT_METRICS_SETTINGS.get(key)

@@ -48,7 +48,7 @@ kafka-configs --bootstrap-server localhost:9092 --alter \\
 ```
 
 - The strongest first: the topic's own, this broker's (`--entity-name 1`), all brokers' (`--entity-default`), the
-  command line, the file, the default. DescribeConfigs tells them all.
+  command line, the file, the default. DescribeConfigs lists them all.
 - Topics without a value of their own follow the broker's from the next request on.
 - Numbers of threads are at most doubled or halved in one step, as in Kafka. Fewer `num.network.threads` close the
   connections of those that go once their requests are answered.
@@ -57,14 +57,14 @@ kafka-configs --bootstrap-server localhost:9092 --alter \\
   refused, as are Java classes, `config.providers` and `cordoned.log.dirs`. A value that an adopted directory brings and
   that is invalid here is passed over with a line in the log.
 - Levels of loggers (`--entity-type broker-loggers`) hold until the process ends. Settings of groups and client metrics
-  are checked, kept and told.
+  are checked, kept and described.
 """
 
 _TOPICS: Final = """\
 ## Topics
 
 A topic has Kafka's 37 settings, which CreateTopics, AlterConfigs and IncrementalAlterConfigs set and DescribeConfigs
-tells; where a topic says nothing, the broker's setting counts. These are ours:
+lists; where a topic has no value of its own, the broker's setting counts. These are ours:
 """
 
 _ARCHIVE: Final = """
@@ -75,12 +75,12 @@ kafka-configs --bootstrap-server localhost:9092 --alter \\
 
 - What is held goes with the next look of retention after the group's commit (`log.retention.check.interval.ms`).
 - A group that has committed nothing of a partition, or does not exist, or is not loaded yet holds all of it. Its
-  commits do not expire (`offsets.retention.minutes`) while a topic names it; if somebody deletes them, it holds all
+  commits do not expire (`offsets.retention.minutes`) while a topic names it; if they are deleted, it holds all
   again.
 - `ottla.archive.max.bytes` counts for each partition, as `retention.bytes` does. What is over it goes although it is
   not archived, and the log says so. Without it a disk that fills refuses producers ([operations](operations.md)).
-- DeleteRecords and the deletion of a topic wait for nobody. Compaction does not either.
-- No broker setting names a group: it would hold topics that nobody archives, until the disk is full.
+- DeleteRecords, the deletion of a topic and compaction do not wait for the group.
+- No broker setting names a group: it would hold topics that are not archived, until the disk is full.
 - `kafka-topics --create --config` knows Kafka's settings only: create the topic, then set it with `kafka-configs`.
 
 [decisions/archived-before-deleted.md](decisions/archived-before-deleted.md) says why;

@@ -143,7 +143,7 @@ class Checkpoint:
         return offset
 
     def arrived(self, partition: PartitionSource, offset: int) -> None:
-        """A partition has arrived up to there; written down when this returns. Raises PipelineError."""
+        """Record up to where a partition has arrived; on disk when this returns. Raises PipelineError."""
         known = self._topics.setdefault(partition.topic, {"topicId": partition.topic_id, "offsets": {}})
         known["offsets"][str(partition.partition)] = offset
         aside = self._path.with_name(self._path.name + ".tmp")

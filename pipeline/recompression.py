@@ -1,7 +1,7 @@
 """Recompressing a records section to the same bytes as its producer's, where the codec's library allows it.
 
 A producer's choices stand in the first bytes of what it wrote, its head: in gzip time and operating system, in lz4 the
-size of blocks and what is checked, in zstd whether the size is told. The level stands nowhere, and is tried.
+size of blocks and what is checked, in zstd whether the size is stated. The level is not recorded, so levels are tried.
 
     gzip     10 bytes, no more fields than those     zlib at the level
     snappy   16 bytes of xerial, or none: raw        blocks of 32 KiB, or one
@@ -42,7 +42,7 @@ LEVELS: Final = {
 
 
 def head_of(codec: Codec, payload: bytes) -> bytes | None:
-    """The first bytes of ``payload``, which tell how it was made; None if it was made in a way that is not known."""
+    """The first bytes of ``payload``, which show how it was made; None if it was made in an unknown way."""
     if codec is Codec.GZIP:
         return payload[:_GZIP_HEAD_BYTES] if payload.startswith(_GZIP_MAGIC) else None
     if codec is Codec.SNAPPY:

@@ -29,7 +29,7 @@ _SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "8",
     # A task that runs twice at the same time would produce twice.
     "spark.speculation": "false",
-    # What goes wrong is told in a sentence of ours; Spark logs it three times more, in a hundred lines each. From here
+    # Errors are reported in a sentence of ours; Spark logs it three times more, in a hundred lines each. From here
     # it comes into the JVM's own command line, before Spark says anything.
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
 }

@@ -163,7 +163,7 @@ def _told_in_a_sentence() -> Iterator[None]:
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
 
-    # It would tell the same on stderr, with a stack of two hundred lines.
+    # Spark would log the same on stderr, with a stack of two hundred lines.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     try:
         yield

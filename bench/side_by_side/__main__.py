@@ -269,7 +269,7 @@ def _under(table: Table) -> Iterator[None]:
 
 
 def _about(given: argparse.Namespace, jars: Path | None) -> dict[str, str]:
-    # What make was told beside that, the Python above all, it hands on in this variable.
+    # make hands on its other arguments in this variable, above all which Python to use.
     told = shlex.split(os.environ.get("MAKEFLAGS", "").partition("-- ")[2])
     words = ["make bench-kafka", *(word for word in told if not word.startswith("ARGS="))]
     if sys.argv[1:]:

@@ -36,7 +36,7 @@ def about(directory: Path, command: str) -> dict[str, str]:
 
 
 def java_version() -> str:
-    """As Java itself tells it."""
+    """The version that `java -version` prints."""
     said = subprocess.run(["java", "-version"], check=False, capture_output=True, text=True).stderr
     found = re.search(r'version "([^"]+)"', said)
     return found[1] if found else "unknown"

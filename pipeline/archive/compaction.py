@@ -4,7 +4,7 @@ A directory of rows changes as a whole: its successor is built beside the archiv
 to the files that stay and of new files; then the two change places. What was replaced stays there until the next run of
 `archive` or `compact`, for who is still reading it.
 
-    1  .DEST.replaced/      the successors are built      nobody knows of them: a next run throws them away
+    1  .DEST.replaced/      the successors are built      no manifest names them: a next run removes them
     2  compaction.json      which they are
     3  manifest.json        names the new files; who looks for them finds them where they were built (`located`)
     4  the directories change places, one after the other  a next run goes on with it
@@ -142,7 +142,7 @@ def _exchange(dest: Path, compaction: Compaction, at: Callable[[str], None]) -> 
 def compact(
     dest: Path, manifest: Manifest, target_bytes: int, *, on_bytes: Callable[[int], None], at: Callable[[str], None]
 ) -> tuple[Manifest, Summary]:
-    """Merge files below `target_bytes` into such of about that size; `on_bytes` is told how many have been read.
+    """Merge files below `target_bytes` into such of about that size; `on_bytes` gets the bytes read.
 
     The lock is held, and `settle` has been called. Raises PipelineError if a run of the archive has not ended,
     NoExchange, Unwritable, DamagedArchive.

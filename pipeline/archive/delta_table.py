@@ -4,7 +4,7 @@
     2  _delta/_delta_log/N.json    the next version: what the manifest names
     3  second names go that no version has, or none that is younger than a week
 
-The manifest is published before, and counts: whoever finds the table behind it does this once more. Since a second name
+The manifest is published before, and counts: a run that finds the table behind it repeats this. Since a second name
 keeps a file that compaction has replaced in the archive, who reads an older version of the table goes on reading.
 """
 
@@ -228,5 +228,5 @@ def _written_by_delta(dest: Path) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """What went wrong; delta-rs tells behind it where in itself."""
+    """The first line of delta-rs's error; the lines behind it are places in its own source."""
     return str(error).partition("\n")[0]

@@ -25,7 +25,7 @@ def writing(path: Path | str) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise Unwritable(f"there is no room left for {error.filename or path}; nothing of it counts") from error
-        # Arrow's errors have no `strerror`, and tell it all in their text.
+        # Arrow's errors have no `strerror`, and have the whole message in their text.
         what = f"{error.filename or path}: {error.strerror}" if error.strerror else f"{path}: {error}"
         raise Unwritable(f"cannot write {what}") from error
 

@@ -104,7 +104,7 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """All of it. A change makes a new one."""
+    """The content of the manifest's file. A change makes a new object."""
 
     name: str
     cluster_id: str

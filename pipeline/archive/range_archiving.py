@@ -78,7 +78,7 @@ def read_receipt(path: Path) -> Receipt:
 
 
 def archive_range(task: Task, at: Callable[[str], None]) -> Receipt:
-    """Archive one range; `at` is told of every step that the disk shows.
+    """Archive one range; `at` is called after every step that changes the disk.
 
     Raises DamagedLog, RecordsGone, Unwritable.
     """

@@ -41,7 +41,7 @@ def bytes_to_check(archive: Archive) -> int:
 
 
 def findings(archive: Archive, on_bytes: Callable[[int], None]) -> Iterator[Finding]:
-    """Everything that is wrong, and what only looks so; `on_bytes` is told how many bytes more have been read."""
+    """All faults and remarks; `on_bytes` is called with how many more bytes have been read."""
     yield from _Verification(archive, on_bytes).findings()
 
 

@@ -80,7 +80,7 @@ def plan(
 ) -> Plan:
     """What to check of these topics; None means everything, with the metadata log.
 
-    ``live_ends`` tells the high watermarks where a broker works in the directories; partitions that it does not know
+    ``live_ends`` has the high watermarks where a broker works in the directories; partitions that it does not know
     (any more) are left out. ``expiration_ms`` is how long a producer may be silent before the broker forgets it.
     """
     found = list(surveyed.findings) if topics is None else []

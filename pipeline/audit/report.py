@@ -43,7 +43,7 @@ class LogChecked:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """All of it."""
+    """The result of an audit."""
 
     plan: Plan
     logs: Sequence[LogChecked]

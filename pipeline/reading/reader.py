@@ -5,7 +5,7 @@ What is not given:
 - the records of a batch that lie outside the range: the first batch may begin before it, the last end behind it.
 
 A batch that cannot be read as the log's own reader reads it is damage, and so is one with records outside its own
-offsets or not in their order: whoever counts on offsets would meet them twice or never.
+offsets or not in their order: a reader that goes by offsets would meet them twice or never.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range, in the order of their offsets, with the columns of `wanted`.
 
-    `on_damage` is told of what is passed over with `skip_damaged`, `on_stretch` of all batches, those without a record
+    `on_damage` is called for damage passed over by `skip_damaged`, `on_stretch` for all batches, those without a record
     that is given among them, before their records are. Raises RecordsGone, DamagedLog, PipelineError.
     """
     with told_as_pipeline_errors():

@@ -92,7 +92,7 @@ class Scan:
         return f"{self._range.topic}-{self._range.partition}"
 
     def _segment_at(self, offset: int) -> SegmentFile:
-        """The segment of an offset, opened."""
+        """Open the segment that holds an offset."""
         while True:
             self._check_topic()
             segments = list_segments(self._range.directory)

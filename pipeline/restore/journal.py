@@ -1,6 +1,6 @@
 """The journal of a restore: a file in the data directory that says how far an unfinished restore has come.
 
-Brokers take no notice of it. Whoever is killed in the middle finds here what he had begun, and goes on with the same
+Brokers take no notice of it. A restore that was killed finds here how far it had come, and goes on with the same
 plan, also when the archive has grown since.
 """
 
@@ -21,7 +21,7 @@ _FORMAT: Final = 1
 
 
 class Step(IntEnum):
-    """What is being done."""
+    """The step of a restore that is under way."""
 
     STAGING = 0
     """Logs are made, set aside."""
@@ -48,7 +48,7 @@ class Journal:
     staged: dict[TopicPartition, StagedLog] = field(default_factory=dict)
 
     def save(self, files: FileSystem, directory: str) -> None:
-        """Write it down; on disk when this returns. Raises DiskFull, LogDirFailed."""
+        """Write the journal; on disk when this returns. Raises DiskFull, LogDirFailed."""
         told = {
             "format": _FORMAT,
             "restoreId": self.restore_id,
@@ -61,7 +61,7 @@ class Journal:
         files.replace_atomically(f"{directory}/{NAME}", json.dumps(told).encode(), fsync=True)
 
     def remove(self, files: FileSystem, directory: str) -> None:
-        """It is finished."""
+        """Remove the journal: the restore is finished."""
         files.remove(f"{directory}/{NAME}")
         files.fsync_directory(directory)
 

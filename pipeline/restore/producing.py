@@ -1,8 +1,8 @@
 """`restore --mode produce`: archived records produced to any Kafka, into topics that are made for them.
 
-The new topics begin empty and nobody else writes to them, so how far a restore has come is to be seen from where they
+The new topics begin empty and have no other producer, so how far a restore has come is to be seen from where they
 end: one that was interrupted goes on there, and what a record's new offset must be is known before it is sent. If one
-gets another, somebody else writes there, and the restore ends with a sentence. One task produces to a partition.
+gets another, another producer writes there, and the restore ends with a sentence. One task produces to a partition.
 """
 
 import json

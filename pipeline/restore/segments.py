@@ -87,7 +87,7 @@ def restore_segments(
         make_plan: Only called where none was interrupted.
         workers: Who makes the segments; asked for when it is certain that some are to be made.
         part_bytes: About how many bytes one of them makes at least before another takes over.
-        at: Told the name of each step that has been done, for tests that end the process there.
+        at: Called with the name of each step that has been done, for tests that end the process there.
 
     Raises PipelineError; StorageError where the directory cannot be read or written.
     """
@@ -106,7 +106,7 @@ def restore_segments(
 
 
 class _Target:
-    """The data directory."""
+    """The data directory that the restore writes to."""
 
     def __init__(self, files: FileSystem, directory: str, at: At) -> None:
         self._files = files
@@ -136,14 +136,14 @@ class _Target:
         return Journal(restore_id=uuid4().hex, wishes=wishes, plan=plan, is_new=is_new)
 
     def begin(self, journal: Journal) -> None:
-        """Write down that it has begun. Raises DirectoryLocked."""
+        """Write the journal of the restore that begins. Raises DirectoryLocked."""
         self._files.make_directory(self._directory)
         with self._locked():
             journal.save(self._files, self._directory)
         self._at("begun")
 
     def _check_directory(self) -> None:
-        """Whose it is. A broker that works in it is found by the lock."""
+        """Check which node's directory it is. A broker that works in it is found by the lock."""
         if not self._files.exists(self._directory):
             return
         properties = read_meta_properties(self._files, f"{self._directory}/{META_PROPERTIES}")
@@ -168,7 +168,7 @@ class _Target:
             )
 
     def _partitions(self) -> list[TopicPartition]:
-        """Those whose logs stand here."""
+        """The partitions whose logs are in this directory."""
         if not self._files.exists(self._directory):
             return []
         found = []
@@ -248,7 +248,7 @@ class _Target:
             journal.save(self._files, self._directory)
 
     def _logs(self, journal: Journal) -> Iterator[WantedLog]:
-        """All that the plan wants."""
+        """All logs that the plan wants."""
         for topic in journal.plan.topics:
             config = LogConfig().with_overrides(topic.configs)
             for partition in topic.partitions:
@@ -256,7 +256,7 @@ class _Target:
                 yield WantedLog(topic.source, place, partition.offsets, config, self._aside(journal, place, _PARTS))
 
     def _write_parts(self, parts: Mapping[WantedLog, Sequence[Part]], archive: Batches, do: Workers) -> None:
-        """Write those that are not there yet."""
+        """Write the parts of logs that are not there yet."""
         todo = []
         for log, of_log in parts.items():
             self._files.make_directory(log.parts_directory)

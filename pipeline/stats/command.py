@@ -22,7 +22,7 @@ from pipeline.work import on_workers
 
 _RANGE_BYTES: Final = 64 << 20
 _RANGES_A_TASK: Final = 64
-"""Of those that are together no larger than one."""
+"""Small ranges that one task counts, at most; together they are no larger than one of `_RANGE_BYTES`."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -120,7 +120,7 @@ class Keys:
         return None if self.most_missed else len(self.counts)
 
     def top(self, count: int) -> list[tuple[bytes, int]]:
-        """The most frequent ones."""
+        """The most frequent keys, with their counts."""
         return sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))[:count]
 
 
