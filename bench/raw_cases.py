@@ -27,7 +27,7 @@ RECORD_OVERHEAD = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The context of every case: the broker, its address and the scale."""
+    """The context of every case: broker, Apache Kafka, socket options, directory and scale."""
 
     broker: BenchedBroker
     rival: Rival

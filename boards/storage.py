@@ -1,4 +1,4 @@
-"""The board of storage: disk space, flushes, and recovery at the start."""
+"""The board of storage and recovery: the disk, and what a start has to recover."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How settings are declared: a class of them, each field with Kafka's type, its default as text and what is allowed.
+"""Declaring settings as the fields of a class, each with Kafka's type, its default as text and the allowed values.
 
 A field's name is Kafka's name with underscores for the dots: ``log_retention_ms`` is ``log.retention.ms``. The purpose
 of a setting is in server.yaml, in the words of a user.

@@ -1,4 +1,4 @@
-"""How the archive writes its Parquet files, and reads them without holding much."""
+"""The format of the archive's Parquet files: writing them, and reading them with little memory."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

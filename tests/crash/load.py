@@ -1,4 +1,4 @@
-"""The base of the broker's users in a crash run: each works in a thread of its own, through every kill."""
+"""The base class of the broker's users in a crash run: each works in its own thread, through every kill."""
 
 from __future__ import annotations
 
