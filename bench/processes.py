@@ -1,4 +1,4 @@
-"""Processes of the bench: their CPU and memory from /proc, and starting the broker and its peers."""
+"""CPU and memory of processes from /proc, and starting the broker and its peers for the bench."""
 
 from __future__ import annotations
 
