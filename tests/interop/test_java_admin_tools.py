@@ -269,27 +269,23 @@ def test_every_partition_has_its_preferred_leader(java: JavaTools, client: Clien
     assert java.lines("kafka-leader-election", *elect) == [f"Valid replica already elected for partitions {topic}-0"]
 
 
-# What is still to come
+# Features that are off
 
 
-@pytest.mark.not_applicable(until="transactions")
 def test_transactions_are_listed(java: JavaTools) -> None:
     assert java.lines("kafka-transactions", "list")[0].split() == [
         *("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
     ]
 
 
-@pytest.mark.not_applicable(until="ACLs")
 def test_acls_are_switched_off(java: JavaTools) -> None:
     assert "No Authorizer is configured" in java.run("kafka-acls", "--list").refused().said
 
 
-@pytest.mark.not_applicable(until="quotas")
 def test_no_quota_is_set(java: JavaTools) -> None:
     assert java.lines("kafka-configs", "--describe", "--client-defaults") == []
 
 
-@pytest.mark.not_applicable(until="SASL")
 def test_a_scram_user_is_added(java: JavaTools) -> None:
     added = ("--alter", "--user", "alice", "--add-config", "SCRAM-SHA-256=[password=secret]")
     java.run("kafka-configs", *added).done()

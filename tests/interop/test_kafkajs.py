@@ -422,6 +422,13 @@ def test_offsets_of_a_group_are_set_reset_and_fetched(kafkajs: KafkaJs, client: 
     assert [(one["partition"], one["offset"]) for one in resolved["partitions"]] == [(0, "0"), (1, "0")]
 
 
+def test_acls_are_described(kafkajs: KafkaJs) -> None:
+    everything = {"resourceType": 2, "resourcePatternType": 1, "operation": 1, "permissionType": 1}
+    with pytest.raises(Refused) as refused:
+        kafkajs.admin("describeAcls", everything)
+    assert refused.value.types == {"SECURITY_DISABLED"}
+
+
 # What is still to come
 
 
@@ -432,11 +439,3 @@ def test_a_transaction_is_committed(kafkajs: KafkaJs, client: Client, topic: str
     batch = {"topic": topic, "messages": [{"value": "all or nothing"}]}
     assert kafkajs.call("producer", "inTransaction", batch, **options) is True
     assert client.offsets(topic) == {0: (0, 2)}
-
-
-@pytest.mark.not_applicable(until="ACLs")
-def test_acls_are_described(kafkajs: KafkaJs) -> None:
-    everything = {"resourceType": 2, "resourcePatternType": 1, "operation": 1, "permissionType": 1}
-    with pytest.raises(Refused) as refused:
-        kafkajs.admin("describeAcls", everything)
-    assert refused.value.types == {"SECURITY_DISABLED"}
