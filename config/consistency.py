@@ -8,7 +8,11 @@ from config.errors import InvalidConfig, SettingsError
 from config.log_config import validate_topic_overrides
 from config.metrics_listener import METRICS_LISTENER
 from config.topics_at_start import KEY as TOPICS_AT_START
+from config.values import ConfigType, read_value
 
+_AUTHENTICATION_DELAY: Final = "connection.failed.authentication.delay.ms"
+_AUTHENTICATION_DELAY_MS: Final = "100"
+_LEAST_SEGMENT_BYTES: Final = 1 << 20
 _LAST_CODEC: Final = 4
 """The greatest codec id of a record batch: zstd's."""
 
@@ -69,7 +73,13 @@ def check_together(settings: BrokerSettings) -> None:
             settings.inter_broker_listener_name,
             f"one of the names that listeners has: {', '.join(names)}",
         )
+    for key in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
+        size = getattr(settings, field_name(key))
+        if size < _LEAST_SEGMENT_BYTES:
+            # Kafka starts, and can never create the topic.
+            raise InvalidConfig(key, str(size), f"a whole number of at least {_LEAST_SEGMENT_BYTES}, as for any topic")
     _check_connection_limits(settings)
+    _check_idle_time(settings)
     _check_metrics_port(settings)
     for topic in settings.ottla_topics_at_start:
         try:
@@ -101,7 +111,24 @@ def _check_connection_limits(settings: BrokerSettings) -> None:
     key, text = "max.connections.per.ip.overrides", settings.max_connections_per_ip_overrides
     for entry in filter(None, (entry.strip() for entry in text.split(","))):
         host, _, limit = (part.strip() for part in entry.rpartition(":"))
-        if not host or not limit.isascii() or not limit.isdigit():
+        if not host or not isinstance(most := read_value(ConfigType.INT, limit), int) or most < 0:
             raise InvalidConfig(key, text, "host:limit entries with whole numbers, such as 10.0.0.7:100,localhost:200")
     if settings.max_connections_per_ip == 0 and not settings.max_connections_by_ip:
         raise InvalidConfig("max.connections.per.ip", "0", f"at least 1, unless {key} names who may connect")
+    protected = settings.inter_broker_listener if len(settings.listeners) > 1 else None
+    open_to_some = [one for one in settings.listeners if one.max_connections != 0]
+    if not open_to_some:
+        key = f"listener.name.{settings.listeners[0].name.lower()}.max.connections"
+        raise InvalidConfig(key, "0", "at least 1: nobody could connect to any listener")
+    if settings.max_connections == 0 and protected not in [one.name for one in open_to_some]:
+        raise InvalidConfig("max.connections", "0", "at least 1: nobody could connect")
+
+
+def _check_idle_time(settings: BrokerSettings) -> None:
+    """Kafka's rule, which keeps a connection open long enough for its first request."""
+    idle_ms = settings.connections_max_idle_ms
+    delay_ms = read_value(ConfigType.INT, settings.given.get(_AUTHENTICATION_DELAY, _AUTHENTICATION_DELAY_MS))
+    assert isinstance(delay_ms, int), f"{_AUTHENTICATION_DELAY} has been checked"
+    if 0 <= idle_ms <= delay_ms:
+        expected = f"more than {_AUTHENTICATION_DELAY}, which is {delay_ms}, or -1 for no limit"
+        raise InvalidConfig("connections.max.idle.ms", str(idle_ms), expected)

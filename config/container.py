@@ -48,7 +48,7 @@ _FOR_LOG4J: Final = frozenset(
     {"KAFKA_LOG4J_LOGGERS", "KAFKA_LOG4J_OPTS", "KAFKA_LOG4J_ROOT_LOGLEVEL", "KAFKA_TOOLS_LOG4J_LOGLEVEL"}
 )
 _CREATE_TOPICS: Final = "KAFKA_CREATE_TOPICS"
-_TOPIC_WITH_REPLICAS: Final = r"([^:]+):([^:]+):([0-9]+)(?::([a-z]+))?"
+_TOPIC_WITH_REPLICAS: Final = r"([^:]+):([^:]+):([0-9]{1,9})(?::([a-z]+))?"
 
 
 def load_container_settings(

@@ -9,6 +9,7 @@ from config.errors import InvalidConfig
 from config.listeners import HIGHEST_PORT
 
 METRICS_LISTENER: Final = "ottla.prometheus.listener"
+_MOST_DIGITS: Final = len(str(HIGHEST_PORT))
 
 
 class MetricsListener(NamedTuple):
@@ -32,6 +33,7 @@ def parse_metrics_listener(text: str) -> MetricsListener | None:
     if (
         not separator
         or not (port.isascii() and port.isdigit())
+        or len(port) > _MOST_DIGITS
         or int(port) > HIGHEST_PORT
         or (":" in bare_host) != is_ipv6
         or "/" in host

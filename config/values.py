@@ -44,6 +44,7 @@ _LIMITS: Final = {
     ConfigType.INT: (-(1 << 31), (1 << 31) - 1),
     ConfigType.LONG: (-(1 << 63), (1 << 63) - 1),
 }
+_MOST_DIGITS: Final = 19
 _JAVA_SPACE: Final = "".join(map(chr, range(0x21)))
 # Patterns are compiled at first use: a start with default settings needs none of them.
 _DECIMAL: Final = r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?"
@@ -131,7 +132,10 @@ def read_value(type_: ConfigType, text: str) -> Value | None:
         digits = text[1:] if text[:1] in ("+", "-") else text
         if not (digits.isascii() and digits.isdigit()):
             return None
-        number = int(text)
+        significant = digits.lstrip("0") or "0"
+        if len(significant) > _MOST_DIGITS:
+            return None  # int() raises where there are thousands
+        number = -int(significant) if text[0] == "-" else int(significant)
         lowest, highest = _LIMITS[type_]
         return number if lowest <= number <= highest else None
     if type_ == ConfigType.BOOLEAN:

@@ -25,11 +25,11 @@ async def close_logs(
     threads = {
         directory.path: [
             WorkerThread(f"closing {number} of {directory.path}", loop, clock)
-            for number in range(threads_per_directory)
+            for number in range(min(threads_per_directory, len(logs.in_directory(directory))))
         ]
         for directory in logs.directories
     }
-    has_room = asyncio.Semaphore(threads_per_directory * len(threads) * MOST_UNDER_WAY)
+    has_room = asyncio.Semaphore(sum(map(len, threads.values())) * MOST_UNDER_WAY)
 
     def submit(thread: WorkerThread, closing: ClosingLog) -> None:
         def done(_: None) -> None:

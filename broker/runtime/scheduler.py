@@ -16,7 +16,10 @@ class Scheduler:
         self._is_stopped = False
 
     def every(self, interval_ms: int, job: Job, *, first_after_ms: int | None = None) -> None:
-        """Run ``job`` every ``interval_ms``, from its end to its beginning; the first time after ``first_after_ms``."""
+        """Run ``job`` every ``interval_ms``, from its end to its beginning; the first time after ``first_after_ms``.
+
+        Only this first time if ``interval_ms`` is not positive, as Kafka's scheduler does.
+        """
         after_ms = interval_ms if first_after_ms is None else first_after_ms
         self._wheel.add_after(after_ms, partial(self._run_again, interval_ms, job))
 
@@ -34,5 +37,5 @@ class Scheduler:
 
     def _run_again(self, interval_ms: int, job: Job) -> None:
         self._run(job)
-        if not self._is_stopped:
+        if not self._is_stopped and interval_ms > 0:
             self.every(interval_ms, job)

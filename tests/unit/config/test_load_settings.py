@@ -480,6 +480,32 @@ def test_every_default_is_among_the_values_allowed() -> None:
             "who may connect",
         ),
         (
+            "max.connections",
+            "0",
+            "max.connections is '0', expected at least 1: nobody could connect",
+        ),
+        (
+            "listener.name.plaintext.max.connections",
+            "0",
+            "listener.name.plaintext.max.connections is '0', expected at least 1: nobody could connect to any listener",
+        ),
+        (
+            "connections.max.idle.ms",
+            "100",
+            "connections.max.idle.ms is '100', expected more than connection.failed.authentication.delay.ms, which is "
+            "100, or -1 for no limit",
+        ),
+        (
+            "offsets.topic.segment.bytes",
+            "1048575",
+            "offsets.topic.segment.bytes is '1048575', expected a whole number of at least 1048576, as for any topic",
+        ),
+        (
+            "transaction.state.log.segment.bytes",
+            "1",
+            "transaction.state.log.segment.bytes is '1', expected a whole number of at least 1048576, as for any topic",
+        ),
+        (
             "max.connections.per.ip.overrides",
             "localhost",
             "max.connections.per.ip.overrides is 'localhost', expected host:limit entries with whole numbers, such as "
@@ -492,6 +518,41 @@ def test_a_setting_that_cannot_be_used_is_refused_in_one_sentence(key: str, text
         load_keys({key: text})
 
     assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    "key", ["num.io.threads", "connections.max.idle.ms", "max.connections.per.ip.overrides", "listeners"]
+)
+def test_a_number_of_thousands_of_digits_is_refused_as_any_other_that_is_too_large(key: str) -> None:
+    form = {"max.connections.per.ip.overrides": "localhost:{}", "listeners": "PLAINTEXT://:{}"}.get(key, "{}")
+
+    with pytest.raises(SettingsError, match=rf"{key} is '.*9999', expected "):
+        load_keys({key: form.format("9" * 5_000)})
+
+
+@pytest.mark.parametrize("idle_ms", ["0", "1", "100"])
+def test_a_connection_must_stay_open_for_as_long_as_kafka_demands(idle_ms: str) -> None:
+    with pytest.raises(SettingsError, match=f"connections.max.idle.ms is '{idle_ms}', expected more than"):
+        load(connections_max_idle_ms=idle_ms)
+
+    delay = {"connection.failed.authentication.delay.ms": "200"}
+    assert load(connections_max_idle_ms="101").settings.connections_max_idle_ms == 101
+    assert load(connections_max_idle_ms="-1").settings.connections_max_idle_ms == -1
+    assert load_keys({"connections.max.idle.ms": "201", **delay}).settings.connections_max_idle_ms == 201
+    with pytest.raises(SettingsError, match=r"delay.ms, which is 200, or -1 for no limit"):
+        load_keys({"connections.max.idle.ms": "200", **delay})
+
+
+def test_no_connections_in_all_leave_those_of_the_inter_broker_listener() -> None:
+    listeners = {
+        "listeners": "PLAINTEXT://:9092,B://:9093",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+        "max.connections": "0",
+    }
+
+    assert load_keys(listeners).settings.max_connections == 0
+    with pytest.raises(SettingsError, match=r"max.connections is '0', expected at least 1"):
+        load_keys({**listeners, "listener.name.plaintext.max.connections": "0"})
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_an_address_is_written_as_it_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["9404", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "::1:9404", "http://a:1", "a:"]
+    "text", ["9404", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "::1:9404", "http://a:1", "a:", ":" + "9" * 5_000]
 )
 def test_what_is_no_address_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(SettingsError, match=r"ottla.prometheus.listener is '.*', expected host:port with a port"):
