@@ -398,7 +398,10 @@ def complaints_of_dump_log(java: Sequence[str], data: Path) -> list[str]:
     """What `kafka-dump-log` finds wrong in any file of a directory that nobody serves."""
     metadata, others = [], []
     for path in sorted(data.glob("*-*/*")):
-        if path.suffix in _DUMPED_SUFFIXES and not path.parent.name.endswith(("-delete", "-stray")):
+        if path.suffix not in _DUMPED_SUFFIXES or path.parent.name.endswith(("-delete", "-stray")):
+            continue
+        # Kafka 4.4 does not cut the indexes of its metadata log when it stops, and its tool takes zeros for an entry.
+        if path.suffix != ".index" or any(path.read_bytes()):
             (metadata if path.parent.name == METADATA_DIRECTORY else others).append(path)
     assert metadata, f"no metadata log in {data}"
     assert others, f"no logs in {data}"
