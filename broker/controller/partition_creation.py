@@ -80,7 +80,7 @@ class GrowthPlanner:
             raise InvalidPartitions(f"Topic '{wish.topic}' has {there} partitions, and {wish.count} are not more.")
         added = range(there, wish.count)
         if len(self.records) + len(added) > MAX_PARTITIONS_PER_REQUEST:
-            # Kafka's controller chokes on it and says UNKNOWN_SERVER_ERROR; this is what its CreateTopics says.
+            # Kafka's controller fails on it with UNKNOWN_SERVER_ERROR; this is the error of its CreateTopics.
             raise PolicyViolation(
                 f"{len(added)} more partitions: a request may ask for {MAX_PARTITIONS_PER_REQUEST} in all."
             )

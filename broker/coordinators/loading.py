@@ -148,7 +148,7 @@ class PartitionLoading:
         for header, position, data in BatchWalk(in_memory(chunk), 0, len(chunk), chunk_bytes=len(chunk)):
             next_offset = header.next_offset
             if next_offset > self.offset:
-                # What belongs to a transaction and what does not keep their order.
+                # Records inside and outside of transactions keep their order.
                 owner = header.producer_id if header.attributes & TRANSACTIONAL_BIT else NO_PRODUCER_ID
                 if owner != producer_id or header.attributes & CONTROL_BIT or held_bytes > MOST_HELD_BYTES:
                     yield from self._replay(newest, producer_id)

@@ -279,13 +279,13 @@ class LogLoading:
             stats.bytes_checked += bytes_read
 
         def ask() -> "RecoveredLog":
-            told: list[Message] = []
+            outcome: list[Message] = []
             for message in child.ask(order.to_message()):
                 if "bytes_read" in message:
                     self._loop.call_soon_threadsafe(has_read, message["bytes_read"])
                 else:
-                    told.append(message)
-            return conclude(told)
+                    outcome.append(message)
+            return conclude(outcome)
 
         try:
             recovered = await _in_thread(thread, ask)

@@ -112,9 +112,9 @@ class ReplicaManager:
         self.delete_records_purgatory.check(partition)
 
     def _tell_leadership(self, partition: Partition) -> None:
-        told = self._leadership_watchers.get(partition.topic_partition.topic)
-        if told is not None:
-            told(partition)
+        notify = self._leadership_watchers.get(partition.topic_partition.topic)
+        if notify is not None:
+            notify(partition)
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition. Raises `UnknownTopicOrPartition`, and LogDirFailed for one that is offline."""

@@ -79,7 +79,7 @@ class WorkerThread:
             job, done, failed = order
             try:
                 result = job()
-            except Exception as error:  # noqa: BLE001 - whatever it is belongs to whoever gave the job
+            except Exception as error:  # noqa: BLE001 - the error belongs to the caller of `submit`
                 self._loop.call_soon_threadsafe(failed, error)
             else:
                 self._loop.call_soon_threadsafe(done, result)

@@ -220,7 +220,7 @@ class BrokerServer:
             raise CannotStart(faults[0])
 
     async def _serve(self, components: ServerComponents) -> None:
-        """Accept and answer requests until somebody wants a stop; return when the last answer is out."""
+        """Accept and answer requests until a stop is asked for; return when the last answer has been sent."""
         handlers = Handlers(
             settings=self._settings,
             node=components.node,

@@ -257,7 +257,7 @@ def test_no_more_than_so_many_are_served_at_a_time_and_the_others_have_their_tur
         ]
         try:
             assert broker.server.metrics is not None
-            await until(broker.server.metrics._room.locked)
+            await until(broker.server.metrics._connection_slots.locked)
             return await ask(metrics_port(broker), "GET /healthz HTTP/1.1")
         finally:
             for _, writer in silent:
