@@ -10,7 +10,7 @@ from config.errors import InvalidConfig, SettingsError
 from config.group_settings import check_group_limits
 from config.refusals import is_security_key, refused_sentence, security_sentence
 from config.resources import BrokerTexts
-from config.values import ConfigType, parse_value, read_value, trimmed
+from config.values import ConfigType, list_entries, parse_value, read_value, trimmed
 
 _THREADS: Final = (
     "background.threads",
@@ -81,6 +81,9 @@ def _check_value(key: str, text: str, broker: BrokerTexts) -> None:
     if definition is None:
         return  # Kafka takes unknown names, which may be a plugin's.
     value = parse_value(key, definition.type, definition.allowed, text)
+    if definition.type == ConfigType.LIST and len(list_entries(text)) > len(value):
+        # What a file says twice counts once, in Kafka as here.
+        raise SettingsError(f"Configuration '{key}' values must not be duplicated.")
     if key == "max.connections" and value == 0:
         raise InvalidConfig(key, text, "at least 1: nobody could connect to change it again")
     if setting.startswith("group."):

@@ -1,5 +1,6 @@
 """Checks across settings: values that contradict each other, or that Kafka's types alone do not rule out."""
 
+import os
 from typing import Final
 
 from config.broker_settings import BrokerSettings
@@ -99,11 +100,11 @@ def _check_metrics_port(settings: BrokerSettings) -> None:
 
 
 def _check_log_directories(directories: tuple[str, ...]) -> None:
-    if not directories or not all(directories):
+    if not directories:
         raise InvalidConfig(
             "log.dirs", ",".join(directories), "a comma-separated list of directories without empty entries"
         )
-    if len(set(directories)) < len(directories):
+    if len(set(map(os.path.normpath, directories))) < len(directories):
         raise InvalidConfig("log.dirs", ",".join(directories), "each directory once")
 
 

@@ -68,7 +68,7 @@ class ConfigEntry(NamedTuple):
 def describe_topic(overrides: Mapping[str, str], broker: BrokerTexts) -> list[ConfigEntry]:
     """All settings of a topic in alphabetical order; ``overrides`` are the topic's own, as stored.
 
-    They are also what CreateTopics answers about a new topic.
+    They are also what CreateTopics answers about a new topic, but for the topic's own: Kafka has these as they came.
     """
     return [_topic_entry(key, overrides.get(key), broker) for key in TOPIC_SETTINGS]
 
@@ -85,10 +85,12 @@ def describe_broker(broker: BrokerTexts) -> list[ConfigEntry]:
 
 
 def describe_cluster_default(broker: BrokerTexts) -> list[ConfigEntry]:
-    """The cluster's dynamic defaults, and no other settings, in alphabetical order."""
+    """The cluster's dynamic defaults only, in alphabetical order; values as they came, as in Kafka."""
     only = BrokerTexts(static={}, dynamic_default=broker.dynamic_default)
     return [
-        entry._replace(synonyms=entry.synonyms[:1])
+        entry._replace(
+            value=None if entry.is_sensitive else broker.dynamic_default[entry.name], synonyms=entry.synonyms[:1]
+        )
         for entry in (_broker_entry(key, only) for key in sorted(broker.dynamic_default))
     ]
 
@@ -151,11 +153,11 @@ def _topic_entry(key: str, override: str | None, broker: BrokerTexts) -> ConfigE
     synonyms = _synonyms(behind[0], broker) if behind else ()
     value = declaration.default if not behind else _inherited(behind, broker)
     if override is not None:
-        value = normalised(declaration.type, override)
+        value = normalised(declaration.type, override, declaration.allowed)
         synonyms = (ConfigSynonym(key, value, ConfigSource.DYNAMIC_TOPIC), *synonyms)
     return ConfigEntry(
         name=key,
-        value=None if value is None else normalised(declaration.type, value),
+        value=None if value is None else normalised(declaration.type, value, declaration.allowed),
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         type=declaration.type,
         is_read_only=False,

@@ -6,7 +6,7 @@ from config.definitions import definitions, group_definition
 from config.errors import InvalidConfig, UnknownConfig
 from config.resources import BrokerTexts
 from config.similar import most_similar
-from config.values import ConfigType, parse_value
+from config.values import ConfigType, list_entries, parse_value
 
 
 def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerTexts) -> None:
@@ -25,7 +25,7 @@ def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerTexts) 
             check_group_limits(key, value, f"group.{key}", broker)
         if key == "errors.deadletterqueue.topic.name" and value.startswith("__"):
             raise InvalidConfig(key, text, "a name that does not begin with two underscores")
-        if key == "streams.rack.aware.assignment.tags" and len(set(value)) < len(value):
+        if key == "streams.rack.aware.assignment.tags" and len(list_entries(text)) > len(value):
             raise InvalidConfig(key, text, "each tag once")
         if key == "streams.assignor.name" and value not in (assignors := _streams_assignors(broker)):
             raise InvalidConfig(key, text, f"one of group.streams.assignors: {', '.join(assignors)}")

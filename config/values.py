@@ -7,7 +7,7 @@ What is allowed is noted as Kafka's own lists note it, and read from that notati
     [1,...,9] or -1              a number from 1 to 9, or -1
     [gzip, lz4, none]            one of these; in a list, any of these
     (case insensitive) [A, B]    one of these, in any case
-    non-empty string             not empty
+    non-empty string             not empty; an entry of a list never is
     group name                   the name of a consumer group, or nothing
     [partitionId]:[brokerId],…   a list of pairs of numbers, or *
 """
@@ -45,12 +45,14 @@ _LIMITS: Final = {
     ConfigType.LONG: (-(1 << 63), (1 << 63) - 1),
 }
 _MOST_DIGITS: Final = 19
+_LIST_SPACE: Final = " \t\n\v\f\r"
 _JAVA_SPACE: Final = "".join(map(chr, range(0x21)))
 # Patterns are compiled at first use: a start with default settings needs none of them.
 _DECIMAL: Final = r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?"
 _RANGE: Final = r"\[(-?[0-9]+),\.\.\.(?:,(-?[0-9]+))?\](?: or (-?[0-9]+))?"
 _CHOICES: Final = r"(\(case insensitive\) )?\[([\w., :-]+)\]"
-_THROTTLED_REPLICA: Final = r"[0-9]+:[0-9]+"
+_OF_REPLICAS: Final = "[partitionId]"
+_THROTTLED_REPLICA: Final = r"([0-9]+:[0-9]+)?"
 _NOT_IN_A_NAME: Final = r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]"
 """A pattern for control characters and lone surrogates."""
 _GROUP_NAME_BYTES: Final = 32_767
@@ -78,7 +80,7 @@ def parse_value(key: str, type_: ConfigType, allowed: str, text: str) -> Any:
         InvalidConfig: The text is not of the type, or the value is not allowed.
     """
     rule = _rule(type_, allowed)
-    value = read_value(type_, text)
+    value = read_value(type_, text, allowed)
     if value is None or not rule.accepts(value):
         raise InvalidConfig(key, text, rule.expected)
     return value
@@ -95,9 +97,9 @@ def render_value(value: Value) -> str:
     return str(value)
 
 
-def normalised(type_: ConfigType, text: str) -> str:
-    """The text of a valid value as Kafka prints it: ``08`` is ``8``, ``TRUE`` is ``true``, ``a , b`` is ``a,b``."""
-    value = read_value(type_, text)
+def normalised(type_: ConfigType, text: str, allowed: str = "") -> str:
+    """The text of a valid value as Kafka prints it: ``08`` is ``8``, ``TRUE`` is ``true``, ``a , b, a`` is ``a,b``."""
+    value = read_value(type_, text, allowed)
     return text if value is None else render_value(value)
 
 
@@ -125,8 +127,17 @@ def _significant_digits(value: float) -> tuple[str, str, int]:
     return ("-" if str(value).startswith("-") else ""), digits.rstrip("0") or "0", exponent
 
 
-def read_value(type_: ConfigType, text: str) -> Value | None:
-    """The value of a text, None if it is not of the type; the allowed values are not checked."""
+def list_entries(text: str) -> tuple[str, ...]:
+    """The entries of a list, repeated ones included."""
+    text = trimmed(text)
+    return tuple(part.strip(_LIST_SPACE) for part in text.split(",")) if text else ()
+
+
+def read_value(type_: ConfigType, text: str, allowed: str = "") -> Value | None:
+    """The value of a text, None if it is not of the type; the allowed values are not checked.
+
+    A list keeps each entry once, as in Kafka (KIP-1161), except a list of throttled replicas.
+    """
     text = trimmed(text)
     if type_ in _LIMITS:
         digits = text[1:] if text[:1] in ("+", "-") else text
@@ -144,7 +155,8 @@ def read_value(type_: ConfigType, text: str) -> Value | None:
         decimal = re.fullmatch(_DECIMAL, text)
         return float(decimal[1]) if decimal else None
     if type_ == ConfigType.LIST:
-        return tuple(part.strip() for part in text.split(",")) if text else ()
+        entries = list_entries(text)
+        return entries if allowed.startswith(_OF_REPLICAS) else tuple(dict.fromkeys(entries))
     return text
 
 
@@ -161,14 +173,12 @@ def _rule(type_: ConfigType, allowed: str) -> _Rule:
         return _number_rule(type_, allowed)
     if type_ == ConfigType.BOOLEAN:
         return _Rule(lambda value: True, "true or false")
-    if allowed.startswith("[partitionId]"):
+    if allowed.startswith(_OF_REPLICAS):
         return _Rule(_is_throttled_replicas, "a list of partition:broker pairs such as 0:1,1:1, or *")
     if choices := re.fullmatch(_CHOICES, allowed):
         return _choice_rule(type_, choices[2].split(", "), ignore_case=choices[1] is not None)
     if type_ == ConfigType.LIST:
-        if allowed == "non-empty list":
-            return _Rule(all, "a comma-separated list without empty entries")
-        return _Rule(lambda value: True, "a comma-separated list")
+        return _Rule(all, "a comma-separated list without empty entries")
     if allowed == "group name":
         return _Rule(
             _is_group_name, f"the name of a group, of at most {_GROUP_NAME_BYTES} bytes without control characters"

@@ -225,12 +225,17 @@ def _changed_list(resource: Resource, change: ConfigChange, current: str | None)
         operation = ConfigOperation(change.operation).name
         raise InvalidConfig(change.name, change.value, f"a setting that is a list, as {operation} needs it")
     parts = [part for part in (default if current is None else current).split(",") if part]
-    for part in (change.value or "").split(","):
+    for part in _split(change.value or ""):
         if change.operation == ConfigOperation.APPEND and part not in parts:
             parts.append(part)
         elif change.operation == ConfigOperation.SUBTRACT and part in parts:
             parts.remove(part)
     return ",".join(parts)
+
+
+def _split(text: str) -> list[str]:
+    """The parts of a list as Java's ``String.split`` gives them: without empty ones at the end."""
+    return text.rstrip(",").split(",") if text.strip(",") or not text else []
 
 
 def _type_and_default(resource: Resource, name: str) -> tuple[ConfigType, str]:

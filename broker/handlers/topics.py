@@ -138,7 +138,9 @@ class TopicsHandler:
             answer.num_partitions = result.partitions
             answer.replication_factor = result.replication_factor
             entries = describe_topic(result.configs, self._configs.broker_texts())
-            answer.configs = [_described(entry) for entry in entries]
+            answer.configs = [
+                _described(entry._replace(value=result.configs.get(entry.name, entry.value))) for entry in entries
+            ]
         else:
             answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             answer.configs = None

@@ -55,6 +55,15 @@ def test_a_topics_own_values_come_first_and_look_as_kafka_prints_them() -> None:
     assert entries["cleanup.policy"].source == ConfigSource.DYNAMIC_TOPIC
 
 
+def test_a_list_is_told_with_each_entry_once_whoever_has_said_it() -> None:
+    told = topic(BrokerTexts({"log.cleanup.policy": "compact,compact"}), cleanup_policy="delete,compact,delete")
+
+    assert shown(told["cleanup.policy"]).startswith("delete,compact <- DYNAMIC_TOPIC:cleanup.policy=delete,compact, ")
+    assert topic(BrokerTexts({"log.cleanup.policy": "compact,compact"}))["cleanup.policy"].value == "compact"
+    assert broker({"log.dirs": "/a,/b,/a"})["log.dirs"].value == "/a,/b"
+    assert broker({"process.roles": "broker,broker"})["process.roles"].value == "broker"
+
+
 def test_hours_of_the_broker_become_the_topics_milliseconds() -> None:
     entries = topic(BrokerTexts({"log.retention.hours": "5", "log.roll.ms": "7000000", "log.roll.hours": "9"}))
 

@@ -448,10 +448,10 @@ def test_every_default_is_among_the_values_allowed() -> None:
         (
             "log.dirs",
             "/a,,/b",
-            "log.dirs is '/a,,/b', expected a comma-separated list of directories without empty entries",
+            "log.dirs is '/a,,/b', expected a comma-separated list without empty entries",
         ),
         ("log.dirs", "", "log.dirs is '', expected a comma-separated list of directories without empty entries"),
-        ("log.dirs", "/a,/a", "log.dirs is '/a,/a', expected each directory once"),
+        ("log.dirs", "/a,/a/", "log.dirs is '/a,/a/', expected each directory once"),
         ("log.retention.ms", "0", "log.retention.ms is '0', expected a whole number of at least 1, or -1 for no limit"),
         ("log.roll.ms", "0", "log.roll.ms is '0', expected a whole number of at least 1"),
         ("log.roll.jitter.ms", "-1", "log.roll.jitter.ms is '-1', expected a whole number of at least 0"),
@@ -541,6 +541,22 @@ def test_a_connection_must_stay_open_for_as_long_as_kafka_demands(idle_ms: str) 
     assert load_keys({"connections.max.idle.ms": "201", **delay}).settings.connections_max_idle_ms == 201
     with pytest.raises(SettingsError, match=r"delay.ms, which is 200, or -1 for no limit"):
         load_keys({"connections.max.idle.ms": "200", **delay})
+
+
+def test_what_a_file_lists_twice_counts_once_as_in_kafka() -> None:
+    settings = load_keys(
+        {
+            "log.dirs": "/a, /b,/a",
+            "log.cleanup.policy": "delete,delete",
+            "listeners": "PLAINTEXT://127.0.0.1:9092,PLAINTEXT://127.0.0.1:9092",
+            "advertised.listeners": "PLAINTEXT://h:1, PLAINTEXT://h:1",
+        }
+    ).settings
+
+    assert settings.log_dirs == ("/a", "/b")
+    assert settings.log_cleanup_policy == ("delete",)
+    assert settings.listeners == (listener("PLAINTEXT", "127.0.0.1", 9092),)
+    assert settings.advertised_listeners == (listener("PLAINTEXT", "h", 1),)
 
 
 def test_no_connections_in_all_leave_those_of_the_inter_broker_listener() -> None:

@@ -22,7 +22,7 @@ from config.values import ConfigType, java_double, normalised, parse_value, rend
         (ConfigType.BOOLEAN, " TRUE ", True),
         (ConfigType.BOOLEAN, "false", False),
         (ConfigType.LIST, " a ,b,  c", ("a", "b", "c")),
-        (ConfigType.LIST, "a,,b", ("a", "", "b")),
+        (ConfigType.LIST, "a,b,a , c,b", ("a", "b", "c")),
         (ConfigType.LIST, "  ", ()),
         (ConfigType.STRING, "  a b\r\n", "a b"),
         (ConfigType.PASSWORD, "x", "x"),
@@ -30,6 +30,15 @@ from config.values import ConfigType, java_double, normalised, parse_value, rend
 )
 def test_a_text_is_trimmed_and_read_by_its_type(type_: ConfigType, text: str, value: object) -> None:
     assert parse_value("key", type_, "", text) == value
+
+
+REPLICAS = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+@pytest.mark.parametrize("text", ["0:1,0:1", "0:1,,1:1", "0:1,", ",", "", "*"])
+def test_a_list_of_throttled_replicas_stays_as_it_is_as_in_kafka(text: str) -> None:
+    assert normalised(ConfigType.LIST, text, REPLICAS) == text
+    assert render_value(parse_value("key", ConfigType.LIST, REPLICAS, text)) == text
 
 
 @pytest.mark.parametrize(
@@ -46,6 +55,9 @@ def test_a_text_is_trimmed_and_read_by_its_type(type_: ConfigType, text: str, va
         (ConfigType.LONG, "9" * 5_000),
         (ConfigType.BOOLEAN, "on"),
         (ConfigType.BOOLEAN, "1"),
+        (ConfigType.LIST, "a,,b"),
+        (ConfigType.LIST, "a,"),
+        (ConfigType.LIST, ","),
         (ConfigType.DOUBLE, "half"),
         (ConfigType.DOUBLE, ""),
     ],
