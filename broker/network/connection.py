@@ -74,7 +74,7 @@ class Connection(Sender):
         self._slots = self._answers.slots
         self._detached: list[ResponseSlot] = []
         """Requests behind one that was answered by closing."""
-        self._requests = ReceiveBuffer(state.pool, self, self._slots)
+        self._requests = ReceiveBuffer(state.pool, self._slots)
         self.pauses = Pause.HANDSHAKE
         """Bits of `Pause`: why the connection is not read at present."""
         self._is_reading = False
@@ -139,7 +139,7 @@ class Connection(Sender):
 
     def _receive_in_place(self) -> None:
         """The same into a buffer of the connection's own, where large requests stay."""
-        space = self._requests.space()
+        space = self._requests.space(self)
         if space is None:
             self._pause(Pause.MEMORY)
             return
@@ -180,7 +180,7 @@ class Connection(Sender):
             self._refuse_size(requests.refused_size)
         elif len(arrived) >= most and (requests.incomplete_bytes or most < MOST_REQUESTS_A_TURN):
             self._wait_to_put()
-        elif not self.pauses and not requests.prepare():
+        elif not self.pauses and not requests.prepare(self):
             self._pause(Pause.MEMORY)
 
     def _put(self, arrived: Sequence[ResponseSlot]) -> None:
@@ -363,7 +363,7 @@ class Connection(Sender):
         """Part of `SlotOwner`: of two throttles the one that lasts longer counts."""
         clock = self._state.clock
         until_ms = clock.monotonic_ms() + throttle_time_ms
-        if self.is_closed or until_ms <= self.session.throttled_until_ms:
+        if self.is_closed or throttle_time_ms <= 0 or until_ms <= self.session.throttled_until_ms:
             return
         if self._throttle_alarm is not None:
             self._throttle_alarm.cancel()

@@ -56,7 +56,6 @@ class ReceiveBuffer:
     answered."""
 
     __slots__ = (
-        "_borrower",
         "_buffer",
         "_end",
         "_largest_frame",
@@ -69,10 +68,9 @@ class ReceiveBuffer:
         "refused_size",
     )
 
-    def __init__(self, pool: BufferPool, borrower: Borrower, slots: deque[ResponseSlot]) -> None:
-        """``slots``: the unanswered requests of the connection, which is the ``borrower``."""
+    def __init__(self, pool: BufferPool, slots: deque[ResponseSlot]) -> None:
+        """``slots``: the unanswered requests of the connection."""
         self._pool = pool
-        self._borrower = borrower
         self._slots = slots
         self._buffer: Buffer | None = None
         self._start = self._end = self._limit = 0
@@ -99,11 +97,11 @@ class ReceiveBuffer:
         """Bytes that are received and belong to no request yet."""
         return self._end - self._start
 
-    def space(self) -> memoryview | None:
-        """Where the next bytes are to be received; None where there is no memory: the borrower is called later."""
+    def space(self, borrower: Borrower) -> memoryview | None:
+        """Where the next bytes are to be received; None where there is no memory: ``borrower`` is called later."""
         buffer = self._buffer
         if buffer is None:
-            buffer = self._borrow(self.last_frame)
+            buffer = self._borrow(self.last_frame, borrower)
             if buffer is None:
                 return None
             self._use(buffer, 0)
@@ -148,8 +146,8 @@ class ReceiveBuffer:
                 self._largest_frame = self.last_frame
         return arrived
 
-    def prepare(self) -> bool:
-        """Choose where the next bytes go. False: there is no memory, and the borrower is called later."""
+    def prepare(self, borrower: Borrower) -> bool:
+        """Choose where the next bytes go. False: there is no memory, and ``borrower`` is called later."""
         buffer = self._buffer
         if buffer is None:
             return True
@@ -172,7 +170,7 @@ class ReceiveBuffer:
         else:
             # A frame grows with the bytes that have arrived, at once to what has arrived here before, and never by what
             # is only announced.
-            larger = self._borrow(min(needed, max(2 * arrived, self._largest_frame)))
+            larger = self._borrow(min(needed, max(2 * arrived, self._largest_frame)), borrower)
             if larger is None:
                 return False
             larger.view[:arrived] = buffer.view[start:end]
@@ -210,8 +208,8 @@ class ReceiveBuffer:
         self._buffer = None
         return buffers
 
-    def _borrow(self, needed: int) -> Buffer | None:
-        return self._pool.borrow(needed, self._borrower, may_exceed=not self._slots)
+    def _borrow(self, needed: int, borrower: Borrower) -> Buffer | None:
+        return self._pool.borrow(needed, borrower, may_exceed=not self._slots)
 
     def _end_of_next(self, buffer: Buffer) -> int:
         """How far to receive the next frame, of which nothing is there yet: most often it is as large as the last."""

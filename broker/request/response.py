@@ -9,7 +9,6 @@ exception is a Produce behind Produces: their order is all that matters, and it 
                            answered yet      are answered (docs/decisions/request-queue.md)
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import Final, Protocol
@@ -94,8 +93,9 @@ class RequestStream:
         self.is_free = True
         """The next request may be evaluated without a question: all before it are answered, and none is held."""
         self._put_back = put_back
-        self._held: deque[ResponseSlot] = deque()
-        """Requests that a handler has taken before their turn, in their order."""
+        self._held: list[ResponseSlot] = []
+        """Requests that a handler has taken before their turn, in their order. Most often there are none, and an empty
+        deque would take 0.7 KB of every idle connection."""
         self._is_called = False
         """The first held request is in the channel."""
         self._unanswered = 0
@@ -127,7 +127,7 @@ class RequestStream:
         else:
             self._is_called = False
             if self._may_begin(slot):
-                held.popleft()
+                held.pop(0)
                 return True
         return False
 
@@ -179,7 +179,7 @@ class RequestStream:
         self._is_cut = True
         self.is_free = False
         while self._held:
-            self._held.popleft().fill(NOTHING)
+            self._held.pop(0).fill(NOTHING)
 
     def close(self) -> None:
         """The connection is closed. Its requests are evaluated in their order, as a producer with acks=0 may send and

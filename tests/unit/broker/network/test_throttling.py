@@ -62,6 +62,17 @@ async def test_of_two_throttles_the_one_that_lasts_longer_counts() -> None:
 
 
 @on_both_loops
+async def test_a_throttle_of_no_time_is_none() -> None:
+    async with network() as it:
+        connection, client = it.connect()
+        client.send(frame(b"1"))
+        await it.handle()
+        it.slots[0].throttle(0)
+        assert (connection.pauses, connection.session.throttle_time_ms) == (0, 0)
+        assert it.clock.alarms == 1, "only that of idle connections"
+
+
+@on_both_loops
 async def test_a_throttled_client_that_does_not_take_its_answers_is_not_read_when_the_time_is_over() -> None:
     async with network() as it:
         connection, client = it.connect()
