@@ -56,7 +56,7 @@ Done = Callable[[StagedAppend, Publication | StorageError | Fault], None]
 
 
 class AppendStats:
-    """Counts of appended batches and bytes since the start."""
+    """Counts of batches and of writes to files since the start."""
 
     __slots__ = ("batches", "failed_writes", "large_writes", "writes")
 

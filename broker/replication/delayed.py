@@ -38,7 +38,7 @@ class DelayedProduce(DelayedOperation):
         self._then(self._pending)
 
     def on_failure(self, error: Exception) -> None:
-        """Answer with the batches counted as late whose state is not known."""
+        """Answer with all pending partitions as late: whether they are acknowledged is not known."""
         log.error("a waiting produce failed: %s", error, exc_info=error)
         self._then(self._pending)
 

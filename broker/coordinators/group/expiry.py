@@ -31,7 +31,7 @@ OFFSETS_A_PIECE: Final = 500
 Fewer where the group's id is very long, so that tombstones for all of them fit into a batch."""
 
 _BYTES_AN_OFFSET: Final = 128
-"""Bytes of a group's id up to which a piece looks at `OFFSETS_A_PIECE` offsets."""
+"""Each so many bytes of a group's id make the group's offsets cost one more of `OFFSETS_A_PIECE` each."""
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class Expiry:
 
 
 def _slices(group_id: str, partitions: list[PartitionKey]) -> Iterator[tuple[list[PartitionKey], int]]:
-    """The partitions of a group that fit into one piece each, and their count; a group without offsets counts too."""
+    """A group's partitions in parts that fit into a piece, each with its cost (as one offset if there are none)."""
     cost = 1 + len(group_id.encode()) // _BYTES_AN_OFFSET
     most = max(OFFSETS_A_PIECE // cost, 1)
     for first in range(0, max(len(partitions), 1), most):
