@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Fault(Exception):
-    """Something a client asked for that the broker's own rooms refuse; each kind has its error code."""
+    """Something a client asked for that the broker refuses; each kind has its error code."""
 
     code: ErrorCode
 
