@@ -51,6 +51,10 @@ class LoadedSettings(NamedTuple):
     notices: list[str]
 
 
+_PATHS: Final = frozenset({"log.dirs", "metadata.log.dir"})
+"""Settings that name directories, whose names may be any bytes."""
+
+
 def load_settings(
     path: str | None, overrides: Sequence[tuple[str, str]] = (), host_name: Callable[[], str] = socket.getfqdn
 ) -> LoadedSettings:
@@ -113,6 +117,15 @@ def _with_one_name(texts: Mapping[str, str]) -> dict[str, str]:
     return texts
 
 
+def _is_utf8(text: str) -> bool:
+    return text.isascii() or text.isprintable() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _encodable(text: str) -> str:
+    """The text as clients are shown it: bytes of a path that are no UTF-8 are escaped."""
+    return text if _is_utf8(text) else text.encode("utf-8", "backslashreplace").decode()
+
+
 class _Loading:
     """The state of one pass over the texts: the settings that have been parsed so far."""
 
@@ -129,7 +142,9 @@ class _Loading:
     def load(self) -> LoadedSettings:
         """Parse and check all settings; the order decides which error is reported first."""
         listener_keys = [key for key in self._texts if key.startswith(LISTENER_PREFIX)]
-        for key in self._texts:
+        for key, text in self._texts.items():
+            if key not in _PATHS and not _is_utf8(text):
+                raise SettingsError(f"{key} is {text!r}, whose bytes are no UTF-8: only paths may be so")
             if key not in BROKER_SETTINGS and key not in listener_keys:
                 self._check_other_key(key)
         values = {field_name(key): self._parsed(key) for key in BROKER_SETTINGS if key not in _PARSED_WITH_OTHERS}
@@ -140,7 +155,7 @@ class _Loading:
             listeners=listeners,
             advertised_listeners=self._advertised(listeners),
             controller_listeners=controller_listeners,
-            given=self._texts,
+            given={key: _encodable(text) for key, text in self._texts.items()},
         )
         if "queued.max.request.bytes" not in self._texts:
             at_least = max(settings.queued_max_request_bytes, settings.socket_request_max_bytes)

@@ -26,3 +26,8 @@ def offset_in(name: str, suffix: str) -> int | None:
         return None
     offset = int(digits)
     return offset if offset <= _MOST_OFFSET else None
+
+
+def as_text(path: str) -> str:
+    """A path that can be encoded: bytes that are no UTF-8, which Python keeps as lone surrogates, are escaped."""
+    return path if path.isascii() else path.encode("utf-8", "backslashreplace").decode()

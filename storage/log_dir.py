@@ -28,6 +28,7 @@ from storage.checkpoints import (
     write_offset_checkpoint,
 )
 from storage.errors import CorruptCheckpoint, LogDirFailed, WrongDirectory
+from storage.file_names import as_text
 from storage.files import DiskSpace, File, FileSystem, Lock
 from storage.topic_partition import PartitionDirectory, TopicPartition, parse_dir_name
 
@@ -132,7 +133,12 @@ class LogDir:
     @property
     def absolute_path(self) -> str:
         """The directory's absolute path, for logs and answers."""
-        return self._files.absolute(self.path)
+        return as_text(self._files.absolute(self.path))
+
+    @property
+    def label(self) -> str:
+        """The directory's path as the settings name it, for metrics."""
+        return as_text(self.path)
 
     def space(self) -> DiskSpace:
         """The size of the directory's file system. Raises LogDirFailed, also for a directory that has failed before."""

@@ -64,9 +64,9 @@ class Logs:
             return
         directories = self._sources.logs.directories
         yield one(OFFLINE, sum(directory.has_failed for directory in directories))
-        yield Samples(IS_OFFLINE, [((directory.path,), directory.has_failed) for directory in directories])
+        yield Samples(IS_OFFLINE, [((directory.label,), directory.has_failed) for directory in directories])
         yield one(CORDONED, 0)
-        yield Samples(IS_CORDONED, [((directory.path,), 0) for directory in directories])
+        yield Samples(IS_CORDONED, [((directory.label,), 0) for directory in directories])
         yield from self._disk_space(directories)
 
     def _disk_space(self, directories: tuple[LogDir, ...]) -> Iterator[Samples]:
@@ -79,7 +79,7 @@ class Logs:
                 space = directory.space()
             except StorageError:
                 continue  # the next write there finds the failure and logs it
-            free.append(((directory.path,), space.usable_bytes))
-            total.append(((directory.path,), space.total_bytes))
+            free.append(((directory.label,), space.usable_bytes))
+            total.append(((directory.label,), space.total_bytes))
         yield Samples(DISK_FREE, free)
         yield Samples(DISK_TOTAL, total)

@@ -10,7 +10,7 @@ from typing import Final
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor
 from broker.network.socket_options import SocketOptions, bound_socket, leave_unpaced, plain_address
-from broker.network.transport import PlaintextTransport
+from broker.network.transport import PlaintextTransport, SendfileRefusals
 from broker.request.session import Peer, Session
 from broker.runtime.clock import Alarm, Clock
 
@@ -60,6 +60,7 @@ class Acceptor:
         processors: Sequence[Processor],
         limits: ConnectionLimits,
         options: SocketOptions,
+        refusals: SendfileRefusals | None = None,
         backlog: int = 50,
     ) -> None:
         self.listener = listener
@@ -73,6 +74,7 @@ class Acceptor:
         self._processors = processors
         self._limits = limits
         self._options = options
+        self._refusals = refusals
         self._backlog = backlog
         self._next_processor = 0
         self._socket: socket.socket | None = None
@@ -159,7 +161,10 @@ class Acceptor:
         self._next_processor = (self._next_processor + 1) % len(self._processors)
         try:
             self._options.prepare_connection(accepted, host, self._system_control)
-            processor.adopt(PlaintextTransport(accepted), Session(Peer(host=host, port=port, listener=self.listener)))
+            processor.adopt(
+                PlaintextTransport(accepted, self._refusals),
+                Session(Peer(host=host, port=port, listener=self.listener)),
+            )
         except OSError as error:
             log.debug("Lost %s:%d before its first request: %s", host, port, error)
             accepted.close()

@@ -12,6 +12,7 @@ from broker.network.processor import Processor
 from broker.network.processor_pool import ProcessorPool
 from broker.network.processor_state import NetworkSettings
 from broker.network.socket_options import SocketOptions
+from broker.network.transport import SendfileRefusals
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock
 from config.broker_settings import BrokerSettings
@@ -126,6 +127,7 @@ class SocketServer:
             send_buffer_bytes=settings.socket_send_buffer_bytes,
             receive_buffer_bytes=settings.socket_receive_buffer_bytes,
         )
+        refusals = SendfileRefusals()
         return [
             Acceptor(
                 listener.name,
@@ -136,6 +138,7 @@ class SocketServer:
                 processors=self.processors,
                 limits=self._limits,
                 options=options,
+                refusals=refusals,
                 backlog=settings.socket_listen_backlog_size,
             )
             for listener in settings.listeners

@@ -4,11 +4,22 @@ A raw socket is the only transport so far; TLS will be another. What a transport
 attribute that is bound once, so that a raw socket's own methods are called without a function in between.
 """
 
+import errno
+import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Final, Protocol
+
+log = logging.getLogger(__name__)
+
+_REFUSES_SENDFILE: Final = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EOVERFLOW, errno.EPERM)
+"""What a file system, or a sandbox, answers to sendfile(2) where it cannot do it: the call's manual page advises to
+read and send then."""
+
+MOST_READ_BYTES: Final = 256 * 1024
+"""What is read at a time where a region must pass through memory."""
 
 MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
 """Flag of `Transport.send`: more bytes follow at once, so no small packet need leave for these. Linux has it."""
@@ -21,7 +32,10 @@ Bytes = bytes | bytearray | memoryview
 
 
 class OpenFile(Protocol):
+    @property
+    def path(self) -> str: ...
     def fileno(self) -> int: ...
+    def pread(self, size: int, position: int) -> bytes: ...
 
 
 class Region(Protocol):
@@ -82,14 +96,35 @@ class Transport(Protocol):
         """Close the connection. What was sent is still delivered."""
 
 
+class SendfileRefusals:
+    """The directories from which files cannot be sent by sendfile(2): the log says it once for each data directory."""
+
+    __slots__ = ("_directories",)
+
+    def __init__(self) -> None:
+        self._directories: set[str] = set()
+
+    def note(self, path: str, error: OSError) -> None:
+        """sendfile(2) has refused the file ``path``, which stands in a partition's directory."""
+        directory = os.path.dirname(os.path.dirname(path))
+        if directory not in self._directories:
+            self._directories.add(directory)
+            log.warning(
+                "files in %s cannot be sent by sendfile, they are read and sent instead, which is slower: %s",
+                directory,
+                error,
+            )
+
+
 class PlaintextTransport:
     """A `Transport` of the socket's own bytes."""
 
-    __slots__ = ("_socket", "descriptor", "receive_into", "send")
+    __slots__ = ("_refusals", "_socket", "descriptor", "receive_into", "send")
 
-    def __init__(self, connected: socket.socket) -> None:
-        """``connected`` is non-blocking."""
+    def __init__(self, connected: socket.socket, refusals: "SendfileRefusals | None" = None) -> None:
+        """``connected`` is non-blocking; ``refusals`` is shared by all transports of a broker."""
         self._socket = connected
+        self._refusals = SendfileRefusals() if refusals is None else refusals
         self.descriptor = connected.fileno()
         self.receive_into: Callable[[memoryview], int] = connected.recv_into
         self.send: Callable[[Bytes, int], int] = connected.send
@@ -103,8 +138,18 @@ class PlaintextTransport:
         return self._socket.sendmsg(pieces, (), flags)
 
     def send_region(self, region: Region, position: int, size: int) -> int:
-        """Part of `Transport`: the bytes go from the file to the socket without passing through Python."""
-        return os.sendfile(self.descriptor, region.file.fileno(), position, size)
+        """Part of `Transport`: the bytes go from the file to the socket without passing through Python.
+
+        Where the file system cannot do that, they are read and sent.
+        """
+        try:
+            return os.sendfile(self.descriptor, region.file.fileno(), position, size)
+        except OSError as error:
+            if error.errno not in _REFUSES_SENDFILE:
+                raise
+            self._refusals.note(region.file.path, error)
+        data = region.file.pread(min(size, MOST_READ_BYTES), position)
+        return self.send(data, 0) if data else 0
 
     def cork(self, is_corked: bool) -> None:
         """Part of `Transport`."""

@@ -28,9 +28,12 @@ def ask_for_short_turns() -> int:
     number = _SCHED_SETATTR.get(os.uname().machine)
     if number is None or not _THREADS.is_dir():
         return 0
-    import ctypes  # 2 ms and 0.3 MB: not before the broker is ready
+    try:
+        import ctypes  # 2 ms and 0.3 MB: not before the broker is ready
 
-    call = ctypes.CDLL(None).syscall
+        call = ctypes.CDLL(None).syscall
+    except (ImportError, OSError, AttributeError):
+        return 0  # a Python without ctypes, or a C library that has no `syscall`
     call.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
     granted = 0
     for thread in map(int, os.listdir(_THREADS)):

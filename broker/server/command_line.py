@@ -7,11 +7,12 @@ import gc
 import logging
 import os
 import resource
+import select
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 
 from broker.request.line_limit import LineLimit
@@ -29,6 +30,9 @@ log = logging.getLogger("broker")
 STOPPED = 0
 FAILED = 1
 
+STDOUT = 1
+STANDARD_DESCRIPTORS = (0, STDOUT, 2)
+
 MACOS_OPEN_FILES = 10_240
 """OPEN_MAX of macOS."""
 
@@ -44,7 +48,8 @@ YOUNG_OBJECTS = 20_000
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a broker until a signal stops it (SIGTERM, SIGINT) or it can't go on; return the exit code."""
+    """Run a broker until a signal stops it (SIGTERM, SIGINT, SIGHUP) or it can't go on; return the exit code."""
+    keep_standard_descriptors()
     options = _parser().parse_args(arguments)
     _log_to_stderr(options.log_level)
     try:
@@ -56,6 +61,25 @@ def run(arguments: Sequence[str] | None = None) -> int:
     descriptors = raise_descriptor_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(loaded, most_open_files=min(descriptors // 2, MOST_OPEN_FILES)))
+
+
+def keep_standard_descriptors() -> None:
+    """Open what of stdin, stdout and stderr was closed when the process began, so that no data file gets the number."""
+    for descriptor in STANDARD_DESCRIPTORS:
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)  # Python has None for a stderr that was closed
+
+
+def stop_signals() -> list[signal.Signals]:
+    """The signals that stop the broker in order. SIGHUP stays ignored where the caller ignores it, as `nohup` does."""
+    signals = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
+    return signals
 
 
 def raise_descriptor_limit() -> int:
@@ -82,7 +106,7 @@ def raise_descriptor_limit() -> int:
 async def _serve(loaded: LoadedSettings, *, most_open_files: int) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop.set)
     for handler in logging.getLogger().handlers:
         handler.addFilter(LineLimit(LoopClock(loop, time.time)))
@@ -105,8 +129,7 @@ async def _serve_until(
             return STOPPED
     except CannotStart as error:
         return _failed(error)
-    sys.stdout.write(f"ready {daemon.description}\n")
-    sys.stdout.flush()
+    _announce(f"ready {daemon.description}\n")
     manager.ready(daemon.description)
     log.debug("short turns for %d threads", ask_for_short_turns())
     # Everything allocated so far lives until the end: it need not be looked through again and again. What a request
@@ -122,6 +145,17 @@ async def _serve_until(
             log.critical("the broker stopped", exc_info=daemon.failure)
         return _failed(daemon.failure)
     return STOPPED
+
+
+def _announce(line: str) -> None:
+    """Write ``line`` to stdout. The broker serves also where stdout is full, or a pipe that no process reads."""
+    try:
+        # A pipe that is full would hold the broker until its reader comes.
+        if not select.select((), (STDOUT,), (), 0)[1]:
+            raise BlockingIOError("it takes nothing at present")
+        os.write(STDOUT, line.encode("utf-8", "backslashreplace"))
+    except (OSError, ValueError) as error:
+        log.warning("the line %r could not be written to stdout: %s", line.strip(), error)
 
 
 async def _started(daemon: BrokerServer, stop: asyncio.Event) -> bool:
@@ -182,5 +216,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def _failed(error: BaseException) -> int:
-    sys.stderr.write(f"ottla: {error}\n")
+    with suppress(OSError):  # stderr may be full, or a pipe without a reader
+        sys.stderr.write(f"ottla: {error}\n")
+        sys.stderr.flush()
     return FAILED

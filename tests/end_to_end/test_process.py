@@ -97,7 +97,7 @@ def test_it_answers_from_the_moment_it_says_ready(process: BrokerProcess) -> Non
     assert answer[4:10] == bytes.fromhex("00000007 0000")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_stops_in_order(process: BrokerProcess, number: signal.Signals) -> None:
     process.start()
     connect("confluent-kafka", process.bootstrap).produce("t", [Record(value=b"v")])

@@ -1,0 +1,166 @@
+"""Surroundings that refuse what the broker would like to have: it serves, and stops in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
+from kafka import KafkaConsumer, KafkaProducer
+
+from dev.broker_process import PACKAGES, REPOSITORY, BrokerProcess, port_below_client_ports
+from dev.waiting import until
+
+MARKER = ".kafka_cleanshutdown"
+INSTEAD_OF_THE_FILE_SYSTEM = """
+import errno, os
+def sendfile(*_):
+    raise OSError(errno.{name}, os.strerror(errno.{name}))
+os.sendfile = sendfile
+"""
+WITHOUT_CTYPES = "import sys; sys.modules['_ctypes'] = None"
+
+
+class OddBroker(BrokerProcess):
+    """A broker whose process begins as the test says."""
+
+    def __init__(self, directory: Path, site: str = "", **options: object) -> None:
+        super().__init__(directory, port=port_below_client_ports())
+        self._options = options
+        self._environment = dict(os.environ)
+        if site:
+            (directory / "sitecustomize.py").write_text(site)
+            self._environment["PYTHONPATH"] = f"{directory}{os.pathsep}{PACKAGES}{os.pathsep}{REPOSITORY}"
+
+    def launch(self) -> None:
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                cwd=PACKAGES,
+                env=self._environment,
+                **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log, **self._options},  # type: ignore[call-overload]
+            )
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Iterator[Callable[..., OddBroker]]:
+    made: list[OddBroker] = []
+
+    def make(**options: object) -> OddBroker:
+        made.append(OddBroker(tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for broker in made:
+        broker.close()
+
+
+def there_and_back(bootstrap: str, *values: bytes) -> list[bytes]:
+    """Produce records, and read them again."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    for value in values:
+        producer.send("odd", value)
+    producer.flush()
+    producer.close()
+    consumer = KafkaConsumer("odd", bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    read = [next(consumer).value for _ in values]
+    consumer.close()
+    return read
+
+
+@pytest.mark.parametrize("name", ["EINVAL", "ENOSYS", "EOPNOTSUPP", "EOVERFLOW"])
+def test_a_file_system_without_sendfile_serves_its_records(odd: Callable[..., OddBroker], name: str) -> None:
+    broker = odd(site=INSTEAD_OF_THE_FILE_SYSTEM.format(name=name)).start()
+    values = [b"small", os.urandom(700_000), b"last"]
+    assert there_and_back(broker.bootstrap, *values) == values
+    assert broker.log_text().count("cannot be sent by sendfile") == 1, "said once for a directory"
+    broker.stop()
+
+
+def test_a_python_without_ctypes_serves(odd: Callable[..., OddBroker]) -> None:
+    broker = odd(site=WITHOUT_CTYPES).start()
+    assert there_and_back(broker.bootstrap, b"one") == [b"one"]
+    broker.stop()
+
+
+def test_a_terminal_that_goes_away_stops_the_broker_in_order(odd: Callable[..., OddBroker]) -> None:
+    broker = odd().start()
+    broker.stop(signal.SIGHUP)
+    assert (broker.data_directory / MARKER).exists()
+
+
+def test_a_broker_below_nohup_stays(odd: Callable[..., OddBroker]) -> None:
+    broker = odd(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)).start()
+    broker.process.send_signal(signal.SIGHUP)
+    assert there_and_back(broker.bootstrap, b"one") == [b"one"]
+    broker.stop()
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def full_pipe() -> int:
+    """The end of a pipe that takes nothing more, and whose reader does not read."""
+    _, end = os.pipe()
+    os.set_blocking(end, False)
+    try:
+        while True:
+            os.write(end, bytes(65_536))
+    except BlockingIOError:
+        os.set_blocking(end, True)
+    return end
+
+
+def broken_pipe() -> int:
+    reader, end = os.pipe()
+    os.close(reader)
+    return end
+
+
+def full_device() -> int:
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+@pytest.mark.parametrize("make_stdout", [full_device, full_pipe, broken_pipe])
+def test_a_stdout_that_cannot_be_written_is_said_in_the_log(
+    odd: Callable[..., OddBroker], make_stdout: Callable[[], int]
+) -> None:
+    stdout = make_stdout()
+    broker = odd(stdout=stdout)
+    broker.launch()
+    os.close(stdout)
+    until(lambda: "could not be written to stdout" in broker.log_text(), "the line about stdout")
+    assert there_and_back(broker.bootstrap, b"one") == [b"one"]
+    broker.process.send_signal(signal.SIGTERM)
+    assert broker.process.wait(60) == 0
+
+
+def test_descriptors_that_were_closed_are_given_to_no_data_file(odd: Callable[..., OddBroker]) -> None:
+    broker = odd(preexec_fn=lambda: os.closerange(0, 3))
+    broker.launch()
+    until(lambda: is_open(broker.port), "the listener")
+    assert there_and_back(broker.bootstrap, b"one") == [b"one"]
+    standard = {os.readlink(f"/proc/{broker.process.pid}/fd/{number}") for number in range(3)}
+    assert standard == {"/dev/null"}
+    broker.stop()
+
+
+def test_a_data_directory_may_have_a_name_that_is_no_utf_8(odd: Callable[..., OddBroker], tmp_path: Path) -> None:
+    broker = odd()
+    broker.settings["log.dirs"] = os.fsdecode(os.fsencode(tmp_path) + b"/donn\xe9es")
+    broker.start()
+    assert there_and_back(broker.bootstrap, b"one") == [b"one"]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    resource = ConfigResource(ConfigResource.Type.BROKER, str(broker.node_id))
+    assert admin.describe_configs([resource])[resource].result()["log.dirs"].value == f"{tmp_path}/donn\\udce9es"
+    with urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics") as page:
+        assert "donn" in page.read().decode()
+    broker.stop()
