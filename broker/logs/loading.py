@@ -77,7 +77,7 @@ class LogLoading:
         self._processes_per_directory = processes_per_directory
         self._recovery = recovery
         self._stop = stop
-        self.stats: dict[str, LoadingStats] = {directory.path: LoadingStats() for directory in logs.directories}
+        self.stats: dict[str, LoadingStats] = {directory.label: LoadingStats() for directory in logs.directories}
         """Progress by the path of the data directory."""
         self._began = self._turned = loop.time()
 
@@ -106,7 +106,7 @@ class LogLoading:
         found: list[FoundLog] = []
         for one in self._logs.find(config_of=config_of, is_ours=is_ours, new_id=new_id, recovery=self._recovery):
             found.append(one)
-            stats = self.stats[one.directory.path]
+            stats = self.stats[one.directory.label]
             stats.logs_total += 1
             stats.bytes_to_check += one.bytes_to_check
             await self._turn()
@@ -170,7 +170,7 @@ class LogLoading:
             await child
 
     async def _open(self, found: FoundLog, recovered: "RecoveredLog | None" = None) -> None:
-        stats = self.stats[found.directory.path]
+        stats = self.stats[found.directory.label]
         is_checked_here = recovered is None and found.bytes_to_check > 0
         if is_checked_here:
             log.debug("recovering segments of %s from offset %d on", found.topic_partition, found.check_from)
@@ -270,7 +270,7 @@ class LogLoading:
             found.bytes_to_check,
         )
         order = found.recovery_order(self._clock.now_ms(), self._logs.producer_id_expiration_ms)
-        stats = self.stats[found.directory.path]
+        stats = self.stats[found.directory.label]
         checked = 0
 
         def has_read(bytes_read: int) -> None:
