@@ -72,6 +72,10 @@ _READINGS: Final = (
     _of_manager("NumGroups", "Classic groups", lambda it: it.seen.kinds[_CLASSIC]),
     *map(_in_state, _STATES),
     _of_manager("NumOffsets", "Committed offsets that are kept", lambda it: it.seen.offsets),
+    Reading(
+        _of_coordinator(gauge, "offset_count", "Committed offsets that are kept, as Kafka 4.4 names them"),
+        lambda it: it.seen.offsets,
+    ),
     *_counted("offset_commit", "Offsets committed", "committed_offsets"),
     *_counted("offset_expiration", "Offsets that expired", "expired_offsets"),
     *_counted("offset_deletion", "Offsets deleted by request", "deleted_offsets"),
@@ -111,6 +115,13 @@ _GROUPS: Final = _of_coordinator(
     "protocol",
     bean=f"{_COORDINATOR_BEAN},protocol=*",
 )
+_CLASSIC_GROUPS: Final = _of_coordinator(
+    gauge,
+    "classic_group_count",
+    "Classic groups by state, as Kafka 4.4 names them",
+    "state",
+    bean=f"{_COORDINATOR_BEAN},state=*",
+)
 _CONSUMER_GROUPS: Final = _of_coordinator(
     gauge,
     "consumer_group_count",
@@ -127,6 +138,7 @@ class Groups:
         *[reading.family for reading in _READINGS],
         _PARTITIONS,
         _GROUPS,
+        _CLASSIC_GROUPS,
         _CONSUMER_GROUPS,
     )
 
@@ -152,4 +164,5 @@ class Groups:
             _PARTITIONS, [(("loading",), groups.loading), (("active",), len(groups.active)), (("failed",), 0)]
         )
         yield Samples(_GROUPS, [((kind,), seen.kinds[kind]) for kind in _KINDS])
+        yield Samples(_CLASSIC_GROUPS, [((state,), seen.states[_CLASSIC, state]) for state in _STATES])
         yield Samples(_CONSUMER_GROUPS, [((state,), seen.states[_CONSUMER, state]) for state in _STATES_OF_CONSUMER])

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -10,29 +10,25 @@ from broker.metrics.series import Family, Reading, Samples, gauge, one, read
 from broker.metrics.sources import MetricSources
 
 
-def _of_server(name: str, help: str, value: Callable[[MetricSources], float]) -> Reading:
+def _of_server(name: str, help: str) -> Family:
     metric = name.lower().replace("-", "_")
-    bean = f"kafka.server:type=KafkaServer,name={name}"
-    return Reading(gauge(f"kafka_server_kafkaserver_{metric}", help, bean=bean), value)
+    return gauge(f"kafka_server_kafkaserver_{metric}", help, bean=f"kafka.server:type=KafkaServer,name={name}")
 
 
-def _io_bytes(field: str) -> int:
-    """Bytes that this process has read from or written to disks, as the system counts them; 0 without such a count."""
+def _io_counts() -> dict[str, int]:
+    """What the system has counted of this process's reads and writes, by its names; empty where it counts nothing."""
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
     except OSError:
-        return 0
-    return next((int(line.partition(":")[2]) for line in lines if line.startswith(f"{field}:")), 0)
+        return {}
+    return {name: int(number) for name, _, number in (line.partition(":") for line in lines)}
 
 
 _READINGS: Final = (
-    _of_server(
-        "BrokerState",
-        "1 starting, 2 opening and recovering logs, 3 running, 6 stopping",
+    Reading(
+        _of_server("BrokerState", "1 starting, 2 opening and recovering logs, 3 running, 6 stopping"),
         lambda sources: sources.state(),
     ),
-    _of_server("linux-disk-read-bytes", "Bytes read from disks", lambda _: _io_bytes("read_bytes")),
-    _of_server("linux-disk-write-bytes", "Bytes written to disks", lambda _: _io_bytes("write_bytes")),
     Reading(
         gauge(
             "kafka_server_app_info_start_time_ms",
@@ -46,11 +42,19 @@ _READINGS: Final = (
         lambda _: threading.active_count(),
     ),
 )
-_FAMILIES: Final = gauge(
-    "kafka_server_kafkaserver_yammer_metrics_count",
-    "Families of metrics that the broker knows",
-    bean="kafka.server:type=KafkaServer,name=yammer-metrics-count",
-)
+_IO: Final = {
+    "read_bytes": _of_server("linux-disk-read-bytes", "Bytes read from disks"),
+    "write_bytes": _of_server("linux-disk-write-bytes", "Bytes written to disks"),
+    "cancelled_write_bytes": _of_server(
+        "linux-disk-cancelled-write-bytes", "Bytes that were to be written, and whose file was cut or removed before"
+    ),
+    "rchar": _of_server("linux-disk-rchar", "Bytes read by system calls, from whatever, the page cache included"),
+    "wchar": _of_server("linux-disk-wchar", "Bytes written by system calls, to whatever"),
+    "syscr": _of_server("linux-disk-syscr", "System calls that read"),
+    "syscw": _of_server("linux-disk-syscw", "System calls that write"),
+}
+"""By the names of `/proc/self/io`."""
+_FAMILIES: Final = _of_server("yammer-metrics-count", "Families of metrics that the broker knows")
 _BROKERS: Final = gauge("kafka_brokers", "Brokers that are registered")
 _BROKER: Final = gauge("kafka_broker_info", "1 for each broker", "id", "address")
 _MEMORY_USED: Final = tuple(
@@ -69,7 +73,8 @@ class Server:
     """Reads the process and the node."""
 
     families: tuple[Family, ...] = (
-        *[reading.family for reading in _READINGS], _FAMILIES, _BROKERS, _BROKER, *_MEMORY_USED, *_MEMORY_MOST,
+        *[reading.family for reading in _READINGS], *_IO.values(), _FAMILIES, _BROKERS, _BROKER,
+        *_MEMORY_USED, *_MEMORY_MOST,
     )  # fmt: skip
 
     def __init__(self, sources: MetricSources, *, known: int) -> None:
@@ -79,6 +84,9 @@ class Server:
 
     def collect(self) -> Iterator[Samples]:
         yield from read(_READINGS, self._sources)
+        counts = _io_counts()
+        for name, family in _IO.items():
+            yield one(family, counts.get(name, 0))
         yield one(_FAMILIES, self._known)
         yield from self._memory()
         if self._sources.metadata_log is not None:

@@ -54,7 +54,7 @@ def load(bootstrap: str) -> Iterator[None]:
     # One connection for each network processor, so that all of them have something to tell.
     with RawClient(bootstrap) as client, RawClient(bootstrap) as second, RawClient(bootstrap) as third:
         for each in (client, second, third):
-            each.ask(ApiVersionsRequest(client_software_name="parity", client_software_version="1.0"), 4)
+            each.ask(ApiVersionsRequest(client_software_name="parity", client_software_version="1.0"), 5)
         _make_topics(client)
         _produce(client)
         _fetch(client)

@@ -55,7 +55,7 @@ def test_a_page_has_nothing_that_is_not_declared_and_labels_as_declared(broker: 
 def test_every_family_is_shown_by_a_test(request: pytest.FixtureRequest) -> None:
     here = Path(__file__).parent
     collected = {item.path for item in request.session.items}
-    if not set(here.glob("test_*.py")) <= collected:
+    if not {*here.glob("test_*.py"), here.parent / "logs" / "test_retention_hold.py"} <= collected:
         pytest.skip("the tests that show them do not all run")
     not_shown = sorted({family.name for family in FAMILIES} - LOOKED_AT)
     assert not not_shown

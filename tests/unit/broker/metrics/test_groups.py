@@ -72,6 +72,7 @@ def test_a_group_goes_through_its_states_as_its_consumers_come_and_go(broker: In
         {
             f"{MANAGER}_numgroups": now(1),
             f"{MANAGER}_numgroupscompletingrebalance": now(1),
+            f'{COORDINATOR}_classic_group_count{{state="CompletingRebalance"}}': now(1),
             f'{COORDINATOR}_group_count{{protocol="classic"}}': now(1),
             f"kafka_consumergroup_members{READERS}": now(1),
         },
@@ -143,6 +144,7 @@ def test_a_group_that_reads_on_commits_and_falls_behind(broker: InProcessBroker)
             f"kafka_consumergroup_current_offset_sum{ON_ORDERS}": now(4),
             f"kafka_consumergroup_lag_sum{ON_ORDERS}": now(6),
             f"{MANAGER}_numoffsets": now(1),
+            f"{COORDINATOR}_offset_count": now(1),
             f"{COORDINATOR}_offset_commit_count": up(1),
             f"{COORDINATOR}_offset_commit_rate": up(),
         },

@@ -54,6 +54,14 @@ def test_what_is_written_to_disks_is_told(broker: InProcessBroker) -> None:
     page = scrape(broker)
     assert page["kafka_server_kafkaserver_linux_disk_read_bytes"] >= 0
     assert page["kafka_server_kafkaserver_linux_disk_write_bytes"] >= 0
+    assert page["kafka_server_kafkaserver_linux_disk_cancelled_write_bytes"] >= 0
+
+
+def test_reads_and_writes_by_system_calls_are_told(broker: InProcessBroker, tmp_path: Path) -> None:
+    disk = "kafka_server_kafkaserver_linux_disk"
+    with shown(broker, {f"{disk}_{name}": up() for name in ("rchar", "wchar", "syscr", "syscw")}):
+        (tmp_path / "file").write_bytes(bytes(100_000))
+        assert len((tmp_path / "file").read_bytes()) == 100_000
 
 
 def test_the_time_of_the_start_and_the_number_of_families_are_told(broker: InProcessBroker) -> None:
