@@ -6,7 +6,7 @@ KAFKA_SOME___NAME                                      some-name                
 CLUSTER_ID                                             the cluster id of a new directory
 
 Each source wins over those before it: what a container needs, the mounted file, the environment, the command line.
-The rule is that of `kafka.docker.KafkaDockerWrapper` in Kafka 4.3.1's jar, which a test runs where it is at hand; what
+The rule is that of `kafka.docker.KafkaDockerWrapper` in Kafka 4.4.0's jar, which a test runs where it is at hand; what
 it leaves to shell scripts stands in Kafka's repository under docker/resources/common-scripts.
 """
 

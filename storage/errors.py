@@ -7,7 +7,7 @@ class StorageError(Exception):
     """The base of all errors that `storage` raises on purpose.
 
     `str(error)` is a sentence for logs. `message_for_client` is the text that belongs into a response's ErrorMessage;
-    it is None where Apache Kafka 4.3.1 sends null.
+    it is None where Apache Kafka 4.4.0 sends null.
     """
 
     message_for_client: str | None = None

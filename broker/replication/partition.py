@@ -222,7 +222,7 @@ class Partition:
     def check_append(self, *, by_all: bool) -> None:
         """Raise unless this node leads, and with ``by_all`` enough replicas are in sync (``min.insync.replicas``).
 
-        The demand is capped by the number of replicas, as Kafka 4.3.1 does it: a topic of one replica takes acks=all
+        The demand is capped by the number of replicas, as Kafka 4.4.0 does it: a topic of one replica takes acks=all
         whatever the setting.
         """
         self.check_leadership()

@@ -354,7 +354,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     storage.RecordTooLarge: ErrorCode.INVALID_RECORD,
     storage.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     storage.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    # Kafka's answer to records that no codec can read, seen on 4.3.1: clients take it for the broker's fault.
+    # Kafka's answer to records that no codec can read, seen on 4.4.0: clients take it for the broker's fault.
     storage.UndecodableRecords: ErrorCode.UNKNOWN_SERVER_ERROR,
     storage.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     storage.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -1,6 +1,6 @@
 """InitProducerId: an identity for an idempotent or transactional producer.
 
-Version 6 is defined in Kafka 4.3.1 and not served by it, nor here.
+Version 6 is defined in Kafka 4.4.0 and not served by it, nor here.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ WALKED_OPENED_BYTES: Final = 1024 * 1024
 LEAST_OPENED_BYTES: Final = 64 * 1024 * 1024
 MOST_GAIN: Final = 16
 LEAST_RECORDS: Final = 1_000_000
-"""Bounds on what one batch may cost in memory and time (64 MiB and about a second); Kafka has none.
+"""Bounds on what one batch may cost in memory and time (64 MiB and about a second); Kafka has none for a batch.
 
 A batch may open to max(LEAST_OPENED_BYTES, MOST_GAIN * max.message.bytes) where it is walked, and hold
 max(LEAST_RECORDS, what fits uncompressed into max.message.bytes) records and as many headers. Clients do not meet that:

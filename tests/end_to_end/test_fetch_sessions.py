@@ -1,4 +1,4 @@
-"""One fetch session from its beginning to its end, field by field, as Apache Kafka 4.3.1 answers it too."""
+"""One fetch session from its beginning to its end, field by field, as Apache Kafka 4.4.0 answers it too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of groups and of their offsets, in the versions that Kafka 4.3.1 writes."""
+"""Records of groups and of their offsets, in the versions that Kafka 4.4.0 writes."""
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 

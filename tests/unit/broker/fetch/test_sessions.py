@@ -1,4 +1,4 @@
-"""Incremental fetch sessions through the codec (KIP-227); what is expected is what Kafka 4.3.1 answered."""
+"""Incremental fetch sessions through the codec (KIP-227); what is expected is what Kafka 4.4.0 answered."""
 
 import sys
 from collections.abc import Callable

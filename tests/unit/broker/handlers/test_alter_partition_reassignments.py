@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments through the codec; what is expected was seen on Kafka 4.3.1."""
+"""AlterPartitionReassignments through the codec; what is expected was seen on Kafka 4.4.0."""
 
 import pytest
 

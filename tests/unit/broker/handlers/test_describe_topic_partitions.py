@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions through the codec; what is expected was seen on Kafka 4.3.1."""
+"""DescribeTopicPartitions through the codec; what is expected was seen on Kafka 4.4.0."""
 
 import pytest
 

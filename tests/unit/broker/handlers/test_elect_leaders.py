@@ -1,4 +1,4 @@
-"""ElectLeaders through the codec; what is expected was seen on Kafka 4.3.1."""
+"""ElectLeaders through the codec; what is expected was seen on Kafka 4.4.0."""
 
 import pytest
 

@@ -93,7 +93,7 @@ def test_another_leader_epoch_is_refused(broker: InProcessBroker, orders: bytes,
         fenced = broker.ask(fetch_request(topic_id=orders, partition_fields={"current_leader_epoch": 4}), version)
         of_partition = fenced.responses[0].partitions[0]
         assert of_partition.error_code == E.FENCED_LEADER_EPOCH
-        # Kafka 4.3.1 leaves the tag of version 12 alone until 16.
+        # Kafka 4.4.0 leaves the tag of version 12 alone until 16.
         leader = of_partition.current_leader
         assert (leader.leader_id, leader.leader_epoch) == ((1, 5) if version >= 16 else (-1, -1))
         assert [endpoint.node_id for endpoint in fenced.node_endpoints] == ([1] if version >= 16 else [])
@@ -235,7 +235,7 @@ def test_an_error_of_reading_is_told_at_once(broker: InProcessBroker, orders: by
 def test_a_topic_that_is_not_there_neither_wakes_the_others_nor_stands_before_them(
     broker: InProcessBroker, orders: bytes
 ) -> None:
-    # As Kafka 4.3.1: a client that still asks for a deleted topic does not turn in circles.
+    # As Kafka 4.4.0: a client that still asks for a deleted topic does not turn in circles.
     consumer = broker.connect()
     consumer.send(fetch_request("nowhere", "orders", offset=3, max_wait_ms=500), 12)
     assert consumer.has_no_answer()

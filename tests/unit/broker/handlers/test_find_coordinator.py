@@ -1,4 +1,4 @@
-"""FindCoordinator through the codec. What is expected was seen on Apache Kafka 4.3.1."""
+"""FindCoordinator through the codec. What is expected was seen on Apache Kafka 4.4.0."""
 
 from typing import Any
 

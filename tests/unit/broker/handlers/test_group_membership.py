@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup through the codec. What is expected was seen on Apache Kafka 4.3.1;
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup through the codec. What is expected was seen on Apache Kafka 4.4.0;
 how groups behave is tried in tests/unit/broker/coordinators/group."""
 
 from typing import Any
