@@ -388,6 +388,13 @@ RULES: Final[tuple[Rule, ...]] = (
         for api in ("DESCRIBE_USER_SCRAM_CREDENTIALS", "ALTER_USER_SCRAM_CREDENTIALS")
     ),
     Rule(
+        api="DESCRIBE_USER_SCRAM_CREDENTIALS",
+        path="results*.credential_infos",
+        replace=_by("mechanism"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
         api="ALTER_REPLICA_LOG_DIRS",
         path="results",
         replace=_by("topic_name"),

@@ -167,7 +167,7 @@ def scram_credentials(exchange: Exchange) -> None:
     exchange.ask_each("all of none", users())
     exchange.ask_each("users that are not there", users("alice", ""))
     exchange.ask_each("nothing", altered())
-    for what, changes in {
+    changes_by_step = {
         "two users": [credential("alice"), credential("bob", 2, 16_384)],
         "another mechanism": [credential("alice", 2)],
         "a credential again": [credential("alice", 1, 8192)],
@@ -181,7 +181,9 @@ def scram_credentials(exchange: Exchange) -> None:
         "many iterations": [credential("erin", 1, 16_385)],
         "good and bad": [Deletion(name="nobody", mechanism=1), credential("frank"), credential("grace", 1, 1)],
         "one deleted": [Deletion(name="alice", mechanism=1)],
-    }.items():
+    }
+    for number, (what, changes) in enumerate(changes_by_step.items()):
         exchange.ask_each(what, altered(*changes))
+        exchange.create_topic(f"after-{number}")  # a broker that knows it knows what was altered before
         exchange.ask_each(f"after {what}", users())
     exchange.ask_each("several, one twice", users("alice", "bob", "nobody", "bob"))
