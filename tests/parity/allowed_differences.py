@@ -491,13 +491,6 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         for api, results in (("DESCRIBE_CONFIGS", "results[*]"), ("CREATE_TOPICS", "topics[*]"))
     ),
     Allowed(
-        api="CREATE_TOPICS",
-        step="*=*",
-        path="topics[0].configs.*.value",
-        when=lambda kafka, ours: kafka.strip().lower().replace(" ", "").lstrip("+.") == ours.lower().lstrip("0+."),
-        reason="We say a value as it is understood, Kafka as it was written until DescribeConfigs is asked.",
-    ),
-    Allowed(
         api="PRODUCE",
         step="a batch length of 2147483647",
         path="*error_code",
