@@ -12,6 +12,7 @@ from tests.parity.scripts.alter_configs import (
     SET,
     SUBTRACT,
     TOPIC,
+    Change,
     change,
 )
 
@@ -68,22 +69,21 @@ class Altered:
     def all_of(self, kind: int, name: str, key: str, texts: tuple[str, ...], *, beside: str) -> None:
         for text in texts:
             for operation in OPERATIONS:
-                self._alter(kind, name, key, operation, text, beside)
-            self._exchange.ask(None, change((kind, name, [(key, DELETE, None)])), 1)
+                step = f"{key} of {kind} {name!r} {OPERATIONS[operation]} {text!r}"
+                self._alter(step, kind, name, (key, operation, text), beside)
+            self._alter(None, kind, name, (key, DELETE, None), beside)
 
-    def _alter(self, kind: int, name: str, key: str, operation: int, text: str, beside: str) -> None:
+    def _alter(self, step: str | None, kind: int, name: str, made: Change, beside: str) -> None:
         self._number += 1
         number = str(self._number)
-        step = f"{key} of {kind} {name!r} {OPERATIONS[operation]} {text!r}"
-        made = change((kind, name, [(key, operation, text), (beside, SET, number)]))
-        if self._exchange.ask(step, made, 1).responses[0].error_code:
+        if self._exchange.ask(step, change((kind, name, [made, (beside, SET, number)])), 1).responses[0].error_code:
             return
         asked = DescribeConfigsRequest.Resource(
-            resource_type=kind, resource_name=name, configuration_keys=[key, beside]
+            resource_type=kind, resource_name=name, configuration_keys=[made[0], beside]
         )
-        self._exchange.ask_until(
-            f"{step}, and is told",
-            DescribeConfigsRequest(resources=[asked], include_synonyms=True),
-            4,
-            lambda answer: number in [config.value for config in answer.results[0].configs],
+        described = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
+        self._exchange.wait_until(
+            described, 4, lambda answer: number in [config.value for config in answer.results[0].configs]
         )
+        if step is not None:
+            self._exchange.ask(f"{step}, and is told", described, 4)
