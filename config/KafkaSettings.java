@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Properties;
 import java.util.TreeMap;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.utils.internals.AppInfoParser;
@@ -37,12 +38,20 @@ public class KafkaSettings {
             ConfigDef.ConfigKey key = entry.getValue();
             if (key.internalConfig != internal)
                 continue;
-            boolean changeable = scope.equals("topic") || scope.endsWith("group")
-                || DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS.contains(key.name);
             System.out.println(String.join("\t", scope, key.name, key.type.name(), defaultOf(key), allowed(key),
-                changeable ? "dynamic" : "read-only", key.type == ConfigDef.Type.PASSWORD ? "sensitive" : "",
+                changeable(scope, key.name), key.type == ConfigDef.Type.PASSWORD ? "sensitive" : "",
                 String.join(", ", synonyms(scope, key.name))));
         }
+    }
+
+    private static String changeable(String scope, String name) {
+        if (scope.equals("topic") || scope.endsWith("group"))
+            return "dynamic";
+        if (!DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS.contains(name))
+            return "read-only";
+        Properties one = new Properties();
+        one.put(name, "");
+        return DynamicBrokerConfig.perBrokerConfigs(one).isEmpty() ? "dynamic" : "per-broker";
     }
 
     private static String defaultOf(ConfigDef.ConfigKey key) {

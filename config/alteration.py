@@ -1,16 +1,15 @@
 """Checks of changes to a running broker's settings: Kafka's rules, and the changes that we refuse."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from config.broker_settings import BROKER_SETTINGS, BrokerSettings
 from config.definitions import broker_definition
-from config.dynamic import is_dynamic, split_listener_key, with_dynamic
+from config.dynamic import LISTENER_LIMITS, is_dynamic, split_listener_key, with_dynamic
 from config.errors import InvalidConfig, SettingsError
 from config.group_settings import check_group_limits
-from config.refusals import is_security_key, refused_sentence, security_sentence
 from config.resources import BrokerTexts
-from config.values import ConfigType, list_entries, parse_value, read_value, trimmed
+from config.values import ConfigType, list_entries, parse_value, read_value
 
 _THREADS: Final = (
     "background.threads",
@@ -24,7 +23,17 @@ _THREADS: Final = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
-_JAVA_CLASSES: Final = ("metric.reporters", "principal.builder.class")
+_CLEANER_THREADS: Final = "log.cleaner.threads"
+_CLEANER_BUFFER: Final = "log.cleaner.dedupe.buffer.size"
+_CORDONED: Final = "cordoned.log.dirs"
+_OF_A_LISTENER_ONLY: Final = frozenset(
+    f"ssl.{name}"
+    for name in (
+        *("key.password", "keystore.certificate.chain", "keystore.key", "keystore.location", "keystore.password"),
+        *("keystore.type", "truststore.certificates", "truststore.location", "truststore.password", "truststore.type"),
+    )
+)
+"""What Kafka reads anew for a listener, and not for the broker as a whole."""
 _OF_EVERY_LISTENER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 """The settings of a listener that may be set for all brokers at once."""
 
@@ -45,9 +54,10 @@ def check_broker_alteration(settings: BrokerSettings, before: BrokerTexts, after
     for_all = _news(before.dynamic_default, after.dynamic_default)
     _check_names({**for_all, **for_broker})
     for key, text in (*for_all.items(), *for_broker.items()):
-        _check_value(key, text, after)
-    _check_not_only_for_one_broker(for_all)
+        _check_value(key, text, settings, after)
+    _check_names_for_all_brokers(for_all)
     _check_threads(before, after)
+    _check_against_others(settings, {**for_all, **for_broker}.keys(), after)
     known_faults = with_dynamic(settings, before.dynamic_default, before.dynamic_broker).passed_over
     faults = with_dynamic(settings, after.dynamic_default, after.dynamic_broker).passed_over
     for key, fault in faults.items():
@@ -63,20 +73,16 @@ def _check_names(texts: Mapping[str, str]) -> None:
     fixed = [key for key in texts if (key in BROKER_SETTINGS or broker_definition(key)) and not is_dynamic(key)]
     if fixed:
         raise SettingsError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    for key, text in texts.items():
-        setting = split_listener_key(key)[1]
-        definition = broker_definition(setting)
-        default = definition.default if definition else None
-        if is_security_key(setting) and trimmed(text) not in ("", default):
-            raise SettingsError(security_sentence(key))
-        if setting in _JAVA_CLASSES and trimmed(text) != default:
-            raise InvalidConfig(key, text, f"{default}, since there are no Java classes here")
-        if refused := refused_sentence(key, trimmed(text)):
-            raise SettingsError(refused)
+    of_a_listener = [key for key in texts if key in _OF_A_LISTENER_ONLY]
+    if of_a_listener:
+        raise SettingsError(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{', '.join(of_a_listener)}]"
+        )
 
 
-def _check_value(key: str, text: str, broker: BrokerTexts) -> None:
-    setting = split_listener_key(key)[1]
+def _check_value(key: str, text: str, settings: BrokerSettings, broker: BrokerTexts) -> None:
+    listener, setting = split_listener_key(key)
     definition = broker_definition(setting)
     if definition is None:
         return  # Kafka takes unknown names, which may be a plugin's.
@@ -84,29 +90,74 @@ def _check_value(key: str, text: str, broker: BrokerTexts) -> None:
     if definition.type == ConfigType.LIST and len(list_entries(text)) > len(value):
         # What a file says twice counts once, in Kafka as here.
         raise SettingsError(f"Configuration '{key}' values must not be duplicated.")
-    if key == "max.connections" and value == 0:
-        raise InvalidConfig(key, text, "at least 1: nobody could connect to change it again")
+    if definition.type == ConfigType.CLASS and value != definition.default:
+        raise SettingsError(f"Invalid value {value} for configuration {setting}: Class {value} could not be found.")
+    if setting == "metric.reporters" and value not in ((), (definition.default,)):
+        raise InvalidConfig(key, text, f"nothing or {definition.default}, since there are no Java classes here")
+    if setting in LISTENER_LIMITS and value == 0 and _is_open(listener, settings):
+        raise SettingsError(f"Invalid {setting} 0: nobody could connect to change it again")
     if setting.startswith("group."):
         check_group_limits(key, value, setting, broker)
 
 
-def _check_not_only_for_one_broker(texts: Mapping[str, str]) -> None:
-    for key in texts:
-        listener, setting = split_listener_key(key)
-        if is_security_key(setting) or (listener is not None and setting not in _OF_EVERY_LISTENER):
-            raise SettingsError(f"{key} can be changed for one broker only, expected its id instead of no name")
+def _is_open(listener: str | None, settings: BrokerSettings) -> bool:
+    return listener is None or listener.upper() in [one.name for one in settings.listeners]
+
+
+def _check_names_for_all_brokers(texts: Mapping[str, str]) -> None:
+    per_broker = [key for key in texts if _is_per_broker(*split_listener_key(key))]
+    if per_broker:
+        raise SettingsError(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(per_broker)}]"
+        )
+
+
+def _is_per_broker(listener: str | None, setting: str) -> bool:
+    if listener is not None:
+        return setting not in _OF_EVERY_LISTENER
+    definition = broker_definition(setting)
+    return definition is not None and definition.is_per_broker
+
+
+def _check_against_others(settings: BrokerSettings, news: Collection[str], broker: BrokerTexts) -> None:
+    """Settings that have no effect here, with what Kafka demands of them and others together."""
+    missing = [one for one in list_entries(broker.text(_CORDONED) or "") if one not in (*settings.log_dirs, "*")]
+    if _CORDONED in news and missing:
+        raise SettingsError(
+            f"All entries in {_CORDONED} must be present in log.dirs or log.dir. Missing entries : {', '.join(missing)}"
+        )
+    buffer_bytes, threads = (_number(broker.text(key)) for key in (_CLEANER_BUFFER, _CLEANER_THREADS))
+    if {_CLEANER_BUFFER, _CLEANER_THREADS} & set(news) and buffer_bytes <= threads << 20:
+        raise SettingsError(f"{_CLEANER_BUFFER} must be at least 1MB per cleaner thread.")
+    log = with_dynamic(settings, broker.dynamic_default, broker.dynamic_broker).settings.log_defaults()
+    for unit, most in (("ms", log.retention_ms), ("bytes", log.retention_bytes)):
+        key = f"log.local.retention.{unit}"
+        local = _number(broker.text(key))
+        if not {key, f"log.retention.{unit}"} & set(news) or most == -1:
+            continue
+        if local == -1:
+            raise SettingsError(
+                f"Invalid value {local} for configuration {key}: Value must not be -1 as log.retention.{unit} value "
+                f"is set as {most}."
+            )
+        if local > most:
+            raise SettingsError(
+                f"Invalid value {local} for configuration {key}: Value must not be more than log.retention.{unit} "
+                f"property value: {most}"
+            )
 
 
 def _check_threads(before: BrokerTexts, after: BrokerTexts) -> None:
     """Refuse to more than double or halve the number of threads in one change, as Kafka does."""
     for key in _THREADS:
-        now, then = (_count(broker.text(key)) for broker in (before, after))
+        now, then = (_number(broker.text(key)) for broker in (before, after))
         if not now // 2 <= then <= now * 2 or then < 1 <= now:
             raise InvalidConfig(
                 key, str(then), f"at least half and at most twice the number of now, {now}: change it in steps"
             )
 
 
-def _count(text: str | None) -> int:
-    value = None if text is None else read_value(ConfigType.INT, text)
+def _number(text: str | None) -> int:
+    value = None if text is None else read_value(ConfigType.LONG, text)
     return value if isinstance(value, int) else 0

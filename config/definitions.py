@@ -27,6 +27,8 @@ class Definition(NamedTuple):
     allowed: str
     is_dynamic: bool
     """Whether the setting can be changed while a broker runs."""
+    is_per_broker: bool
+    """Whether it is changed for one broker only, not for all brokers at once."""
     is_sensitive: bool
     synonyms: tuple[str, ...]
     """Broker settings that give this one its value, the strongest first; the setting itself may be among them."""
@@ -65,7 +67,8 @@ def _definition(
         type=ConfigType[type_],
         default=_default_text(ConfigType[type_], default),
         allowed=allowed,
-        is_dynamic=changeable == "dynamic",
+        is_dynamic=changeable != "read-only",
+        is_per_broker=changeable == "per-broker",
         is_sensitive=sensitive == "sensitive",
         synonyms=tuple(synonyms.split(", ")) if synonyms else (),
     )

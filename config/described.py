@@ -23,6 +23,10 @@ from config.values import ConfigType, normalised, trimmed
 
 _OURS_PREFIX: Final = "ottla."
 _LISTENER_SETTING: Final = r"listener\.name\.[^.]+\.(.+)"
+_OF_A_MECHANISM: Final = (
+    *("connections.max.reauth.ms", "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.login.class"),
+    "sasl.server.callback.handler.class",
+)
 _OTHER_NAMES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
 _MS_PER_UNIT: Final = {"hours": 60 * 60 * 1000, "minutes": 60 * 1000}
 
@@ -217,7 +221,7 @@ def _synonyms(key: str, broker: BrokerTexts, *, is_sensitive: bool = False) -> t
     definition = broker_definition(base)
     names = (definition.synonyms if definition else ()) or (base,)
     if key != base:
-        names = (key, *names)
+        names = (key, base)
     sources: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
         (ConfigSource.DYNAMIC_BROKER, broker.dynamic_broker),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.dynamic_default),
@@ -251,9 +255,11 @@ def _known(key: str) -> _Known | None:
 
 
 def _base_name(key: str) -> str:
-    """A setting's name without the prefix of a listener."""
+    """A setting's name without the prefix of a listener, and without that of a SASL mechanism."""
     prefixed = re.fullmatch(_LISTENER_SETTING, key)
-    return prefixed[1] if prefixed else key
+    if prefixed is None:
+        return key
+    return next((name for name in _OF_A_MECHANISM if prefixed[1].endswith(name)), prefixed[1])
 
 
 def _with_both_names(static: Mapping[str, str]) -> Mapping[str, str]:

@@ -12,8 +12,16 @@ from typing import Final, NamedTuple
 from broker.metadata.configs import EVERY_BROKER, ConfigView
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.records import Record
+from broker.metadata.record_versions import CORDONED_SINCE
 from broker.metadata.topic_rules import fault_of_name
-from broker.request.faults import Fault, InvalidRequest, InvalidTopic, UnknownTopicOrPartition, error_code_of
+from broker.request.faults import (
+    Fault,
+    InvalidConfiguration,
+    InvalidRequest,
+    InvalidTopic,
+    UnknownTopicOrPartition,
+    error_code_of,
+)
 from config.alteration import check_broker_alteration
 from config.client_metrics import InvalidSubscription, validate_client_metrics
 from config.definitions import broker_definition
@@ -176,10 +184,20 @@ class ConfigPlanner:
         except SettingsError as error:
             # Kafka has INVALID_CONFIG for topics and groups, but not for brokers.
             raise InvalidRequest(str(error)) from None
-        if after.get(_CORDONED):
-            raise InvalidConfig(_CORDONED, after[_CORDONED], "nothing: no log directory can be cordoned here")
+        self._check_cordoned(name, after)
         if self._image.features.has_eligible_leader_replicas:
             self._check_min_insync_replicas(name, after)
+
+    def _check_cordoned(self, name: str, after: Mapping[str, str]) -> None:
+        before = self._image.configs.of(ConfigResource.BROKER, name)
+        if _CORDONED not in after or after[_CORDONED] == before.get(_CORDONED):
+            return
+        if self._image.features.metadata_version < CORDONED_SINCE:
+            raise InvalidConfiguration(
+                f"The {_CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+            )
+        if after[_CORDONED]:
+            raise InvalidConfig(_CORDONED, after[_CORDONED], "nothing: no log directory can be cordoned here")
 
     def _check_min_insync_replicas(self, name: str, after: Mapping[str, str]) -> None:
         """Refuse a ``min.insync.replicas`` of one broker: eligible leaders (KIP-966) need one value for all brokers."""

@@ -17,7 +17,7 @@ from protocol.records.cluster_metadata import (
 _ZK_MIGRATION_SINCE: Final = 8  # 3.4-IV0
 _DIRECTORIES_SINCE: Final = 17  # 3.7-IV2
 _ELIGIBLE_LEADERS_SINCE: Final = 23  # 4.0-IV1
-_CORDONED_SINCE: Final = 30  # 4.3-IV0
+CORDONED_SINCE: Final = 30  # 4.3-IV0
 
 
 def version_of(record: Record, metadata_version: int) -> int:
@@ -28,7 +28,7 @@ def version_of(record: Record, metadata_version: int) -> int:
                 return 2
             return 1 if metadata_version >= _DIRECTORIES_SINCE else 0
         case RegisterBrokerRecord():
-            if metadata_version >= _CORDONED_SINCE:
+            if metadata_version >= CORDONED_SINCE:
                 return 4
             if metadata_version >= _DIRECTORIES_SINCE:
                 return 3

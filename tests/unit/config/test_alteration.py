@@ -75,23 +75,89 @@ def test_a_listeners_prefix_is_taken_off(key: str, listener: str | None, setting
     assert split_listener_key(key) == (listener, setting)
 
 
-def test_what_would_promise_what_is_not_kept_is_refused() -> None:
-    assert "TLS and SASL do not exist here" in str(refusal("listener.name.plaintext.ssl.keystore.location", "/x"))
-    assert "TLS and SASL do not exist here" in str(refusal("sasl.enabled.mechanisms", "PLAIN"))
-    assert "no Java classes" in str(refusal("principal.builder.class", "my.Builder"))
-    assert "not looked up elsewhere" in str(refusal("config.providers", "file"))
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("sasl.kerberos.min.time.before.relogin", "58000"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("sasl.jaas.config", "secret"),
+        ("ssl.client.auth", "required"),
+        ("ssl.cipher.suites", "a,b"),
+        ("listener.name.plaintext.ssl.keystore.location", "/x"),
+        ("listener.name.plaintext.plain.sasl.jaas.config", "secret"),
+        ("config.providers", "file"),
+        ("metric.reporters", ""),
+        ("follower.fetch.last.tiered.offset.enable", "false"),
+        ("my.plugin.key", "x"),
+    ],
+)
+def test_a_setting_of_a_feature_that_is_off_can_be_changed_as_in_kafka(key: str, text: str) -> None:
+    assert refusal(key, text) is None
+
+
+def test_every_setting_that_kafka_can_change_takes_its_own_default() -> None:
+    for key, known in definitions("broker").items():
+        if is_dynamic(key) and known.default is not None:
+            refused = refusal(key, known.default)
+            assert refused is None or key in refused
+            assert (refused is None) == (key not in ("ssl.keystore.type", "ssl.truststore.type")), key
+
+
+def test_key_stores_are_changed_for_a_listener_only() -> None:
+    assert refusal("ssl.keystore.location", "/x") == (
+        "These security configs can be dynamically updated only per-listener using the listener prefix: "
+        "[ssl.keystore.location]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "sentence"),
+    [
+        ("principal.builder.class", "my.Builder", "Class my.Builder could not be found."),
+        ("ssl.engine.factory.class", "my.Factory", "Class my.Factory could not be found."),
+        ("metric.reporters", "my.Reporter", "since there are no Java classes here"),
+        ("max.connections", "0", "Invalid max.connections 0"),
+        ("max.connection.creation.rate", "0", "Invalid max.connection.creation.rate 0"),
+        ("listener.name.plaintext.max.connections", "0", "Invalid max.connections 0"),
+        ("log.cleanup.policy", "delete,delete", "Configuration 'log.cleanup.policy' values must not be duplicated."),
+        ("log.cleaner.dedupe.buffer.size", "1048576", "must be at least 1MB per cleaner thread"),
+        ("log.local.retention.ms", "-1", "Value must not be -1 as log.retention.ms value is set as 604800000."),
+        ("log.local.retention.ms", "604800001", "must not be more than log.retention.ms property value: 604800000"),
+        ("cordoned.log.dirs", "/x", "must be present in log.dirs or log.dir. Missing entries : /x"),
+        ("num.partitions", "3", "Cannot update these configs dynamically: [num.partitions]"),
+    ],
+)
+def test_what_kafka_refuses_is_refused_in_its_words(key: str, text: str, sentence: str) -> None:
+    assert sentence in str(refusal(key, text))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sasl.kerberos.min.time.before.relogin",
+        "ssl.client.auth",
+        "principal.builder.class",
+        "listener.name.plaintext.num.io.threads",
+        "listener.name.plaintext.ssl.keystore.type",
+        "cordoned.log.dirs",
+    ],
+)
+def test_some_settings_are_changed_for_one_broker_only(key: str) -> None:
+    known = definitions("broker").get(split_listener_key(key)[1])
+    assert known is not None
+
+    assert refusal(key, known.default or "", for_all=True) == (
+        f"Cannot update these configs at default cluster level, broker id must be specified: [{key}]"
+    )
+
+
+def test_limits_of_a_listener_may_be_changed_for_all_brokers_at_once() -> None:
+    assert refusal("listener.name.plaintext.max.connections", "5", for_all=True) is None
+    assert refusal("listener.name.plaintext.num.io.threads", "8") is None
 
 
 def test_a_secret_is_not_repeated() -> None:
-    assert "geheim" not in str(refusal("listener.name.plaintext.ssl.keystore.password", "geheim"))
-
-
-def test_some_settings_of_a_listener_are_for_one_broker_only() -> None:
-    assert refusal("listener.name.plaintext.max.connections", "5", for_all=True) is None
-    assert refusal("listener.name.plaintext.num.io.threads", "8") is None
-    assert refusal("listener.name.plaintext.num.io.threads", "8", for_all=True) == (
-        "listener.name.plaintext.num.io.threads can be changed for one broker only, expected its id instead of no name"
-    )
+    assert "geheim" not in str(refusal("ssl.keystore.password", "geheim"))
 
 
 def test_threads_change_in_steps() -> None:

@@ -148,6 +148,14 @@ def test_a_secret_is_never_shown() -> None:
     assert shown(entry) == "None <- STATIC_BROKER:delegation.token.secret.key=None"
 
 
+def test_a_listeners_key_of_a_sasl_mechanism_is_the_setting_itself_and_secret() -> None:
+    key = "listener.name.plaintext.plain.sasl.jaas.config"
+    (entry,) = (one for one in describe_broker(BrokerTexts({}, dynamic_broker={key: "geheim"})) if one.name == key)
+
+    assert (entry.type, entry.value, entry.is_sensitive) == (ConfigType.PASSWORD, None, True)
+    assert entry.source == ConfigSource.DYNAMIC_BROKER
+
+
 def test_what_can_be_changed_at_run_time_is_not_read_only() -> None:
     entries = broker({})
 
