@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import hypothesis
 import pytest
 
 from dev.broker_process import PACKAGES, REPOSITORY
+
+# An example takes as long as a busy machine needs: a deadline of its own would fail tests by chance.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 TOGETHER = ("tests/unit/broker/logs/test_retention_hold.py", "tests/unit/broker/metrics/")
 """These tests are one worker's: the last of them asks what the others have looked at."""
