@@ -1,5 +1,6 @@
 """Copies of the packages in a directory, with their compiled modules beside the sources."""
 
+import compileall
 import filecmp
 import shutil
 import subprocess
@@ -41,6 +42,10 @@ def compile_packages(directory: Path) -> None:
         for extension in extensions(directory):
             extension.unlink()
         raise
+    finally:
+        # By itself Python writes none where PYTHONDONTWRITEBYTECODE is set, and then each start would compile anew.
+        for package in _PACKAGES:
+            compileall.compile_dir(directory / package, quiet=2)
 
 
 def extensions(directory: Path) -> list[Path]:

@@ -27,6 +27,15 @@ def test_without_a_compiler_the_broker_is_there_as_it_is_written(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("without_compiler")
+def test_byte_code_is_written_for_starts_that_may_write_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    with pytest.raises(NotCompiled):
+        compile_packages(tmp_path)
+
+    assert list((tmp_path / "broker" / "server" / "__pycache__").glob("broker_server.*.pyc"))
+
+
+@pytest.mark.usefixtures("without_compiler")
 def test_the_command_says_why_and_fails_only_where_it_was_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
