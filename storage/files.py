@@ -18,6 +18,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -34,6 +35,12 @@ _KEEP_SIZE: Final = 1
 """FALLOC_FL_KEEP_SIZE"""
 _CANNOT_TELL: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
 """The errors of `preadv2` on file systems without RWF_NOWAIT, and in containers that may not call it."""
+_NOT_SUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+"""The errors of a call that a file system, or a sandbox, does not have: CIFS, 9p, shared folders, some of FUSE."""
+_CANNOT_MAP: Final = _NOT_SUPPORTED | {errno.ENODEV, errno.EACCES, errno.EPERM}
+_STILL_OPEN: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY})
+"""The errors of a removal on NFS, which keeps a removed file under another name until it is closed."""
+_LOCK_ATTEMPTS: Final = 100
 _LEFT_TO_OTHERS: Final = 256 << 20
 """The last bytes of a file system, which are not preallocated: on a full disk every block holds bytes that exist."""
 
@@ -55,14 +62,22 @@ def storage_error(error: OSError, doing: str, path: str) -> StorageError:
 if sys.platform == "darwin":
 
     def _sync(fd: int) -> None:
-        # fsync on macOS leaves the data in the drive's cache.
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        # fsync on macOS leaves the data in the drive's cache. Disks of other machines know nothing else.
+        try:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        except OSError:
+            os.fsync(fd)
 
 else:
 
     def _sync(fd: int) -> None:
         # The data and whatever is needed to read it back (the size, not the times).
-        os.fdatasync(fd)
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+            os.fsync(fd)
 
 
 _CAN_TELL: Final = hasattr(os, "RWF_NOWAIT") and hasattr(os, "posix_fadvise")
@@ -71,10 +86,14 @@ _CAN_TELL: Final = hasattr(os, "RWF_NOWAIT") and hasattr(os, "posix_fadvise")
 
 @cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """fallocate(2), which Python has not got: `posix_fallocate` changes the length. None where the system has none."""
-    import ctypes  # costs as much as a dozen modules of ours: not imported at a start
+    """fallocate(2), which Python has not got: `posix_fallocate` changes the length. None where the system has none, or
+    Python was built without ctypes."""
+    try:
+        import ctypes  # costs as much as a dozen modules of ours: not imported at a start
 
-    libc = ctypes.CDLL(None)
+        libc = ctypes.CDLL(None)
+    except (ImportError, OSError):
+        return None
     found = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
     if found is not None:
         found.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
@@ -146,11 +165,12 @@ class File:
             return self.pread(size, position)
 
     def will_need(self, size: int, position: int) -> None:
-        """Have the system read this range into the page cache; it takes no more than a few hundred KB at once."""
-        try:
+        """Have the system read this range into the page cache; it takes no more than a few hundred KB at once.
+
+        A hint: where the system does not take it, the read that follows waits for the disk.
+        """
+        with suppress(OSError):
             os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_WILLNEED)
-        except OSError as error:
-            raise storage_error(error, "reading ahead in", self.path) from error
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data`` at ``position``. Raises DiskFull, LogDirFailed; a part may be written then."""
@@ -218,7 +238,8 @@ class File:
             raise LogDirFailed(f"flushing {self.path}: {error.strerror or error}") from error
 
     def map_read_only(self) -> FileMap | None:
-        """The file's bytes as they are and will be, up to today's size; None for an empty file.
+        """The file's bytes as they are and will be, up to today's size; None for an empty file, and on a file system
+        that maps no files.
 
         Replace the map before the file is cut: touching a page beyond the end kills the process.
         """
@@ -228,6 +249,8 @@ class File:
         try:
             return mmap.mmap(self._fd, size, access=mmap.ACCESS_READ)
         except OSError as error:
+            if error.errno in _CANNOT_MAP:
+                return None
             raise storage_error(error, "mapping", self.path) from error
 
 
@@ -274,7 +297,7 @@ class DirectoryEntry(NamedTuple):
 
 
 class DiskSpace(NamedTuple):
-    """The size of a file system."""
+    """The size of a file system; zeros where it does not tell."""
 
     total_bytes: int
     usable_bytes: int
@@ -376,7 +399,16 @@ class FileSystem:
     def rename(self, path: str, new_path: str) -> None:
         """Rename a file or directory; a file at ``new_path`` is replaced. On disk once the directory is synced."""
         try:
-            os.replace(path, new_path)
+            try:
+                os.replace(path, new_path)
+            except OSError as error:
+                if error.errno != errno.EXDEV or not os.path.isdir(path):
+                    raise
+                # A directory of a container's image: overlayfs renames only the files in it.
+                os.mkdir(new_path)
+                for name in os.listdir(path):
+                    os.replace(os.path.join(path, name), os.path.join(new_path, name))
+                os.rmdir(path)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -420,7 +452,10 @@ class FileSystem:
             raise storage_error(error, "removing", path) from error
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with everything in it, if it exists. A link is removed, not followed, as by Kafka."""
+        """Remove a directory with everything in it, if it exists. A link is removed, not followed, as by Kafka.
+
+        On NFS something stays as long as a removed file is open; the next start finds the rest, and removes it.
+        """
         if os.path.islink(path):
             self.remove(path)
             return
@@ -432,8 +467,15 @@ class FileSystem:
             if entry.is_directory:
                 self.remove_tree(os.path.join(path, entry.name))
             else:
-                self.remove(os.path.join(path, entry.name))
-        self.remove_directory(path)
+                self._remove_unless_open(self.remove, os.path.join(path, entry.name))
+        self._remove_unless_open(self.remove_directory, path)
+
+    def _remove_unless_open(self, remove: Callable[[str], None], path: str) -> None:
+        try:
+            remove(path)
+        except LogDirFailed as error:
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _STILL_OPEN:
+                raise
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
@@ -443,18 +485,24 @@ class FileSystem:
             raise storage_error(error, "removing", path) from error
 
     def fsync_directory(self, path: str) -> None:
-        """Wait until the disk has the names in a directory. Any failure is LogDirFailed."""
+        """Wait until the disk has the names in a directory. Any failure is LogDirFailed.
+
+        Some file systems of other machines cannot be asked for it: there names are as safe as they make them.
+        """
         directory = self._open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(directory.fileno())
         except OSError as error:
-            raise LogDirFailed(f"flushing {path}: {error.strerror or error}") from error
+            if error.errno not in _NOT_SUPPORTED:
+                raise LogDirFailed(f"flushing {path}: {error.strerror or error}") from error
 
     def space(self, path: str) -> DiskSpace:
         """How large the file system of ``path`` is, and how much of it is free."""
         try:
             status = os.statvfs(path)
         except OSError as error:
+            if error.errno in _NOT_SUPPORTED:
+                return DiskSpace(0, 0)
             raise storage_error(error, "asking for free space of", path) from error
         return DiskSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
@@ -468,14 +516,13 @@ class FileSystem:
         Apache Kafka takes a POSIX record lock, so we take one; it does not exclude a second broker in our own
         process, so flock comes first.
         """
-        while True:
+        for attempt in range(_LOCK_ATTEMPTS):
             try:
                 fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
                 raise storage_error(error, "opening", path) from error
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _take_both_locks(fd)
                 # The last holder may just have removed the file; then our lock is on a file without a name.
                 is_current = os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path))
             except (BlockingIOError, PermissionError) as error:
@@ -484,9 +531,10 @@ class FileSystem:
             except OSError as error:
                 os.close(fd)
                 raise storage_error(error, "locking", path) from error
-            if is_current:
+            if is_current or attempt == _LOCK_ATTEMPTS - 1:  # some file systems give a file a new number each time
                 return Lock(path, fd)
             os.close(fd)
+        raise AssertionError("the last attempt returns or raises")
 
     def lock_for_reading(self, path: str) -> File | None:
         """Lock a directory against brokers while the returned lock is held; nothing is written. Raises DirectoryLocked.
@@ -505,6 +553,17 @@ class FileSystem:
         except OSError as error:
             raise storage_error(error, "locking", path) from error
         return file
+
+
+def _take_both_locks(fd: int) -> None:
+    """Raises BlockingIOError, or PermissionError, where another process has one of them."""
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        # NFS makes a record lock of the first one as well, and that stands in the way of the second.
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _looked_at(entry: os.DirEntry[str]) -> DirectoryEntry | None:

@@ -102,8 +102,9 @@ def _result(directory: LogDir, logs: Iterable[Log]) -> Result:
     except StorageError as error:
         result.error_code = error_code_of(error)
         return result
-    result.total_bytes = space.total_bytes
-    result.usable_bytes = space.usable_bytes
+    if space.total_bytes:  # else the answer's -1 for unknown stays
+        result.total_bytes = space.total_bytes
+        result.usable_bytes = space.usable_bytes
     by_topic: dict[str, list[Answer]] = {}
     for log in logs:
         topic, index = log.topic_partition

@@ -15,6 +15,7 @@ from broker.network.transport import Handshake, Transport
 from broker.request.response import NO_FRAME, RequestStream, ResponseSlot
 from broker.request.session import Session
 from broker.runtime.clock import Alarm
+from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -316,7 +317,7 @@ class Connection(Sender):
         except OSError as error:
             self._lost(error)
             return
-        except RegionCutShort as reason:
+        except (RegionCutShort, StorageError) as reason:
             log.error("Closing %s inside an answer: %s", self.peer, reason)
             self.close()
             return

@@ -4,7 +4,6 @@ A raw socket is the only transport so far; TLS will be another. What a transport
 attribute that is bound once, so that a raw socket's own methods are called without a function in between.
 """
 
-import errno
 import logging
 import os
 import socket
@@ -13,10 +12,6 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 log = logging.getLogger(__name__)
-
-_REFUSES_SENDFILE: Final = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EOVERFLOW, errno.EPERM)
-"""What a file system, or a sandbox, answers to sendfile(2) where it cannot do it: the call's manual page advises to
-read and send then."""
 
 MOST_READ_BYTES: Final = 256 * 1024
 """What is read at a time where a region must pass through memory."""
@@ -86,7 +81,7 @@ class Transport(Protocol):
 
     def send_region(self, region: Region, position: int, size: int) -> int:
         """Send up to ``size`` bytes that stand at ``position`` of the region's file; return how many were sent, 0 where
-        the file ends before them."""
+        the file ends before them. Raises `StorageError` where the file cannot be read."""
 
     def cork(self, is_corked: bool) -> None:
         """Let only full packets leave until this ends; what is left leaves then, too. Where the system has no such
@@ -104,7 +99,7 @@ class SendfileRefusals:
     def __init__(self) -> None:
         self._directories: set[str] = set()
 
-    def note(self, path: str, error: OSError) -> None:
+    def note(self, path: str, reason: str) -> None:
         """sendfile(2) has refused the file ``path``, which stands in a partition's directory."""
         directory = os.path.dirname(os.path.dirname(path))
         if directory not in self._directories:
@@ -112,7 +107,7 @@ class SendfileRefusals:
             log.warning(
                 "files in %s cannot be sent by sendfile, they are read and sent instead, which is slower: %s",
                 directory,
-                error,
+                reason,
             )
 
 
@@ -140,16 +135,24 @@ class PlaintextTransport:
     def send_region(self, region: Region, position: int, size: int) -> int:
         """Part of `Transport`: the bytes go from the file to the socket without passing through Python.
 
-        Where the file system cannot do that, they are read and sent.
+        Where the file system, or a sandbox, cannot do that, they are read and sent, as the manual page of sendfile(2)
+        advises: one of the two finds out what the file or the connection really has.
         """
+        reason = "it sends nothing"
         try:
-            return os.sendfile(self.descriptor, region.file.fileno(), position, size)
+            sent = os.sendfile(self.descriptor, region.file.fileno(), position, size)
+            if sent:
+                return sent
+        except (BlockingIOError, InterruptedError, ConnectionError, TimeoutError):
+            raise
         except OSError as error:
-            if error.errno not in _REFUSES_SENDFILE:
-                raise
-            self._refusals.note(region.file.path, error)
+            reason = str(error)
         data = region.file.pread(min(size, MOST_READ_BYTES), position)
-        return self.send(data, 0) if data else 0
+        if not data:
+            return 0
+        sent = self.send(data, 0)
+        self._refusals.note(region.file.path, reason)
+        return sent
 
     def cork(self, is_corked: bool) -> None:
         """Part of `Transport`."""

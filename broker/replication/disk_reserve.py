@@ -32,6 +32,10 @@ REOPENS_AT_SHARE: Final = 256
 each few bytes that become free would open the disk, with two lines in the log each time."""
 
 
+_UNKNOWN: Final = 1 << 62
+"""Open bytes where the file system does not tell how many there are."""
+
+
 class NoSpaceForClients(DiskFull):
     """An append was refused because it would have used the disk reserve."""
 
@@ -78,6 +82,10 @@ class DiskReserve:
         if self._refused_ms is not None and 0 <= now_ms - self._refused_ms < RETRY_MS:
             raise self._refusal(size)
         space = self._directory.space()
+        if not space.total_bytes:  # a file system that does not tell: a write that finds no space says so
+            self._budget_bytes = _UNKNOWN
+            self._asked_ms = now_ms
+            return
         reserve_bytes = min(self._reserve_bytes, space.total_bytes // LARGEST_SHARE)
         open_bytes = space.usable_bytes - reserve_bytes
         margin_bytes = min(REOPENS_AT_BYTES, space.total_bytes // REOPENS_AT_SHARE) if self.is_full else 0

@@ -191,8 +191,8 @@ class _Target:
         place = self._directory
         while not self._files.exists(place):
             place = place.rpartition("/")[0] or "/"
-        usable = self._files.space(place).usable_bytes
-        if needed > usable:
+        total, usable = self._files.space(place)
+        if total and needed > usable:
             raise DiskFull(f"{self._directory} has room for {usable} bytes, and the restore needs {needed}")
 
     @contextmanager

@@ -70,7 +70,8 @@ class IndexFile:
         self.is_allocated = False
         """Whether the file has its full length, with zeros behind the entries."""
         self._file: File | None = None
-        self._map: FileMap | None = None
+        self._map: FileMap | bytes | None = None
+        """The entries as they are searched: mapped, or read where the file system maps no files."""
         self._mapped = 0
 
     def create(self) -> None:
@@ -113,11 +114,13 @@ class IndexFile:
                 self.write_out()
         return self._written
 
-    def mapped(self) -> FileMap:
+    def mapped(self) -> FileMap | bytes:
         """The mmap of the `searchable` entries, of which there must be one at least. Valid until the file is cut."""
         if self._map is None or self._mapped < self._written:
-            mapped = self.file().map_read_only()
-            assert mapped is not None, f"{self.path} is empty, but has {self._written} entries"
+            file = self.file()
+            mapped: FileMap | bytes | None = file.map_read_only()
+            if mapped is None:
+                mapped = file.pread(self._written * self.ENTRY_SIZE, 0)
             self._map = mapped
             self._mapped = len(mapped) // self.ENTRY_SIZE
         else:
@@ -160,6 +163,9 @@ class IndexFile:
 
     def cut(self, entries: int) -> None:
         """Keep the first ``entries`` entries. The file keeps its length."""
+        if isinstance(self._map, bytes):
+            self._map = None  # what is appended next would not be in it
+            self._mapped = 0
         self.entries = min(self.entries, entries)
         self._written = min(self._written, entries)
         self._unwritten = self._unwritten[: (self.entries - self._written) * self.ENTRY_SIZE]

@@ -24,6 +24,27 @@ def sendfile(*_):
     raise OSError(errno.{name}, os.strerror(errno.{name}))
 os.sendfile = sendfile
 """
+POOR_FILE_SYSTEM = """
+import errno, mmap, os
+def refusing(name):
+    def call(*_, **__):
+        raise OSError(getattr(errno, name), os.strerror(getattr(errno, name)))
+    return call
+os.sendfile = refusing("EINVAL")
+os.preadv = refusing("EOPNOTSUPP")
+os.posix_fadvise = refusing("ENOSYS")
+os.fdatasync = refusing("EINVAL")
+os.statvfs = refusing("ENOSYS")
+os.fstatvfs = refusing("ENOSYS")
+mmap.mmap = type("mmap", (), {"__new__": refusing("ENODEV")})
+fsync = os.fsync
+def fsync_files(fd):
+    import stat
+    if stat.S_ISDIR(os.fstat(fd).st_mode):
+        refusing("EINVAL")()
+    fsync(fd)
+os.fsync = fsync_files
+"""
 WITHOUT_CTYPES = "import sys; sys.modules['_ctypes'] = None"
 
 
@@ -68,8 +89,12 @@ def there_and_back(bootstrap: str, *values: bytes) -> list[bytes]:
         producer.send("odd", value)
     producer.flush()
     producer.close()
-    consumer = KafkaConsumer("odd", bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-    read = [next(consumer).value for _ in values]
+    return read_all("odd", bootstrap, len(values))
+
+
+def read_all(topic: str, bootstrap: str, count: int) -> list[bytes]:
+    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    read = [next(consumer).value for _ in range(count)]
     consumer.close()
     return read
 
@@ -81,6 +106,22 @@ def test_a_file_system_without_sendfile_serves_its_records(odd: Callable[..., Od
     assert there_and_back(broker.bootstrap, *values) == values
     assert broker.log_text().count("cannot be sent by sendfile") == 1, "said once for a directory"
     broker.stop()
+
+
+def test_a_file_system_that_has_next_to_nothing_keeps_records_over_restarts(odd: Callable[..., OddBroker]) -> None:
+    broker = odd(site=POOR_FILE_SYSTEM)
+    broker.settings |= {"log.flush.interval.messages": "1", "log.segment.bytes": "1048576"}
+    values = [os.urandom(100_000) for _ in range(30)]
+    broker.start()
+    assert there_and_back(broker.bootstrap, *values) == values
+    broker.stop()
+    broker.start()
+    assert read_all("odd", broker.bootstrap, len(values)) == values
+    broker.kill()
+    broker.start()
+    assert read_all("odd", broker.bootstrap, len(values)) == values
+    broker.stop()
+    assert (broker.data_directory / MARKER).exists()
 
 
 def test_a_python_without_ctypes_serves(odd: Callable[..., OddBroker]) -> None:

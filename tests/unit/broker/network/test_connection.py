@@ -1,8 +1,10 @@
 import asyncio
+import errno
 import logging
+import os
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import uvloop
@@ -13,7 +15,10 @@ from broker.network.buffer_pool import FAVOUR_MS, SMALLEST_BUFFER
 from broker.network.connection import MOST_ANSWERS_BYTES, MOST_REQUESTS_A_TURN
 from broker.network.pauses import Pause
 from broker.request.response import NOTHING
+from storage.files import FileRegion, FileSystem
 from tests.unit.broker.network.harness import frame, network, on_both_loops
+
+FILES = FileSystem()
 
 SIZES = st.one_of(
     st.integers(1, 60), st.integers(2040, 2060), st.integers(60_000, 70_000), st.integers(150_000, 300_000)
@@ -481,10 +486,10 @@ async def test_records_are_sent_from_their_file_between_the_bytes_around_them(tm
         _, client = it.connect()
         client.send(frame(b"fetch"))
         await it.requests(1)
-        with path.open("rb") as log:
-            it.slots[0].fill([b"head", Region(log, 6, len(records)), b"-", Region(log, 6, 100), b"tail"])
-            whole = b"head" + records + b"-" + records[:100] + b"tail"
-            await it.until(lambda: len(client.read()) == len(whole))
+        log = FILES.open_read(str(path))
+        it.slots[0].fill([b"head", FileRegion(log, 6, len(records)), b"-", FileRegion(log, 6, 100), b"tail"])
+        whole = b"head" + records + b"-" + records[:100] + b"tail"
+        await it.until(lambda: len(client.read()) == len(whole))
         assert client.received == whole
 
 
@@ -498,11 +503,68 @@ async def test_a_region_whose_file_got_shorter_closes_the_connection(
         connection, client = it.connect()
         client.send(frame(b"fetch"))
         await it.requests(1)
-        with path.open("rb") as log:
-            it.slots[0].fill([b"head", Region(log, 0, 10)])
-            await it.until(lambda: connection.is_closed)
+        it.slots[0].fill([b"head", FileRegion(FILES.open_read(str(path)), 0, 10)])
+        await it.until(lambda: connection.is_closed)
         assert client.read() == b"head12345"
     assert "5 bytes at 5" in caplog.text
+
+
+@on_both_loops
+async def test_a_region_that_cannot_be_read_closes_the_connection_and_the_log_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = tmp_path / "broken.log"
+    path.write_bytes(b"1234567890")
+    async with network() as it:
+        connection, client = it.connect()
+        client.send(frame(b"fetch"))
+        await it.requests(1)
+        monkeypatch.setattr(os, "sendfile", broken)
+        monkeypatch.setattr(os, "pread", broken)
+        it.slots[0].fill([b"head", FileRegion(FILES.open_read(str(path)), 0, 10)])
+        await it.until(lambda: connection.is_closed)
+        assert client.read() == b"head"
+    assert f"inside an answer: reading {path}: Input/output error" in caplog.text
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EOVERFLOW, errno.EACCES, 0])
+@on_both_loops
+async def test_what_sendfile_refuses_in_the_middle_of_an_answer_is_read_and_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    sendfile = os.sendfile
+    asked = 0
+
+    def refusing(out: int, source: int, position: int, size: int) -> int:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            return sendfile(out, source, position, min(size, 100_000))
+        if number:
+            raise OSError(number, os.strerror(number))
+        return 0
+
+    records = os.urandom(3_000_000)
+    path = tmp_path / "data" / "orders-0" / "00000000000000000000.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(records)
+    monkeypatch.setattr(os, "sendfile", refusing)
+    async with network() as it:
+        connection, client = it.connect()
+        for _ in range(2):
+            client.send(frame(b"fetch"))
+        await it.requests(2)
+        log = FILES.open_read(str(path))
+        for slot in it.slots:
+            slot.fill([b"head", FileRegion(log, 0, len(records)), b"tail"])
+        whole = (b"head" + records + b"tail") * 2
+        await it.until(lambda: len(client.read()) == len(whole))
+        assert client.received == whole
+        assert not connection.is_closed
+    assert caplog.text.count(f"files in {tmp_path / 'data'} cannot be sent by sendfile") == 1
 
 
 @on_both_loops
@@ -514,10 +576,10 @@ async def test_large_answers_take_turns(tmp_path: Path) -> None:
         for _, client in pairs:
             client.send(frame(b"fetch"))
         await it.requests(3)
-        with path.open("rb") as log:
-            for slot in it.slots:
-                slot.fill([Region(log, 0, 5_000_000)])
-            await it.until(lambda: all(len(client.read()) == 5_000_000 for _, client in pairs))
+        log = FILES.open_read(str(path))
+        for slot in it.slots:
+            slot.fill([FileRegion(log, 0, 5_000_000)])
+        await it.until(lambda: all(len(client.read()) == 5_000_000 for _, client in pairs))
         assert it.processor.stats_of("PLAINTEXT").bytes_sent == 15_000_000
 
 
@@ -579,15 +641,3 @@ async def test_a_peer_that_resets_is_forgotten() -> None:
         await it.until(lambda: connection.is_closed)
         assert len(it.processor) == 0
         assert it.limits.total == 0
-
-
-class Region:
-    """What storage hands out to be sent."""
-
-    def __init__(self, file: object, position: int, size: int) -> None:
-        self.file = file
-        self.position = position
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size

@@ -13,29 +13,11 @@ from broker.network import transport
 from broker.network.send_buffer import RegionCutShort, SendBuffer, SendOutcome, held_bytes
 from broker.network.transport import MORE_FOLLOWS, Bytes, Handshake, PlaintextTransport
 from protocol.codec import Chunk
+from storage.files import FileRegion, FileSystem
 
 
-class OpenFile:
-    """As storage's: closed with the last region that holds it."""
-
-    def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY)
-
-    def __del__(self) -> None:
-        os.close(self.descriptor)
-
-    def fileno(self) -> int:
-        return self.descriptor
-
-
-class Region:
-    def __init__(self, path: Path, position: int, size: int) -> None:
-        self.file = OpenFile(path)
-        self.position = position
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
+def region(path: Path, position: int, size: int) -> FileRegion:
+    return FileRegion(FileSystem().open_read(str(path)), position, size)
 
 
 class Wire:
@@ -104,7 +86,7 @@ def test_a_region_larger_than_the_socket_takes_goes_on_where_it_stopped(
     path = tmp_path / "log"
     path.write_bytes(os.urandom(3_000_000))
     buffer = SendBuffer(PlaintextTransport(ours))
-    buffer.add([b"head", Region(path, 1000, 2_500_000), b"tail"])
+    buffer.add([b"head", region(path, 1000, 2_500_000), b"tail"])
     received = b""
     outcome, total = buffer.send(1 << 30)
     assert outcome is SendOutcome.BLOCKED
@@ -123,7 +105,7 @@ def test_a_turn_ends_when_its_bytes_are_gone(tmp_path: Path, pair: tuple[socket.
     path = tmp_path / "log"
     path.write_bytes(b"r" * 10_000)
     buffer = SendBuffer(PlaintextTransport(ours))
-    buffer.add([Region(path, 0, 10_000)])
+    buffer.add([region(path, 0, 10_000)])
     assert buffer.send(4_000) == (SendOutcome.TURN_OVER, 4_000)
     assert buffer.send(4_000) == (SendOutcome.TURN_OVER, 4_000)
     assert buffer.send(4_000) == (SendOutcome.DONE, 2_000)
@@ -136,7 +118,7 @@ def test_a_file_that_ends_inside_a_region_cannot_be_finished(
     path = tmp_path / "log"
     path.write_bytes(b"short")
     buffer = SendBuffer(PlaintextTransport(pair[0]))
-    buffer.add([Region(path, 3, 10)])
+    buffer.add([region(path, 3, 10)])
     with pytest.raises(RegionCutShort, match="8 bytes at 5"):
         buffer.send(1 << 30)
 
@@ -146,7 +128,7 @@ def test_what_stands_before_records_asks_for_no_packet_of_its_own(tmp_path: Path
     path.write_bytes(b"records")
     wire = Wire([])
     buffer = SendBuffer(wire)
-    buffer.add([b"head", b"more head", Region(path, 0, 7), b"tail"])
+    buffer.add([b"head", b"more head", region(path, 0, 7), b"tail"])
     assert buffer.send(1 << 30)[0] is SendOutcome.DONE
     assert wire.flags == [MORE_FOLLOWS, 0]
     assert wire.got == b"headmore headrecordstail"
@@ -165,7 +147,7 @@ def test_a_small_answer_with_records_leaves_in_one_packet(tmp_path: Path, partit
         ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         buffer = SendBuffer(PlaintextTransport(ours))
         for answers in (1, 2):
-            buffer.add([b"head", Region(path, 0, 7)] * partitions)
+            buffer.add([b"head", region(path, 0, 7)] * partitions)
             buffer.add([b"tail"])
             assert buffer.send(1 << 30) == (SendOutcome.DONE, 11 * partitions + 4)
             assert theirs.recv(1 << 10) == b"headrecords" * partitions + b"tail"
@@ -181,7 +163,7 @@ def packets_of_data(one: socket.socket) -> int:
 def test_only_memory_counts_as_held(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"r" * 100)
-    chunks: list[Chunk] = [b"12345", Region(path, 0, 100), memoryview(b"678")]
+    chunks: list[Chunk] = [b"12345", region(path, 0, 100), memoryview(b"678")]
     assert held_bytes(chunks) == 8
     buffer = SendBuffer(Wire([2, 0]))
     buffer.add(chunks)
@@ -206,7 +188,7 @@ def test_whatever_the_socket_takes_every_byte_goes_once_and_in_order(
     buffer = SendBuffer(wire)
     position = 0
     for is_region, data in pieces:
-        buffer.add([Region(path, position, len(data)) if is_region else data])
+        buffer.add([region(path, position, len(data)) if is_region else data])
         position += len(data)
     total = 0
     for _ in range(1000):

@@ -1,9 +1,11 @@
 """A connection knows its transport only: one with a handshake is read when that is done."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -11,6 +13,7 @@ from broker.network.pauses import Pause
 from broker.network.transport import MORE_FOLLOWS, Bytes, Handshake, PlaintextTransport, Region
 from broker.request.session import Peer, Session
 from dev.broker_process import REPOSITORY
+from storage.files import FileRegion, FileSystem
 from tests.unit.broker.network.harness import Client, Network, frame, network, on_both_loops
 
 SOCKET_CALLS = ("recv(", "recv_into(", "sendmsg(", "sendall(", "sendfile(", ".makefile(", "TCP_CORK", "MSG_MORE")
@@ -146,7 +149,7 @@ def test_a_plaintext_transport_moves_the_sockets_own_bytes(tmp_path: Path) -> No
     path = tmp_path / "records"
     path.write_bytes(b"0123456789")
     ours, theirs = socket.socketpair()
-    with ours, theirs, path.open("rb") as records:
+    with ours, theirs:
         ours.setblocking(False)
         transport = PlaintextTransport(ours)
         assert transport.descriptor == ours.fileno()
@@ -157,22 +160,36 @@ def test_a_plaintext_transport_moves_the_sockets_own_bytes(tmp_path: Path) -> No
         theirs.send(b"ask")
         assert (transport.receive_into(memoryview(memory)), memory[:3]) == (3, b"ask")
 
-        class Part:
-            file = records
-            position = 2
-
-            def __len__(self) -> int:
-                return 20
-
+        part = FileRegion(FileSystem().open_read(str(path)), 2, 20)
         transport.cork(True)
         assert transport.send(b"head", MORE_FOLLOWS) == 4
         assert transport.send_pieces([b"-", memoryview(b"-")], 0) == 2
-        assert transport.send_region(Part(), 4, 3) == 3
-        assert transport.send_region(Part(), 8, 20) == 2, "the file ends there"
+        assert transport.send_region(part, 4, 3) == 3
+        assert transport.send_region(part, 8, 20) == 2, "the file ends there"
+        assert transport.send_region(part, 10, 20) == 0
         transport.cork(False)
         assert theirs.recv(100) == b"head--45689"
         transport.close()
         assert theirs.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    "error", [BlockingIOError(), ConnectionResetError(), BrokenPipeError(), TimeoutError(), InterruptedError()]
+)
+def test_what_the_connection_refuses_is_no_fault_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: OSError
+) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise error
+
+    path = tmp_path / "records"
+    path.write_bytes(b"0123456789")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        monkeypatch.setattr(os, "sendfile", refuse)
+        with pytest.raises(type(error)):
+            PlaintextTransport(ours).send_region(FileRegion(FileSystem().open_read(str(path)), 0, 10), 0, 10)
+    assert caplog.text == ""
 
 
 def test_no_other_module_of_the_network_touches_a_sockets_bytes() -> None:

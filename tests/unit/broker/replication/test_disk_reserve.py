@@ -54,6 +54,14 @@ def test_a_disk_with_plenty_of_free_space_is_asked_once_a_second() -> None:
     assert disk.asked == 10
 
 
+def test_a_file_system_that_does_not_tell_its_size_takes_everything() -> None:
+    disk = Disk(total=0, usable=0)
+    disk_reserve = reserve_of(disk)
+    for now_ms in range(0, 10 * GOOD_FOR_MS, 10):
+        disk_reserve.take(1 << 20, now_ms)
+    assert disk.asked == 10
+
+
 def test_it_is_asked_again_once_a_quarter_of_what_was_open_has_been_written() -> None:
     disk = Disk(usable=RESERVE + 400 * MB)
     disk_reserve = reserve_of(disk)
