@@ -31,18 +31,19 @@ log = logging.getLogger(__name__)
 class _Entry(Generic[Record]):
     """A CoordinatorResult that is being written."""
 
-    __slots__ = ("change", "is_told", "outcome")
+    __slots__ = ("is_completed", "outcome", "result")
 
-    def __init__(self, change: CoordinatorResult[Record]) -> None:
-        self.change = change
+    def __init__(self, result: CoordinatorResult[Record]) -> None:
+        self.result = result
         self.outcome: ErrorCode | None = None
         """None while the result is being written."""
-        self.is_told = False
+        self.is_completed = False
+        """Whether the caller has its error code."""
 
-    def tell(self, code: ErrorCode) -> None:
-        if not self.is_told:
-            self.is_told = True
-            self.change.then(code)
+    def complete(self, code: ErrorCode) -> None:
+        if not self.is_completed:
+            self.is_completed = True
+            self.result.then(code)
 
 
 class PartitionWriter(Generic[Record]):
@@ -59,10 +60,10 @@ class PartitionWriter(Generic[Record]):
         timeout_ms: int,
         end_offset: int,
         replay: Callable[[Record], None],
-        out_of_step: Callable[[], None],
+        other_writer_found: Callable[[], None],
     ) -> None:
-        """``end_offset``: up to where the log has been replayed. ``out_of_step`` is called when a batch of another
-        writer is found in the log: then the shard's state is no longer that of the log."""
+        """``end_offset``: up to where the log has been replayed. ``other_writer_found`` is called when the log has a
+        batch of another writer: then the shard's state is no longer that of the log."""
         self._partition = partition
         self._replicas = replicas
         self._clock = clock
@@ -72,7 +73,7 @@ class PartitionWriter(Generic[Record]):
         self._next_offset = end_offset
         """The offset that the next batch gets, unless there is another writer."""
         self._replay = replay
-        self._out_of_step = out_of_step
+        self._other_writer_found = other_writer_found
         self._entries: deque[_Entry[Record]] = deque()
         """Results that are being written, in the order of the log."""
         self._is_closed = False
@@ -81,31 +82,31 @@ class PartitionWriter(Generic[Record]):
         """How many results are being written."""
         return len(self._entries)
 
-    def append(self, change: CoordinatorResult[Record]) -> None:
+    def append(self, result: CoordinatorResult[Record]) -> None:
         """Write a result. A result without records is answered once all results before it are answered."""
         if self._is_closed:
-            change.then(ErrorCode.NOT_COORDINATOR)
+            result.then(ErrorCode.NOT_COORDINATOR)
             return
-        entry = _Entry(change)
+        entry = _Entry(result)
         self._entries.append(entry)
-        if not change.records:
+        if not result.records:
             entry.outcome = ErrorCode.NONE
             self._settle()
             return
         found = self._partition.log.next_offset
         if found != self._next_offset:
             log.error(
-                "%s goes on at offset %d and should at %d: somebody else has written to it, and it is loaded again",
+                "the next offset of %s is %d instead of %d: another writer has appended to it, and it is loaded again",
                 self._partition.topic_partition,
                 found,
                 self._next_offset,
             )
-            self._out_of_step()
+            self._other_writer_found()
             return
         try:
             self._stage(entry)
         except (Fault, StorageError) as error:
-            log.warning("%d records cannot be written: %s", len(change.records), error)
+            log.warning("%d records cannot be written: %s", len(result.records), error)
             entry.outcome = error_code_of(error)
             self._settle()
 
@@ -114,7 +115,7 @@ class PartitionWriter(Generic[Record]):
         self._is_closed = True
         entries, self._entries = self._entries, deque()
         for entry in entries:
-            entry.tell(code)
+            entry.complete(code)
 
     def _stage(self, entry: _Entry[Record]) -> None:
         """Stage the entry's batch. Raises the error of a batch that cannot be written; then nothing is staged."""
@@ -122,7 +123,7 @@ class PartitionWriter(Generic[Record]):
         partition.check_append(by_all=True)
         # No producer, and yet a sequence number of 0: as Kafka's coordinator writes it.
         batch = encode_pairs(
-            map(self._encode, entry.change.records),
+            map(self._encode, entry.result.records),
             timestamp=self._clock.now_ms(),
             codec=self._codec,
             base_sequence=0,
@@ -164,7 +165,7 @@ class PartitionWriter(Generic[Record]):
             return
         if is_late:
             # The records are in the log and will be acknowledged at some time; only the caller's time is over.
-            entry.tell(ErrorCode.REQUEST_TIMED_OUT)
+            entry.complete(ErrorCode.REQUEST_TIMED_OUT)
             self._wait(entry, publication)
             return
         entry.outcome = ErrorCode.NONE
@@ -175,6 +176,6 @@ class PartitionWriter(Generic[Record]):
         while self._entries and (outcome := self._entries[0].outcome) is not None:
             entry = self._entries.popleft()
             if outcome is ErrorCode.NONE:
-                for record in entry.change.records:
+                for record in entry.result.records:
                     self._replay(record)
-            entry.tell(outcome)
+            entry.complete(outcome)

@@ -7,8 +7,11 @@ from protocol.errors import ErrorCode
 
 Record = TypeVar("Record")
 
-Told = Callable[[ErrorCode], None]
-"""Called once: with NONE when the records are acknowledged and replayed, else with the client's error code."""
+Completion = Callable[[ErrorCode], None]
+"""Called once: with NONE after the records are acknowledged and replayed, else with the error of the failed write.
+
+NOT_COORDINATOR: the shard was unloaded meanwhile. REQUEST_TIMED_OUT: the records may yet be acknowledged and replayed.
+"""
 
 
 class CoordinatorResult(NamedTuple, Generic[Record]):
@@ -17,4 +20,4 @@ class CoordinatorResult(NamedTuple, Generic[Record]):
     of its records is replayed."""
 
     records: Sequence[Record]
-    then: Told
+    then: Completion

@@ -83,10 +83,10 @@ class Coordinator(Generic[ShardT]):
         self.shard = shard
         self.writer = writer
 
-    def write(self, change: CoordinatorResult[Any] | None) -> None:
+    def write(self, result: CoordinatorResult[Any] | None) -> None:
         """Write the result of a step, if the step has a result."""
-        if change is not None:
-            self.writer.append(change)
+        if result is not None:
+            self.writer.append(result)
 
 
 class _Waiting(Generic[ShardT]):
@@ -256,8 +256,8 @@ class CoordinatorRuntime(Generic[ShardT]):
 
         index = waiting.partition.topic_partition.partition
 
-        def submit(change: CoordinatorResult[Any]) -> None:
-            self._active[index].write(change)
+        def submit(result: CoordinatorResult[Any]) -> None:
+            self._active[index].write(result)
 
         shard_type = self._shard_type()
         shard = shard_type.make_shard(submit)
@@ -296,7 +296,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             timeout_ms=self._settings.write_timeout_ms,
             end_offset=end_offset,
             replay=shard.replay,
-            out_of_step=lambda: self._reload(coordinator),
+            other_writer_found=lambda: self._reload(coordinator),
         )
         coordinator = self._active[index] = Coordinator(partition, shard, writer)
         self.load_times.record((self._clock.monotonic_ms() - waiting.began_ms) * _US_PER_MS)
@@ -342,10 +342,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         pieces = sweep.pieces_of(coordinator.shard)
         while self._active.get(index) is coordinator:
             try:
-                change = next(pieces)
+                result = next(pieces)
             except StopIteration:
                 break
-            coordinator.write(change)
+            coordinator.write(result)
             yield Step.MORE
         sweep.count_shard()
 

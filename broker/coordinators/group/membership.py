@@ -26,7 +26,7 @@ from broker.coordinators.group.session_timers import SessionTimers
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.static_members import StaticMembers
 from broker.coordinators.group.stats import GroupStats
-from broker.coordinators.group.write_errors import told_of_failed_write
+from broker.coordinators.group.write_errors import client_error_of
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
@@ -142,7 +142,7 @@ class Membership:
                 if error is ErrorCode.NONE:
                     self._rounds.submit(self.join(request, reply))
                 else:
-                    reply(Joined(error=told_of_failed_write(error), member_id=request.member_id))
+                    reply(Joined(error=client_error_of(error), member_id=request.member_id))
 
         return GroupResult([group_record(group_id, GroupMetadata(state_timestamp=self._clock.now_ms()))], then)
 
@@ -285,17 +285,17 @@ class Membership:
             reply(Left(members=[ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
             return None
         errors = [self._leave(group, member) for member in members]
-        change = self._rounds.left(group, "members have left") if ErrorCode.NONE in errors else None
-        if change is None:
+        result = self._rounds.left(group, "members have left") if ErrorCode.NONE in errors else None
+        if result is None:
             reply(Left(members=errors))
             return None
-        emptied = change.then
+        emptied = result.then
 
         def then(error: ErrorCode) -> None:
             emptied(error)
-            reply(Left(members=errors) if error is ErrorCode.NONE else Left(error=told_of_failed_write(error)))
+            reply(Left(members=errors) if error is ErrorCode.NONE else Left(error=client_error_of(error)))
 
-        return GroupResult(change.records, then)
+        return GroupResult(result.records, then)
 
     def _leave(self, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
         """Remove one of the leaving members. An administrator names an instance id only."""

@@ -18,7 +18,7 @@ from broker.coordinators.group.requests import NO_GENERATION, Commit, FetchedOff
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.subscription import CONSUMER_PROTOCOL
-from broker.coordinators.group.write_errors import told_of_failed_write
+from broker.coordinators.group.write_errors import client_error_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
@@ -68,7 +68,7 @@ class Offsets:
                 self._stats.committed_offsets += len(records)
                 reply(errors)
             else:
-                client_error = told_of_failed_write(error)
+                client_error = client_error_of(error)
                 reply([client_error if each is ErrorCode.NONE else each for each in errors])
 
         return GroupResult(records, then)
@@ -137,7 +137,7 @@ class Offsets:
                 self._stats.deleted_offsets += len(records)
                 reply(ErrorCode.NONE, errors)
             else:
-                reply(told_of_failed_write(error), ())
+                reply(client_error_of(error), ())
 
         return GroupResult(records, then)
 

@@ -18,7 +18,7 @@ from broker.coordinators.group.requests import Joined, Sync, Synced, SyncReply
 from broker.coordinators.group.session_timers import SessionTimers
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
-from broker.coordinators.group.write_errors import told_of_failed_write
+from broker.coordinators.group.write_errors import client_error_of
 from broker.runtime.clock import Clock
 from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
@@ -50,10 +50,10 @@ class Rebalances:
         self._stats = stats
         self._submit = submit
 
-    def submit(self, change: GroupResult | None) -> None:
+    def submit(self, result: GroupResult | None) -> None:
         """Write a result that no request has asked for."""
-        if change is not None:
-            self._submit(change)
+        if result is not None:
+            self._submit(result)
 
     # Joining ----------------------------------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Rebalances:
         if group.round is not round_:
             return
         if error is not ErrorCode.NONE:
-            client_error = told_of_failed_write(error)
+            client_error = client_error_of(error)
             for member in tuple(group.members.values()):
                 if group.answer_sync(member, Synced(error=client_error)):
                     self._presence.hear_of(group, member)

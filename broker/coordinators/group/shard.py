@@ -34,7 +34,7 @@ from broker.coordinators.group.requests import (
 )
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
-from broker.coordinators.group.write_errors import told_of_failed_write
+from broker.coordinators.group.write_errors import client_error_of
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
@@ -222,7 +222,7 @@ class GroupShard:
         def then(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
                 self._events.group_removed(group_id, "it was deleted by request")
-            reply(told_of_failed_write(error))
+            reply(client_error_of(error))
 
         return GroupResult(records, then)
 

@@ -9,7 +9,7 @@ from broker.coordinators.group.rebalance import Rebalances
 from broker.coordinators.group.records import GroupResult, group_record
 from broker.coordinators.group.requests import Join, Joined, JoinReply
 from broker.coordinators.group.session_timers import SessionTimers
-from broker.coordinators.group.write_errors import told_of_failed_write
+from broker.coordinators.group.write_errors import client_error_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 
@@ -82,5 +82,5 @@ class StaticMembers:
 
     def _take_back(self, group: ClassicGroup, old: Member, new: Member, error: ErrorCode) -> None:
         self._events.write_failed(group.group_id, f"the new id of static member {old.member_id}", error.name)
-        group.answer_join(new, Joined(error=told_of_failed_write(error)))
+        group.answer_join(new, Joined(error=client_error_of(error)))
         self._presence.replace(group, new, old)

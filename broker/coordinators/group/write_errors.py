@@ -5,7 +5,7 @@ from typing import Final
 
 from protocol.errors import ErrorCode
 
-_TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
+_CLIENT_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -17,6 +17,6 @@ _TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
 }
 
 
-def told_of_failed_write(error: ErrorCode) -> ErrorCode:
+def client_error_of(error: ErrorCode) -> ErrorCode:
     """The client's error code for an error of the log. NONE and the coordinator's own codes stay as they are."""
-    return _TOLD.get(error, error)
+    return _CLIENT_ERRORS.get(error, error)

@@ -105,7 +105,7 @@ def test_somebody_elses_record_is_noticed_at_the_next_change_and_the_partition_l
     assert toy.shards[0].unloaded_with is E.NOT_COORDINATOR
     assert toy.values == {"a": "1", "stranger": "here"}
     assert toy.put(("b", "2")) == [E.NONE]
-    assert any("goes on at offset 2 and should at 1" in line for line in caplog.messages)
+    assert any("is 2 instead of 1: another writer" in line for line in caplog.messages)
 
 
 def test_a_stop_writes_what_is_staged_and_then_nobody_answers(broker: InProcessBroker, toy: Toy) -> None:
