@@ -97,6 +97,10 @@ class InvalidTransactionState(StorageError):
     """The batch does not fit the state of the producer's transaction."""
 
 
+class TransactionCoordinatorFenced(StorageError):
+    """A marker of a transaction coordinator that another has replaced."""
+
+
 # Reading --------------------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,13 @@ NOT_COORDINATOR: the shard was unloaded meanwhile. REQUEST_TIMED_OUT: the record
 """
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """The identity of a producer: an older epoch of the same producer id is fenced."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class CoordinatorResult(NamedTuple, Generic[Record]):
     """Records to be written in one batch. They change no state before they are acknowledged: then each record is given
     to ``replay``, in the order of the log, and `then` gives the caller's answer. If the batch cannot be written, none

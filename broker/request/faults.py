@@ -359,6 +359,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     storage.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     storage.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     storage.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    storage.TransactionCoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     storage.LogRemoved: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     storage.DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,
     storage.TooManyOpenFiles: ErrorCode.KAFKA_STORAGE_ERROR,

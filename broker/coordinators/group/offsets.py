@@ -18,7 +18,7 @@ from broker.coordinators.group.requests import NO_GENERATION, Commit, FetchedOff
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.subscription import CONSUMER_PROTOCOL
-from broker.coordinators.group.write_errors import client_error_of
+from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord

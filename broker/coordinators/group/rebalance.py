@@ -18,7 +18,7 @@ from broker.coordinators.group.requests import Joined, Sync, Synced, SyncReply
 from broker.coordinators.group.session_timers import SessionTimers
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
-from broker.coordinators.group.write_errors import client_error_of
+from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock
 from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode

@@ -34,7 +34,7 @@ from broker.coordinators.group.requests import (
 )
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
-from broker.coordinators.group.write_errors import client_error_of
+from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode

@@ -9,7 +9,7 @@ from broker.coordinators.group.rebalance import Rebalances
 from broker.coordinators.group.records import GroupResult, group_record
 from broker.coordinators.group.requests import Join, Joined, JoinReply
 from broker.coordinators.group.session_timers import SessionTimers
-from broker.coordinators.group.write_errors import client_error_of
+from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 
