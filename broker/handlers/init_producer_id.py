@@ -1,39 +1,57 @@
-"""InitProducerId: an identity for an idempotent producer (API key 22; KIP-98, KIP-360)."""
+"""InitProducerId: an identity for an idempotent or transactional producer (API key 22; KIP-98, KIP-360)."""
 
+from typing import Final
+
+from broker.coordinators.result import ProducerIdAndEpoch
+from broker.coordinators.transaction.requests import InitProducer
+from broker.coordinators.transaction.transaction import FIRST_EPOCH
+from broker.coordinators.transaction_coordinator import TransactionCoordinator
+from broker.handlers.transactions import check_transactional_id
 from broker.metadata.producer_ids import ProducerIds
 from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import (
-    ClusterAuthorizationFailed,
-    InvalidRequest,
-    TransactionalIdAuthorizationFailed,
-    error_code_of,
-)
+from broker.request.faults import ClusterAuthorizationFailed, InvalidRequest, error_code_of
+from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from storage.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-FIRST_EPOCH = 0
+PRODUCER_FENCED_SINCE_VERSION: Final = 4
 
 
 class InitProducerIdHandler:
-    """Hands out producer ids."""
+    """Hands out producer ids, and asks the coordinator of a transactional id."""
 
-    def __init__(self, producer_ids: ProducerIds) -> None:
+    def __init__(self, producer_ids: ProducerIds, coordinator: TransactionCoordinator) -> None:
         self._producer_ids = producer_ids
+        self._coordinator = coordinator
 
-    def init_producer_id(
-        self, request: InitProducerIdRequest, context: RequestContext
-    ) -> InitProducerIdResponse | None:
-        """Answer with a producer id that nobody has had, once its block is durable."""
-        if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+    def init_producer_id(self, request: InitProducerIdRequest, context: RequestContext) -> None:
+        """Answer with a producer id that no producer has had, once its block is durable; for a transactional id with
+        the id and the next epoch. Raises Fault."""
+        has_id = request.producer_id != NO_PRODUCER_ID
+        if has_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
             raise InvalidRequest("a producer id and its epoch come together")
-        if request.transactional_id == "":
-            raise InvalidRequest("an empty transactional id")
-        if request.transactional_id is not None:
-            # Retriable by no client: a producer that needs transactions must not go on without them.
-            raise TransactionalIdAuthorizationFailed(
-                f"{context.client_id} asks for transactions as {request.transactional_id!r}: "
-                "there are none on this broker yet"
+        if request.transactional_id is None:
+            self._init_idempotent(request, context)
+            return
+        check_transactional_id(request.transactional_id, context)
+        if not request.transactional_id:
+            raise InvalidRequest("a transactional id is not empty")
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if has_id else None
+
+        def answer(code: ErrorCode, identity: ProducerIdAndEpoch) -> None:
+            if code is ErrorCode.PRODUCER_FENCED and context.api_version < PRODUCER_FENCED_SINCE_VERSION:
+                code = ErrorCode.INVALID_PRODUCER_EPOCH
+            context.respond(
+                InitProducerIdResponse(
+                    error_code=code, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch
+                )
             )
+
+        self._coordinator.init_producer(
+            InitProducer(request.transactional_id, request.transaction_timeout_ms, expected), answer
+        )
+
+    def _init_idempotent(self, request: InitProducerIdRequest, context: RequestContext) -> None:
         if not context.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not produce idempotently")
         self._producer_ids.assign(
@@ -42,4 +60,3 @@ class InitProducerIdHandler:
             ),
             lambda error: context.refuse(request, error_code_of(error), str(error)),
         )
-        return None

@@ -1,238 +1,284 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit, DescribeTransactions and
-ListTransactions (API keys 24 to 28, 65 and 66; KIP-98, KIP-664), as a Kafka answers them for transactional ids that no
-producer has: there are no transactions on this broker yet."""
+"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and WriteTxnMarkers (API keys 24 to 27; KIP-98, KIP-890)."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from broker.coordinators.group_coordinator import Groups
+from broker.coordinators.marker_appender import MarkerAppender
 from broker.coordinators.partitioning import partition_of
+from broker.coordinators.result import ProducerIdAndEpoch
+from broker.coordinators.transaction.requests import AddPartitions, EndTransaction
+from broker.coordinators.transaction.transaction import BUMPS_EPOCH_SINCE
+from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.metadata.cache import MetadataCache
-from broker.metadata.topic_rules import TRANSACTION_STATE
-from broker.replication.replica_manager import ReplicaManager
-from broker.request.context import RequestContext
+from broker.metadata.topic_rules import CONSUMER_OFFSETS
+from broker.replication.transaction_marker import TransactionMarker
+from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
-    CoordinatorNotAvailable,
+    ClusterAuthorizationFailed,
     Fault,
-    InvalidGroupId,
-    InvalidProducerIdMapping,
-    InvalidRegularExpression,
+    GroupAuthorizationFailed,
     InvalidRequest,
-    NotCoordinator,
+    TransactionalIdAuthorizationFailed,
 )
 from protocol.errors import ErrorCode
 from protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
     EndTxnRequest,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
+    EndTxnResponse,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.refusals import refusal
+from storage.topic_partition import TopicPartition
 
 MANY_TRANSACTIONS_SINCE_VERSION: Final = 4
-"""Of AddPartitionsToTxn."""
+"""Of AddPartitionsToTxn; such requests come from brokers, and from clients of transaction version 2 never."""
 
-TOPIC_IDS_SINCE_VERSION: Final = 6
-"""Of TxnOffsetCommit."""
+PRODUCER_FENCED_SINCE_VERSION: Final = 2
+"""Of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn; before, a fenced producer has an invalid epoch."""
 
-MOST_PATTERN_CHARACTERS: Final = 1_000
+BUMPS_EPOCH_SINCE_VERSION: Final = 5
+"""Of EndTxn: the answer has the identity that the producer goes on with."""
 
-STATES: Final = frozenset(
-    {
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Empty",
-        "PrepareEpochFence",
-        "Dead",
-    }
-)
-"""Of transactions, as Kafka calls them."""
+PartitionCodes = Callable[[Sequence[ErrorCode]], None]
 
 
 class TransactionsHandler:
-    """Knows where the transactions of an id would be kept, and that there are none."""
+    """Asks the coordinator of the transactional id."""
 
-    def __init__(self, groups: Groups, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+    def __init__(
+        self,
+        coordinator: TransactionCoordinator,
+        groups: Groups,
+        markers: MarkerAppender,
+        metadata: MetadataCache,
+    ) -> None:
+        self._coordinator = coordinator
         self._groups = groups
-        self._replicas = replicas
+        self._markers = markers
         self._metadata = metadata
 
     # Of producers
 
-    def add_partitions_to_txn(
-        self, request: AddPartitionsToTxnRequest, context: RequestContext
-    ) -> AddPartitionsToTxnResponse:
-        """Say of every partition why it is in no transaction."""
+    def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> None:
+        """Add partitions to a transaction, or say whether they are in it; to several transactions since version 4."""
         if context.api_version < MANY_TRANSACTIONS_SINCE_VERSION:
             transactional_id = request.v3_and_below_transactional_id
-            return AddPartitionsToTxnResponse(
-                results_by_topic_v3_and_below=self._not_added(transactional_id, request.v3_and_below_topics)
+            producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+            topics = request.v3_and_below_topics
+
+            def answer(codes: Sequence[ErrorCode]) -> None:
+                told = (fenced_code(code, context.api_version) for code in codes)
+                context.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, told)))
+
+            self._add_checked(transactional_id, producer, topics, context, self._add, answer)
+            return
+        if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not act for the cluster")
+        results: dict[int, AddPartitionsToTxnResponse.ResultsByTransaction] = {}
+
+        def answered(
+            number: int, transaction: AddPartitionsToTxnRequest.Transaction, codes: Sequence[ErrorCode]
+        ) -> None:
+            results[number] = AddPartitionsToTxnResponse.ResultsByTransaction(
+                transactional_id=transaction.transactional_id,
+                topic_results=_topic_results(transaction.topics, codes),
             )
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
-                AddPartitionsToTxnResponse.ResultsByTransaction(
-                    transactional_id=transaction.transactional_id,
-                    topic_results=self._not_added(transaction.transactional_id, transaction.topics),
+            if len(results) == len(request.transactions):
+                in_order = [results[number] for number in range(len(results))]
+                context.respond(AddPartitionsToTxnResponse(results_by_transaction=in_order))
+
+        if not request.transactions:
+            context.respond(AddPartitionsToTxnResponse())
+        for number, transaction in enumerate(request.transactions):
+            self._add_checked(
+                transaction.transactional_id,
+                ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch),
+                transaction.topics,
+                context,
+                self._verify if transaction.verify_only else partial(self._add, client_version=BUMPS_EPOCH_SINCE),
+                partial(answered, number, transaction),
+            )
+
+    def _add_checked(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        topics: Sequence[AddPartitionsToTxnTopic],
+        context: RequestContext,
+        add: Callable[[AddPartitions, PartitionCodes], None],
+        answer: PartitionCodes,
+    ) -> None:
+        """Answer with a code for each partition; where one of them does not exist, nothing is attempted."""
+        partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+        try:
+            if not transactional_id:
+                raise InvalidRequest("a transactional id is not empty")
+            check_transactional_id(transactional_id, context)
+            if not all(self._exists(partition) for partition in partitions):
+                answer(
+                    [
+                        ErrorCode.OPERATION_NOT_ATTEMPTED
+                        if self._exists(partition)
+                        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        for partition in partitions
+                    ]
                 )
-                for transaction in request.transactions
-            ]
-        )
+                return
+            add(AddPartitions(transactional_id, producer, partitions), answer)
+        except Fault as fault:
+            answer([fault.code] * len(partitions))
+
+    def _add(self, request: AddPartitions, answer: PartitionCodes, client_version: int = 0) -> None:
+        self._coordinator.add_partitions(request._replace(client_version=client_version), answer)
+
+    def _verify(self, request: AddPartitions, answer: PartitionCodes) -> None:
+        shard = self._coordinator.transactions.of(request.transactional_id).shard
+        answer(shard.verify_partitions(request))
 
     def add_offsets_to_txn(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> None:
-        """Raises `InvalidRequest`, `NotCoordinator`, `InvalidProducerIdMapping`."""
-        raise self._no_producer(request.transactional_id)
+        """Add the partition of a group's offsets to a transaction. Raises Fault."""
+        if not request.transactional_id:
+            raise InvalidRequest("a transactional id is not empty")
+        check_transactional_id(request.transactional_id, context)
+        if not context.may(Operation.READ, ResourceType.GROUP, request.group_id):
+            raise GroupAuthorizationFailed(f"{context.session.principal} may not read as group {request.group_id!r}")
+        partition = TopicPartition(CONSUMER_OFFSETS, partition_of(request.group_id, self._groups.partitions))
+
+        def answer(codes: Sequence[ErrorCode]) -> None:
+            context.respond(AddOffsetsToTxnResponse(error_code=fenced_code(codes[0], context.api_version)))
+
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        self._coordinator.add_partitions(AddPartitions(request.transactional_id, producer, [partition]), answer)
 
     def end_txn(self, request: EndTxnRequest, context: RequestContext) -> None:
-        """Raises `InvalidRequest`, `NotCoordinator`, `InvalidProducerIdMapping`."""
-        raise self._no_producer(request.transactional_id)
+        """Commit or abort a transaction: the answer comes when the end is decided, before the markers. Raises Fault."""
+        if not request.transactional_id:
+            raise InvalidRequest("a transactional id is not empty")
+        check_transactional_id(request.transactional_id, context)
 
-    def txn_offset_commit(self, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-        """Say of every partition why its offset is not committed."""
-        refused: TxnOffsetCommitResponse = refusal(TxnOffsetCommitRequest)(
-            request, context.api_version, self._why_not_committed(request).code, None
+        def answer(code: ErrorCode, identity: ProducerIdAndEpoch) -> None:
+            context.respond(
+                EndTxnResponse(
+                    error_code=fenced_code(code, context.api_version),
+                    producer_id=identity.producer_id,
+                    producer_epoch=identity.producer_epoch,
+                )
+            )
+
+        self._coordinator.end(
+            EndTransaction(
+                request.transactional_id,
+                ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+                request.committed,
+                BUMPS_EPOCH_SINCE if context.api_version >= BUMPS_EPOCH_SINCE_VERSION else 0,
+            ),
+            answer,
         )
-        topics = self._metadata.image.topics
-        for topic in refused.topics:
-            by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
-            known = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
-            for partition in topic.partitions:
-                if known is None and by_id:
-                    partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-                elif known is None or known.partition(partition.partition_index) is None:
-                    partition.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return refused
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        topic = self._metadata.image.topics.by_name.get(partition.topic)
+        return topic is not None and topic.partition(partition.partition) is not None
 
     # Of coordinators, and of administrators who end what hangs
 
-    def write_txn_markers(self, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
-        """Say of every partition that no transaction is ended in it."""
-        refused: WriteTxnMarkersResponse = refusal(WriteTxnMarkersRequest)(
-            request, context.api_version, ErrorCode.INVALID_TXN_STATE, None
+    def write_txn_markers(
+        self, request: WriteTxnMarkersRequest, context: RequestContext
+    ) -> WriteTxnMarkersResponse | None:
+        """Write markers into partitions of this node; the answer has a code for each partition."""
+        if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not act for the cluster")
+        markers = [marker for marker in request.markers if marker.topics]
+        wanted = [
+            (number, TopicPartition(topic.name, index))
+            for number, marker in enumerate(markers)
+            for topic in marker.topics
+            for index in topic.partition_indexes
+        ]
+        codes: dict[tuple[int, TopicPartition], ErrorCode] = {}
+
+        def written(key: tuple[int, TopicPartition], code: ErrorCode) -> None:
+            codes[key] = code
+            if len(codes) == len(set(wanted)):
+                context.respond(_marker_results(markers, codes))
+
+        if not wanted:
+            return _marker_results(markers, codes)
+        for key in dict.fromkeys(wanted):
+            number, partition = key
+            marker = markers[number]
+            self._markers.append(
+                partition.topic,
+                partition.partition,
+                TransactionMarker(
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    is_commit=marker.transaction_result,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    transaction_version=marker.transaction_version,
+                ),
+                partial(written, key),
+            )
+        return None
+
+
+def check_transactional_id(transactional_id: str, context: RequestContext) -> None:
+    """Raise `TransactionalIdAuthorizationFailed` unless the principal may write with the transactional id."""
+    if not context.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        raise TransactionalIdAuthorizationFailed(f"{context.session.principal} may not write as {transactional_id!r}")
+
+
+def fenced_code(code: ErrorCode, version: int) -> ErrorCode:
+    """The code as a client of this version knows it."""
+    if code is ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE_VERSION:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+def _topic_results(
+    topics: Sequence[AddPartitionsToTxnTopic], codes: Iterable[ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    in_order = iter(codes)
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=next(in_order))
+                for index in topic.partitions
+            ],
         )
-        refused.markers = [marker for marker in refused.markers if marker.topics]
-        for marker in refused.markers:
-            for topic in marker.topics:
-                for partition in topic.partitions:
-                    if not self._is_there(topic.name, partition.partition_index):
-                        partition.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return refused
+        for topic in topics
+    ]
 
-    # Of administrators
 
-    def describe_transactions(
-        self, request: DescribeTransactionsRequest, context: RequestContext
-    ) -> DescribeTransactionsResponse:
-        """Say of every id that it has no transaction."""
-        answer: DescribeTransactionsResponse = refusal(DescribeTransactionsRequest)(
-            request, context.api_version, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, None
-        )
-        for state in answer.transaction_states:
-            try:
-                self._check_coordinator(state.transactional_id)
-            except Fault as fault:
-                state.error_code = fault.code
-        return answer
-
-    def list_transactions(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-        """List none, and the names of states that are none. Raises `InvalidRegularExpression`,
-        `CoordinatorNotAvailable`."""
-        _check_pattern(request.transactional_id_pattern or "")
-        topic = self._metadata.image.topics.by_name.get(TRANSACTION_STATE)
-        for partition in topic.partitions if topic is not None else ():
-            if self._keeps_anything(partition.index):
-                raise CoordinatorNotAvailable(
-                    f"what partition {partition.index} of {TRANSACTION_STATE} has is not read"
-                )
-        unknown = dict.fromkeys(state for state in request.state_filters if state not in STATES)
-        return ListTransactionsResponse(unknown_state_filters=list(unknown), transaction_states=[])
-
-    # Parts
-
-    def _not_added(
-        self, transactional_id: str, topics: Sequence[AddPartitionsToTxnTopic]
-    ) -> list[AddPartitionsToTxnTopicResult]:
-        code = self._no_producer(transactional_id).code
-        if not all(self._is_there(topic.name, index) for topic in topics for index in topic.partitions):
-            code = ErrorCode.OPERATION_NOT_ATTEMPTED
-        return [
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=index,
-                        partition_error_code=(
-                            code if self._is_there(topic.name, index) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
+def _marker_results(
+    markers: Sequence[WriteTxnMarkersRequest.Marker], codes: dict[tuple[int, TopicPartition], ErrorCode]
+) -> WriteTxnMarkersResponse:
+    result = WriteTxnMarkersResponse.Marker
+    return WriteTxnMarkersResponse(
+        markers=[
+            result(
+                producer_id=marker.producer_id,
+                topics=[
+                    result.Topic(
+                        name=topic.name,
+                        partitions=[
+                            result.Topic.Partition(
+                                partition_index=index, error_code=codes[number, TopicPartition(topic.name, index)]
+                            )
+                            for index in topic.partition_indexes
+                        ],
                     )
-                    for index in topic.partitions
+                    for topic in marker.topics
                 ],
             )
-            for topic in topics
+            for number, marker in enumerate(markers)
         ]
-
-    def _no_producer(self, transactional_id: str) -> Fault:
-        """Why nothing can be done for a producer of this transactional id."""
-        try:
-            self._check_coordinator(transactional_id)
-        except Fault as fault:
-            return fault
-        return InvalidProducerIdMapping(f"no producer has the transactional id {transactional_id!r}")
-
-    def _why_not_committed(self, request: TxnOffsetCommitRequest) -> Fault:
-        """Why no offset of the request is committed; the group's coordinator has the first word, as in Kafka."""
-        if not request.group_id:
-            return InvalidGroupId("a group has a name")
-        try:
-            self._groups.of(request.group_id)
-        except Fault as fault:
-            return CoordinatorNotAvailable(str(fault))
-        why = self._no_producer(request.transactional_id)
-        return CoordinatorNotAvailable(str(why)) if isinstance(why, NotCoordinator) else why
-
-    def _check_coordinator(self, transactional_id: str) -> None:
-        """Raises `InvalidRequest` for an empty id, and `NotCoordinator` unless it is certain that the id has no
-        transaction: the partition that would know of it is here, and nothing was ever written into it."""
-        if not transactional_id:
-            raise InvalidRequest("a transactional id is not empty")
-        topic = self._metadata.image.topics.by_name.get(TRANSACTION_STATE)
-        if topic is None:
-            raise NotCoordinator(f"there is no {TRANSACTION_STATE}")
-        index = partition_of(transactional_id, len(topic.partitions))
-        partition = self._replicas.find(TRANSACTION_STATE, index)
-        if partition is None or not partition.is_leader:
-            raise NotCoordinator(f"partition {index} of {TRANSACTION_STATE} is not led here")
-        if self._keeps_anything(index):
-            raise NotCoordinator(f"partition {index} of {TRANSACTION_STATE} is not read here")
-
-    def _keeps_anything(self, index: int) -> bool:
-        """Whether a Kafka has written into this partition of ``__transaction_state`` before."""
-        partition = self._replicas.find(TRANSACTION_STATE, index)
-        return partition is not None and partition.log.log_end_offset > 0
-
-    def _is_there(self, topic: str, index: int) -> bool:
-        known = self._metadata.image.topics.by_name.get(topic)
-        return known is not None and known.partition(index) is not None
-
-
-def _check_pattern(pattern: str) -> None:
-    """Raises `InvalidRegularExpression`. One that is very long is not looked at: nothing is searched for it."""
-    if len(pattern) <= MOST_PATTERN_CHARACTERS:
-        try:
-            re.compile(pattern)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise InvalidRegularExpression(f"{pattern!r}: {error}") from None
+    )

@@ -36,6 +36,15 @@ class ProducerIds:
             self._waiting.append((then, failed))
             self._prefetch()
 
+    def take(self) -> int | None:
+        """A new id if there is one at hand; None while the next block is on its way."""
+        if self._waiting or not self._blocks:
+            self._prefetch()
+            return None
+        producer_id = self._take()
+        self._prefetch()
+        return producer_id
+
     def _take(self) -> int:
         block = self._blocks[0]
         if len(block) == 1:

@@ -1,0 +1,247 @@
+"""The transaction coordinator: the runtime of ``__transaction_state``, time limits of transactions and of idle ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from broker.coordinators.result import ProducerIdAndEpoch
+from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
+from broker.coordinators.shard import ShardType, Submit
+from broker.coordinators.transaction.requests import (
+    NO_PRODUCER,
+    AddPartitions,
+    EndTransaction,
+    IdentityReply,
+    InitProducer,
+    PartitionsReply,
+)
+from broker.coordinators.transaction.stats import TransactionStats
+from broker.coordinators.transaction.transaction import BUMPS_EPOCH_SINCE
+from broker.metadata.cache import MetadataCache
+from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.topic_rules import TRANSACTION_STATE
+from broker.replication.replica_manager import ReplicaManager
+from broker.request.faults import Fault, error_code_of
+from broker.runtime.clock import Clock
+from broker.runtime.scheduler import Scheduler
+from broker.runtime.time_slices import TimeSlices
+from broker.runtime.worker_thread import WorkerThread
+from config.broker_settings import BrokerSettings
+from protocol.errors import ErrorCode
+from storage.batch.record_batch import Codec
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.coordinators.transaction.markers import MarkerSender
+    from broker.coordinators.transaction.shard import TransactionShard
+
+Transactions: TypeAlias = "CoordinatorRuntime[TransactionShard]"
+"""Handlers ask it for the coordinator of a transactional id."""
+
+FEATURE = "transaction.version"
+
+WRITE_TIMEOUT_MS = 5_000
+"""How long a producer waits for its record to be acknowledged (Kafka: `request.timeout.ms` of its state manager)."""
+
+
+class TransactionCoordinator:
+    """Makes the shards, ends transactions that take too long, and forgets ids that nobody uses.
+
+    It is the `PartitionVerifier` of the transactions that this node coordinates.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        producer_ids: ProducerIds,
+        markers: MarkerSender,
+        clock: Clock,
+        slices: TimeSlices,
+        reader: WorkerThread,
+        scheduler: Scheduler,
+    ) -> None:
+        self._settings = settings
+        self._metadata = metadata
+        self._producer_ids = producer_ids
+        self._scheduler = scheduler
+        self.stats = TransactionStats()
+        self._is_aborting = False
+        self._is_forgetting = False
+
+        def shard_type() -> ShardType[TransactionShard]:
+            # Imported with the first transaction: what the broker imports before it is ready has a budget of 150 ms.
+            from broker.coordinators.transaction.records import decode, encode
+            from broker.coordinators.transaction.settings import TransactionSettings
+            from broker.coordinators.transaction.shard import TransactionShard
+
+            transaction_settings = TransactionSettings(
+                max_timeout_ms=settings.transaction_max_timeout_ms,
+                id_expiration_ms=settings.transactional_id_expiration_ms,
+            )
+
+            def make_shard(submit: Submit) -> TransactionShard:
+                return TransactionShard(
+                    settings=transaction_settings,
+                    clock=clock,
+                    markers=markers,
+                    stats=self.stats,
+                    submit=submit,
+                    later=scheduler.once,
+                    take_id=producer_ids.take,
+                    record_version=self._record_version,
+                )
+
+            return ShardType(make_shard, decode, encode)
+
+        self.transactions: Transactions = CoordinatorRuntime(
+            TRANSACTION_STATE,
+            settings=RuntimeSettings(
+                partitions=settings.transaction_state_log_num_partitions,
+                codec=Codec.NONE,
+                write_timeout_ms=WRITE_TIMEOUT_MS,
+                load_buffer_bytes=settings.transaction_state_log_load_buffer_size,
+            ),
+            metadata=metadata,
+            replicas=replicas,
+            clock=clock,
+            slices=slices,
+            reader=reader,
+            later=scheduler.once,
+            shard_type=shard_type,
+        )
+
+    def start(self) -> None:
+        """Load the transactions, and end those that were being ended; from now on transactions and ids expire."""
+        self.transactions.start()
+        self._scheduler.every(
+            self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_timed_out
+        )
+        self._scheduler.every(
+            self._settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_expired
+        )
+
+    def stop(self) -> None:
+        """Unload all transactions. Requests under way are answered with NOT_COORDINATOR."""
+        self.transactions.stop()
+
+    @property
+    def bumps_epochs(self) -> bool:
+        """Whether the finalised `transaction.version` lets clients leave out AddPartitionsToTxn (KIP-890, part 2)."""
+        return self._level >= BUMPS_EPOCH_SINCE
+
+    @property
+    def _level(self) -> int:
+        return self._metadata.image.features.levels.get(FEATURE, 0)
+
+    def _record_version(self) -> int:
+        return min(self._level, 1)
+
+    # Requests of producers
+
+    def init_producer(self, request: InitProducer, reply: IdentityReply) -> None:
+        """Give a producer its identity. Raises Fault where this node does not coordinate the transactional id."""
+        coordinator = self.transactions.of(request.transactional_id)
+        if not coordinator.shard.needs_producer_id(request):
+            coordinator.write(coordinator.shard.init_producer(request, reply))
+            return
+
+        def go_on(new_id: int) -> None:
+            coordinator = self.transactions.of(request.transactional_id)
+            coordinator.write(coordinator.shard.init_producer(request, reply, new_id=new_id))
+
+        self._with_producer_id(go_on, reply)
+
+    def end(self, request: EndTransaction, reply: IdentityReply) -> None:
+        """End a producer's transaction. Raises Fault where this node does not coordinate the transactional id."""
+        coordinator = self.transactions.of(request.transactional_id)
+        if not coordinator.shard.needs_producer_id(request):
+            coordinator.write(coordinator.shard.end(request, reply))
+            return
+
+        def go_on(new_id: int) -> None:
+            coordinator = self.transactions.of(request.transactional_id)
+            coordinator.write(coordinator.shard.end(request, reply, new_id=new_id))
+
+        self._with_producer_id(go_on, reply)
+
+    def _with_producer_id(self, go_on: Callable[[int], None], reply: IdentityReply) -> None:
+        def assigned(new_id: int) -> None:
+            try:
+                go_on(new_id)
+            except Fault as fault:  # the transactional id is coordinated elsewhere by now
+                reply(fault.code, NO_PRODUCER)
+
+        self._producer_ids.assign(assigned, lambda error: reply(error_code_of(error), NO_PRODUCER))
+
+    def add_partitions(self, request: AddPartitions, reply: PartitionsReply) -> None:
+        """Add partitions to a producer's transaction. Raises Fault where this node does not coordinate it."""
+        coordinator = self.transactions.of(request.transactional_id)
+        coordinator.write(coordinator.shard.add_partitions(request, reply))
+
+    # The partition verifier
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        then: Callable[[Sequence[ErrorCode]], None],
+    ) -> None:
+        """Say of each partition whether it is in the producer's open transaction; see `PartitionVerifier.verify`."""
+        request = AddPartitions(transactional_id, ProducerIdAndEpoch(producer_id, producer_epoch), partitions)
+        try:
+            coordinator = self.transactions.of(transactional_id)
+        except Fault as fault:
+            then([fault.code] * len(partitions))
+        else:
+            then(_for_brokers(coordinator.shard.verify_partitions(request)))
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        then: Callable[[Sequence[ErrorCode]], None],
+    ) -> None:
+        """Add partitions to the producer's transaction; see `PartitionVerifier.add`."""
+        identity = ProducerIdAndEpoch(producer_id, producer_epoch)
+        request = AddPartitions(transactional_id, identity, partitions, BUMPS_EPOCH_SINCE)
+        try:
+            coordinator = self.transactions.of(transactional_id)
+        except Fault as fault:
+            then([fault.code] * len(partitions))
+        else:
+            coordinator.shard.add_when_settled(request, lambda codes: then(_for_brokers(codes)))
+
+    # Background work
+
+    def _abort_timed_out(self) -> None:
+        if self._is_aborting:
+            return
+        self._is_aborting = True
+
+        def finished() -> None:
+            self._is_aborting = False
+
+        self.transactions.sweep(lambda shard: shard.abort_timed_out(), finished)
+
+    def _forget_expired(self) -> None:
+        if self._is_forgetting:
+            return
+        self._is_forgetting = True
+
+        def finished() -> None:
+            self._is_forgetting = False
+
+        self.transactions.sweep(lambda shard: shard.forget_expired(), finished)
+
+
+def _for_brokers(codes: Sequence[ErrorCode]) -> Sequence[ErrorCode]:
+    """The codes as a partition's leader passes them on to producers: a fenced producer has an epoch of the past."""
+    return [ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code for code in codes]
