@@ -9,6 +9,7 @@ from broker.coordinators.result import ProducerIdAndEpoch
 from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinators.shard import ShardType, Submit
 from broker.coordinators.transaction.requests import (
+    BUMPS_EPOCH_SINCE,
     NO_PRODUCER,
     AddPartitions,
     EndTransaction,
@@ -17,7 +18,6 @@ from broker.coordinators.transaction.requests import (
     PartitionsReply,
 )
 from broker.coordinators.transaction.stats import TransactionStats
-from broker.coordinators.transaction.transaction import BUMPS_EPOCH_SINCE
 from broker.metadata.cache import MetadataCache
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_rules import TRANSACTION_STATE

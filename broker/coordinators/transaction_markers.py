@@ -1,19 +1,23 @@
 """LocalMarkers: writes the markers of ended transactions into the partitions of this node, until they are there."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.coordinators.marker_appender import MarkerAppender
 from broker.coordinators.partitioning import partition_of
-from broker.coordinators.transaction.transaction import Transaction
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_rules import TRANSACTION_STATE
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.transaction_marker import TransactionMarker
 from protocol.errors import ErrorCode
 from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.coordinators.transaction.transaction import Transaction
 
 log = logging.getLogger(__name__)
 

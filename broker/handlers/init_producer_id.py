@@ -3,10 +3,9 @@
 from typing import Final
 
 from broker.coordinators.result import ProducerIdAndEpoch
-from broker.coordinators.transaction.requests import InitProducer
-from broker.coordinators.transaction.transaction import FIRST_EPOCH
+from broker.coordinators.transaction.requests import FIRST_EPOCH, InitProducer
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
-from broker.handlers.transactions import check_transactional_id
+from broker.handlers.transactional_ids import check_transactional_id
 from broker.metadata.producer_ids import ProducerIds
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, InvalidRequest, error_code_of
@@ -27,6 +26,8 @@ class InitProducerIdHandler:
     def init_producer_id(self, request: InitProducerIdRequest, context: RequestContext) -> None:
         """Answer with a producer id that no producer has had, once its block is durable; for a transactional id with
         the id and the next epoch. Raises Fault."""
+        if request.transactional_id == "":
+            raise InvalidRequest("a transactional id is not empty")
         has_id = request.producer_id != NO_PRODUCER_ID
         if has_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
             raise InvalidRequest("a producer id and its epoch come together")
@@ -34,8 +35,6 @@ class InitProducerIdHandler:
             self._init_idempotent(request, context)
             return
         check_transactional_id(request.transactional_id, context)
-        if not request.transactional_id:
-            raise InvalidRequest("a transactional id is not empty")
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if has_id else None
 
         def answer(code: ErrorCode, identity: ProducerIdAndEpoch) -> None:

@@ -8,19 +8,17 @@ from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.marker_appender import MarkerAppender
 from broker.coordinators.partitioning import partition_of
 from broker.coordinators.result import ProducerIdAndEpoch
-from broker.coordinators.transaction.requests import AddPartitions, EndTransaction
-from broker.coordinators.transaction.transaction import BUMPS_EPOCH_SINCE
+from broker.coordinators.transaction.requests import BUMPS_EPOCH_SINCE, AddPartitions, EndTransaction
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
+from broker.handlers.transactional_ids import check_transactional_id
 from broker.metadata.cache import MetadataCache
-from broker.metadata.topic_rules import CONSUMER_OFFSETS
+from broker.metadata.topic_rules import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from broker.replication.transaction_marker import TransactionMarker
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     ClusterAuthorizationFailed,
     Fault,
     GroupAuthorizationFailed,
-    InvalidRequest,
-    TransactionalIdAuthorizationFailed,
 )
 from protocol.errors import ErrorCode
 from protocol.messages.transactions import (
@@ -118,23 +116,26 @@ class TransactionsHandler:
     ) -> None:
         """Answer with a code for each partition; where one of them does not exist, nothing is attempted."""
         partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+        refused = {one: code for one in partitions if (code := self._why_not(one, context)) is not ErrorCode.NONE}
+        if refused:
+            answer([refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions])
+            return
         try:
-            if not transactional_id:
-                raise InvalidRequest("a transactional id is not empty")
             check_transactional_id(transactional_id, context)
-            if not all(self._exists(partition) for partition in partitions):
-                answer(
-                    [
-                        ErrorCode.OPERATION_NOT_ATTEMPTED
-                        if self._exists(partition)
-                        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        for partition in partitions
-                    ]
-                )
-                return
             add(AddPartitions(transactional_id, producer, partitions), answer)
         except Fault as fault:
             answer([fault.code] * len(partitions))
+
+    def _why_not(self, partition: TopicPartition, context: RequestContext) -> ErrorCode:
+        """Why a partition can be in no transaction of this client; NONE if it can. Brokers name internal topics too."""
+        if context.api_version < MANY_TRANSACTIONS_SINCE_VERSION and (
+            partition.topic in INTERNAL_TOPICS or not context.may(Operation.WRITE, ResourceType.TOPIC, partition.topic)
+        ):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic = self._metadata.image.topics.by_name.get(partition.topic)
+        if topic is None or topic.partition(partition.partition) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
 
     def _add(self, request: AddPartitions, answer: PartitionCodes, client_version: int = 0) -> None:
         self._coordinator.add_partitions(request._replace(client_version=client_version), answer)
@@ -145,8 +146,6 @@ class TransactionsHandler:
 
     def add_offsets_to_txn(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> None:
         """Add the partition of a group's offsets to a transaction. Raises Fault."""
-        if not request.transactional_id:
-            raise InvalidRequest("a transactional id is not empty")
         check_transactional_id(request.transactional_id, context)
         if not context.may(Operation.READ, ResourceType.GROUP, request.group_id):
             raise GroupAuthorizationFailed(f"{context.session.principal} may not read as group {request.group_id!r}")
@@ -160,8 +159,6 @@ class TransactionsHandler:
 
     def end_txn(self, request: EndTxnRequest, context: RequestContext) -> None:
         """Commit or abort a transaction: the answer comes when the end is decided, before the markers. Raises Fault."""
-        if not request.transactional_id:
-            raise InvalidRequest("a transactional id is not empty")
         check_transactional_id(request.transactional_id, context)
 
         def answer(code: ErrorCode, identity: ProducerIdAndEpoch) -> None:
@@ -182,10 +179,6 @@ class TransactionsHandler:
             ),
             answer,
         )
-
-    def _exists(self, partition: TopicPartition) -> bool:
-        topic = self._metadata.image.topics.by_name.get(partition.topic)
-        return topic is not None and topic.partition(partition.partition) is not None
 
     # Of coordinators, and of administrators who end what hangs
 
@@ -227,12 +220,6 @@ class TransactionsHandler:
                 partial(written, key),
             )
         return None
-
-
-def check_transactional_id(transactional_id: str, context: RequestContext) -> None:
-    """Raise `TransactionalIdAuthorizationFailed` unless the principal may write with the transactional id."""
-    if not context.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        raise TransactionalIdAuthorizationFailed(f"{context.session.principal} may not write as {transactional_id!r}")
 
 
 def fenced_code(code: ErrorCode, version: int) -> ErrorCode:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from broker.coordinators.group_coordinator import GroupCoordinator
+    from broker.coordinators.transaction_coordinator import TransactionCoordinator
     from broker.dispatch.handler_pool import HandlerPool
     from broker.dispatch.registry import Registry
     from broker.fetch.sessions import FetchSessions
@@ -50,6 +51,7 @@ class MetricSources:
     logs: "LogManager | None" = None
     metadata_log: "SingleVoterLog | None" = None
     group_coordinator: "GroupCoordinator | None" = None
+    transaction_coordinator: "TransactionCoordinator | None" = None
     retention_hold: "RetentionHold | None" = None
     on_period: list[Callable[[], None]] = field(default_factory=list)
     """Called whenever a period is over."""

@@ -13,7 +13,6 @@ from broker.logs.loading import Stopped
 from broker.metadata.broker_state import BrokerState
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.records import InconsistentMetadata
-from broker.metadata.producer_ids import ProducerIds
 from broker.metrics.http import MetricsEndpoint, Readiness
 from broker.metrics.sources import PERIOD_MS, MetricSources
 from broker.network.acceptor import CannotListen
@@ -233,8 +232,10 @@ class BrokerServer:
             logs=components.logs,
             clock=self.services.clock,
             controller=components.controller,
-            producer_ids=ProducerIds(components.controller.allocate_producer_ids),
+            producer_ids=components.producer_ids,
             group_coordinators=components.group_coordinator.groups,
+            transaction_coordinator=components.transaction_coordinator,
+            marker_appender=components.marker_appender,
         )
         serve_all(self.registry, handlers)
         pool = HandlerPool(
@@ -248,6 +249,7 @@ class BrokerServer:
             self.registry.stats.rotate,
             components.metadata_log.stats.rotate,
             components.group_coordinator.groups.load_times.rotate,
+            components.transaction_coordinator.transactions.load_times.rotate,
             self.services.flushers.rotate,
         )
         self.services.scheduler.every(PERIOD_MS, self.metric_sources.period_is_over)
@@ -265,7 +267,9 @@ class BrokerServer:
                 sending = tasks.create_task(self.socket_server.run())
                 handling = tasks.create_task(pool.run())
                 self._is_ready.set()
+                # Groups first: markers of transactions that were being ended may be for their partitions.
                 components.group_coordinator.start()
+                components.transaction_coordinator.start()
                 self.lifecycle.state = BrokerState.RUNNING
                 await self.shutdown.asked.wait()
                 await self._drain(components)
@@ -280,6 +284,7 @@ class BrokerServer:
         log.info("stopping")
         self.lifecycle.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self.socket_server.stop_reading()
+        components.transaction_coordinator.stop()
         components.group_coordinator.stop()
         components.replicas.end_waiting()
         await self.socket_server.drain()
@@ -296,6 +301,7 @@ class BrokerServer:
         served = self._components if self._is_ready.is_set() else None
         try:
             if self._components is not None:
+                self._components.transaction_coordinator.stop()
                 self._components.group_coordinator.stop()
             await services.reader.stop()
             await services.read_ahead.stop()

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from broker.controller.client import ControllerClient
 from broker.coordinators.group_coordinator import Groups
+from broker.coordinators.marker_appender import MarkerAppender
+from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.fetch.executor import FetchExecutor
 from broker.fetch.fast_path import FetchFastPath
 from broker.fetch.sessions import FetchSessions
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from broker.handlers.scram_credentials import ScramCredentialsHandler
     from broker.handlers.topic_partitions import TopicPartitionsHandler
     from broker.handlers.topics import TopicsHandler
+    from broker.handlers.transaction_listings import TransactionListingsHandler
     from broker.handlers.transactions import TransactionsHandler
 
 
@@ -75,6 +78,8 @@ class Handlers:
     controller: ControllerClient
     producer_ids: ProducerIds
     group_coordinators: Groups
+    transaction_coordinator: TransactionCoordinator
+    marker_appender: MarkerAppender
 
     # What every client asks for
 
@@ -114,7 +119,7 @@ class Handlers:
 
     @cached_property
     def init_producer_id(self) -> InitProducerIdHandler:
-        return InitProducerIdHandler(self.producer_ids)
+        return InitProducerIdHandler(self.producer_ids, self.transaction_coordinator)
 
     # What members of groups ask for
 
@@ -275,6 +280,15 @@ class Handlers:
 
     @cached_property
     def transactions(self) -> "TransactionsHandler":
-        from broker.handlers.transactions import TransactionsHandler
+        from broker.handlers.transaction_listings import TransactionListingsHandler
+    from broker.handlers.transactions import TransactionsHandler
 
-        return TransactionsHandler(self.group_coordinators, self.replicas, self.metadata_cache)
+        return TransactionsHandler(
+            self.transaction_coordinator, self.group_coordinators, self.marker_appender, self.metadata_cache
+        )
+
+    @cached_property
+    def transaction_listings(self) -> "TransactionListingsHandler":
+        from broker.handlers.transaction_listings import TransactionListingsHandler
+
+        return TransactionListingsHandler(self.transaction_coordinator.transactions, self.clock)

@@ -7,6 +7,9 @@ from typing import NamedTuple
 from broker.controller.client import ControllerClient
 from broker.controller.local_controller import LocalController
 from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.coordinators.marker_appender import MarkerAppender
+from broker.coordinators.transaction_coordinator import TransactionCoordinator
+from broker.coordinators.transaction_markers import LocalMarkers
 from broker.fetch.sessions import FetchSessions
 from broker.logs.background_tasks import LogBackgroundTasks
 from broker.logs.loading import LogLoading
@@ -17,6 +20,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.loader import MetadataLoader
+from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.registration import Registration
 from broker.metrics.sources import MetricSources
 from broker.raft.formatting import read_bootstrap
@@ -50,7 +54,10 @@ class ServerComponents(NamedTuple):
     logs: LogManager
     replicas: ReplicaManager
     fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
     group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
+    marker_appender: MarkerAppender
     publisher: BrokerMetadataPublisher
 
 
@@ -118,7 +125,10 @@ class Startup:
         await self._register(controller, was_clean=was_clean)
         removals = LogRemovals(scheduler=services.scheduler, worker=services.housekeeper, replicas=self._replicas)
         replica_assignment = self._assign_replicas(configs, removals)
+        producer_ids = ProducerIds(controller.allocate_producer_ids)
         group_coordinator = self._make_group_coordinator(configs)
+        marker_appender = MarkerAppender(self._replicas, group_coordinator.groups)
+        transaction_coordinator = self._make_transaction_coordinator(producer_ids, marker_appender)
         publisher = BrokerMetadataPublisher(
             dynamic_config=dynamic_config,
             replica_assignment=replica_assignment,
@@ -136,7 +146,10 @@ class Startup:
             logs=self._logs,
             replicas=self._replicas,
             fetch_sessions=self._fetch_sessions,
+            producer_ids=producer_ids,
             group_coordinator=group_coordinator,
+            transaction_coordinator=transaction_coordinator,
+            marker_appender=marker_appender,
             publisher=publisher,
         )
 
@@ -261,6 +274,26 @@ class Startup:
             clock=services.clock,
             wheel=services.wheel,
             ids=services.ids,
+            slices=services.slices,
+            reader=services.reader,
+            scheduler=services.scheduler,
+        )
+        return coordinator
+
+    def _make_transaction_coordinator(
+        self, producer_ids: ProducerIds, marker_appender: MarkerAppender
+    ) -> TransactionCoordinator:
+        services = self._services
+        markers = LocalMarkers(
+            marker_appender, replicas=self._replicas, metadata=self._metadata, later=services.scheduler.once
+        )
+        coordinator = self._metric_sources.transaction_coordinator = TransactionCoordinator(
+            self._settings,
+            metadata=self._metadata,
+            replicas=self._replicas,
+            producer_ids=producer_ids,
+            markers=markers,
+            clock=services.clock,
             slices=services.slices,
             reader=services.reader,
             scheduler=services.scheduler,

@@ -24,13 +24,8 @@ before anything else, since it may go on with an id or an epoch that is only bei
 from typing import Final
 
 from broker.coordinators.result import ProducerIdAndEpoch
-from broker.coordinators.transaction.requests import EndTransaction
-from broker.coordinators.transaction.transaction import (
-    BUMPS_EPOCH_SINCE,
-    FIRST_EPOCH,
-    LAST_EPOCH,
-    Transaction,
-)
+from broker.coordinators.transaction.requests import BUMPS_EPOCH_SINCE, FIRST_EPOCH, EndTransaction
+from broker.coordinators.transaction.transaction import LAST_EPOCH, Transaction
 from protocol.errors import ErrorCode
 from protocol.records.transaction_state import TransactionStatus
 from storage.sentinels import NO_PRODUCER_ID

@@ -7,8 +7,8 @@ epochs are used up      a new producer id, and its first epoch
 """
 
 from broker.coordinators.result import ProducerIdAndEpoch
-from broker.coordinators.transaction.requests import InitProducer
-from broker.coordinators.transaction.transaction import FIRST_EPOCH, LAST_EPOCH, RESTING, Transaction
+from broker.coordinators.transaction.requests import FIRST_EPOCH, InitProducer
+from broker.coordinators.transaction.transaction import LAST_EPOCH, RESTING, Transaction
 from protocol.errors import ErrorCode
 from protocol.records.transaction_state import TransactionStatus
 from storage.sentinels import NO_PRODUCER_EPOCH, NO_TIMESTAMP

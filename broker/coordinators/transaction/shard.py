@@ -16,6 +16,7 @@ from broker.coordinators.transaction.image import TransactionImage
 from broker.coordinators.transaction.markers import MarkerSender
 from broker.coordinators.transaction.records import TransactionResult, tombstone, transaction_record
 from broker.coordinators.transaction.requests import (
+    BUMPS_EPOCH_SINCE,
     NO_PRODUCER,
     AddPartitions,
     DescribedTransaction,
@@ -26,13 +27,7 @@ from broker.coordinators.transaction.requests import (
 )
 from broker.coordinators.transaction.settings import TransactionSettings
 from broker.coordinators.transaction.stats import TransactionStats
-from broker.coordinators.transaction.transaction import (
-    BUMPS_EPOCH_SINCE,
-    ENDING,
-    RESTING,
-    STATE_NAMES,
-    Transaction,
-)
+from broker.coordinators.transaction.transaction import ENDING, RESTING, STATE_NAMES, Transaction
 from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
@@ -81,7 +76,8 @@ class TransactionShard:
         record_version: Callable[[], int],
     ) -> None:
         """``submit`` takes results that no request has asked for, ``later`` calls after so many milliseconds,
-        ``take_id`` gives a producer id that no producer has had if there is one at hand, ``record_version`` gives the version of values that the finalised `transaction.version` asks for."""
+        ``take_id`` gives a producer id that no producer has had if there is one at hand, ``record_version`` gives the
+        version of values that the finalised `transaction.version` asks for."""
         self.image = TransactionImage()
         """The replayed state, for readers."""
         self._settings = settings

@@ -16,13 +16,8 @@ from protocol.records.transaction_state import TransactionStatus
 from storage.sentinels import NO_PRODUCER_ID, NO_TIMESTAMP
 from storage.topic_partition import TopicPartition
 
-FIRST_EPOCH: Final = 0
-
 LAST_EPOCH: Final = 0x7FFF - 1
 """The last epoch that a producer is given; the epoch behind it is left for the coordinator to fence a producer."""
-
-BUMPS_EPOCH_SINCE: Final = 2
-"""The transaction version from which on the end of a transaction begins a new epoch (KIP-890, part 2)."""
 
 _EMPTY = TransactionStatus.EMPTY
 _ONGOING = TransactionStatus.ONGOING
