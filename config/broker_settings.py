@@ -153,6 +153,12 @@ class BrokerSettings(Settings):
     )
     offsets_topic_segment_bytes: int = setting(ConfigType.INT, "104857600", "[1,...]")
     transaction_max_timeout_ms: int = setting(ConfigType.INT, "900000", "[1,...]")
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(ConfigType.INT, "10000", "[1,...]")
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(ConfigType.INT, "3600000", "[1,...]")
+    transaction_partition_verification_enable: bool = setting(ConfigType.BOOLEAN, "true")
+    transactional_id_expiration_ms: int = setting(ConfigType.INT, "604800000", "[1,...]")
+    add_partitions_to_txn_retry_backoff_max_ms: int = setting(ConfigType.INT, "100", "[0,...]")
+    transaction_state_log_load_buffer_size: int = setting(ConfigType.INT, "5242880", "[1,...]")
     transaction_state_log_num_partitions: int = setting(ConfigType.INT, "50", "[1,...]")
     transaction_state_log_replication_factor: int = setting(
         ConfigType.SHORT, ours("transaction.state.log.replication.factor"), "[1,...]"

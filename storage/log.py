@@ -52,7 +52,7 @@ class Log:
         "_chance", "_closed_end_offset", "_config", "_files", "_flushing", "_open_files", "_roll_after_ms",
         "_snapshots", "_staging", "_walk_all_records", "_write", "directory", "given_up", "held", "high_watermark",
         "leader_epochs", "log_end_offset", "log_start_offset", "producers", "rules", "segments", "stage",
-        "stage_trusted", "stats", "topic_id", "topic_partition",
+        "stage_marker", "stage_trusted", "stats", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +107,8 @@ class Log:
         """Assign offsets to a client's batch: see `Staging.stage`."""
         self.stage_trusted = self._staging.stage_trusted
         """Assign offsets to a batch that needs no checks: see `Staging.stage_trusted`."""
+        self.stage_marker = self._staging.stage_marker
+        """Assign an offset to a transaction marker: see `Staging.stage_marker`."""
         self._write: LogWrite | None = None
         self._flushing = Flushing(
             files, directory, recovery_point=recovery_point, now_ms=now_ms, names_are_flushed=was_clean

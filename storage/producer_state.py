@@ -25,6 +25,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from storage.batch.checksum import crc32c
+from storage.batch.markers import Marker, read_marker
 from storage.batch.record_batch import (
     CONTROL_BIT,
     MAX_SEQUENCE,
@@ -33,12 +34,12 @@ from storage.batch.record_batch import (
     increment_sequence,
     read_header,
 )
-from storage.batch.records import iterate_records
 from storage.errors import (
     CorruptSnapshot,
     InvalidProducerEpoch,
     InvalidTransactionState,
     OutOfOrderSequence,
+    TransactionCoordinatorFenced,
     UndecodableRecords,
 )
 from storage.files import Buffer
@@ -47,6 +48,9 @@ from storage.sentinels import NO_OFFSET, NO_SEQUENCE
 
 BATCHES_REMEMBERED: Final = 5
 """How many batches back a retry is recognised; an idempotent producer has at most this many under way."""
+
+BUMPS_EPOCH_SINCE: Final = 2
+"""The transaction version from which on the end of a transaction begins a new epoch (KIP-890, part 2)."""
 
 _SNAPSHOT_VERSION: Final = 1
 _HEADER: Final = Struct(">hI")
@@ -79,40 +83,6 @@ class ProducerEntry(NamedTuple):
     def last_sequence(self) -> int:
         """The sequence number of the last record; -1 if no batch of this epoch is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-
-class Marker(NamedTuple):
-    """The end of a transaction, as its coordinator wrote it into the log."""
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    is_commit: bool
-    offset: int
-    timestamp: int
-
-
-_MARKER_KEY: Final = Struct(">hh")
-_MARKER_VALUE: Final = Struct(">hi")
-_ABORT, _COMMIT = 0, 1
-
-
-def read_marker(header: BatchHeader, batch: Buffer) -> Marker | None:
-    """The transaction marker in a control batch; None for a control batch of another kind."""
-    if not header.is_control or not header.has_producer_id:
-        return None
-    for record in iterate_records(batch):
-        if record.key is None or record.value is None or len(record.key) < 4 or len(record.value) < 6:
-            raise UndecodableRecords(f"the control record at offset {record.offset} is too short for a marker")
-        _, kind = _MARKER_KEY.unpack_from(record.key)
-        if kind not in (_ABORT, _COMMIT):
-            return None
-        _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value)
-        return Marker(
-            header.producer_id, header.producer_epoch, coordinator_epoch, kind == _COMMIT, header.last_offset,
-            header.max_timestamp,
-        )  # fmt: skip
-    return None
 
 
 class CompletedTransaction(NamedTuple):
@@ -183,6 +153,27 @@ def after_batch(entry: ProducerEntry | None, header: BatchHeader, base_offset: i
     else:
         batches = (batch,)
     return ProducerEntry(producer_id, epoch, batches, timestamp, entry.coordinator_epoch, first_offset)
+
+
+def check_marker(entry: ProducerEntry | None, marker: Marker, transaction_version: int) -> None:
+    """Check that a marker may end its producer's transaction, or stand where no transaction is open.
+
+    From `transaction_version` 2 on a marker has the epoch behind that of its transaction, so a marker of the same epoch
+    belongs to an earlier transaction (KIP-890). Raises InvalidProducerEpoch, TransactionCoordinatorFenced.
+    """
+    if entry is None:
+        return
+    is_open = entry.transaction_first_offset >= 0
+    least = entry.producer_epoch + (is_open and transaction_version >= BUMPS_EPOCH_SINCE)
+    if marker.producer_epoch < least:
+        raise InvalidProducerEpoch(
+            f"a marker of producer {marker.producer_id} has epoch {marker.producer_epoch}, expected {least} or later"
+        )
+    if marker.coordinator_epoch < entry.coordinator_epoch:
+        raise TransactionCoordinatorFenced(
+            f"a marker of producer {marker.producer_id} has coordinator epoch {marker.coordinator_epoch}, and epoch "
+            f"{entry.coordinator_epoch} has been seen"
+        )
 
 
 def after_marker(entry: ProducerEntry | None, marker: Marker) -> tuple[ProducerEntry, CompletedTransaction | None]:
@@ -319,6 +310,11 @@ class Producers:
         if not self._open and not self._unreplicated:
             return None
         return min((*self._unreplicated, *self._open))
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer of this epoch has a transaction open, staged batches included."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0 and entry.producer_epoch == epoch
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers without an open transaction that have been silent for long; returns how many."""

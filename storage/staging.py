@@ -5,10 +5,11 @@ taken back with all that come behind it.
 """
 
 from storage.appending import StagedAppend
+from storage.batch.markers import read_marker
 from storage.batch.record_batch import read_header, stamp
 from storage.batch.validation import ValidatedBatch
 from storage.errors import BatchLargerThanSegment
-from storage.producer_state import ProducerEntry, Producers, after_batch, after_marker, check_sequence, read_marker
+from storage.producer_state import ProducerEntry, Producers, after_batch, after_marker, check_marker, check_sequence
 from storage.topic_partition import TopicPartition
 
 
@@ -101,6 +102,16 @@ class Staging:
         self.next_offset = last_offset + 1
         self.batches.append(staged)
         return staged
+
+    def stage_marker(self, data: bytearray, *, transaction_version: int, leader_epoch: int) -> StagedAppend:
+        """Stage a transaction marker that a coordinator has sent; see `storage.producer_state.check_marker`.
+
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced, BatchLargerThanSegment; nothing has changed then.
+        """
+        marker = read_marker(read_header(data), data)
+        assert marker is not None, "a marker is staged"
+        check_marker(self._producers.entries.get(marker.producer_id), marker, transaction_version)
+        return self.stage_trusted(data, leader_epoch=leader_epoch)
 
     def take_back(self, end_offset: int, *, kept: int = 0) -> list[StagedAppend]:
         """Take back the batches staged behind the first ``kept`` ones and return them in order.

@@ -17,6 +17,7 @@ from broker.runtime.worker_thread import WorkerThread
 from protocol.primitives import Malformed
 from protocol.records.coordinator_records import UnknownRecord
 from storage.batch.checksum import crc32c
+from storage.batch.markers import read_marker
 from storage.batch.pairs import read_pairs
 from storage.batch.record_batch import (
     ATTRIBUTES_POSITION,
@@ -29,7 +30,6 @@ from storage.batch.record_batch import (
 from storage.batch.records import open_records
 from storage.batch.walk import BatchWalk, in_memory
 from storage.errors import OffsetOutOfRange, StorageError, UndecodableRecords
-from storage.producer_state import read_marker
 from storage.sentinels import NO_PRODUCER_ID
 
 log = logging.getLogger(__name__)

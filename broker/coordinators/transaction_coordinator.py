@@ -80,6 +80,7 @@ class TransactionCoordinator:
 
             transaction_settings = TransactionSettings(
                 max_timeout_ms=settings.transaction_max_timeout_ms,
+                settles_within_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
                 id_expiration_ms=settings.transactional_id_expiration_ms,
             )
 

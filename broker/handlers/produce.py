@@ -6,13 +6,13 @@ from functools import partial
 
 from broker.handlers.produce_answer import ALL_ACKS, NO_ACKS, Answer, PendingAnswer, TopicAnswer, code_of
 from broker.handlers.produce_repeats import remember
+from broker.handlers.produce_verification import PartitionNotVerified, TransactionalBatch, Verification
 from broker.metadata.cache import MetadataCache
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     Fault,
-    InvalidProducerIdMapping,
     InvalidRequiredAcks,
     InvalidTopic,
     TopicAuthorizationFailed,
@@ -63,24 +63,27 @@ _AFTER_VALIDATION = (
 )
 """Faults that Kafka finds once it has the log in hand; their answers carry the log start offset."""
 
-_MISTAKES = (StorageError, InvalidRequiredAcks, InvalidTopic)
+_MISTAKES = (StorageError, InvalidRequiredAcks, InvalidTopic, PartitionNotVerified)
 """What a producer gets wrong by itself and a line in the log helps to find; topics come and go without one."""
 
 
 class ProduceHandler:
     """Appends what clients send."""
 
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, verification: Verification) -> None:
         self._replicas = replicas
         self._append = replicas.appender.append
         self._metadata = metadata
+        self._verification = verification
 
     def produce(self, request: ProduceRequest, context: RequestContext) -> None:
         """Stage every partition's batch; the answer follows when all are written and acknowledged as asked."""
         pending = PendingAnswer(request.acks, request.timeout_ms, context, self._replicas)
-        request_fault = _fault_of_all(request, context)
+        producers = _transactional_producers(request)
+        request_fault = _fault_of_all(request, context) if producers is not None else None
         partition: Partition | None = None
         refused: list[tuple[Topic, Batch, str]] = []
+        in_transaction: list[TransactionalBatch] = []
         for topic in _each_once(request.topic_data):
             answers: list[Answer] = []
             pending.response.responses.append(
@@ -98,7 +101,16 @@ class ProduceHandler:
                 try:
                     partition = self._partition(topic, batch.index, context)
                     _check(partition, batch, request, context)
-                    self._append(partition, batch.records, partial(pending.settle, answer))
+                    if producers and _is_in_transaction(batch):
+                        if len(producers) > 1:
+                            raise PartitionNotVerified(
+                                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                                f"transactional batches of {len(producers)} producers in one request",
+                                "Transactional records contained more than one producer ID",
+                            )
+                        in_transaction.append(self._transactional(partition, topic, batch, answer, request, pending))
+                    else:
+                        self._append(partition, batch.records, partial(pending.settle, answer))
                     pending.unsettled += 1
                 except Exception as error:  # noqa: BLE001 - the faults table logs what it does not know
                     pending.has_errors = True
@@ -108,11 +120,45 @@ class ProduceHandler:
                         # Not the error itself: its traceback would keep whatever was opened for it.
                         refused.append((topic, batch, str(error)))
                     _refuse(answer, error, partition, context.api_version)
+        if in_transaction:
+            assert request.transactional_id is not None
+            self._verification.admit(request.transactional_id, context.api_version, in_transaction)
         if partition is not None and not pending.has_errors and _is_single(request.topic_data):
             remember(request, context, partition, self._replicas)
         if refused:
             _log_refusal(refused, context)
         pending.settle_one()
+
+    def _transactional(
+        self,
+        partition: Partition,
+        topic: Topic,
+        batch: Batch,
+        answer: Answer,
+        request: ProduceRequest,
+        pending: PendingAnswer,
+    ) -> TransactionalBatch:
+        """A batch that is appended or refused once it is known whether its partition is in the transaction."""
+
+        def append() -> None:
+            try:
+                partition.check_append(by_all=request.acks == ALL_ACKS)
+                self._append(partition, batch.records, partial(pending.settle, answer))
+            except Exception as error:  # noqa: BLE001 - as in `produce`
+                refuse(error)
+            else:
+                self._replicas.appender.write_soon()  # the turn of the request's handler may be over
+
+        def refuse(error: Exception) -> None:
+            self._replicas.refused(partition, len(batch.records or b""), error)
+            if not isinstance(error, LogDirFailed):
+                _log_refusal([(topic, batch, str(error))], pending.context)
+            _refuse(answer, error, partition, pending.context.api_version)
+            pending.has_errors = True
+            pending.settle_one()
+
+        assert batch.records is not None
+        return TransactionalBatch(partition, read_header(batch.records), append, refuse)
 
     def _partition(self, topic: Topic, index: int, context: RequestContext) -> Partition:
         """The partition that is meant, if the client may write to it."""
@@ -145,9 +191,20 @@ def _each_once(topics: list[Topic]) -> Iterable[Topic]:
     ]
 
 
-def _fault_of_all(request: ProduceRequest, context: RequestContext) -> Fault | None:
-    """What is wrong with the request as a whole: every partition then answers the same."""
-    producer_ids: set[int] | None = None
+def _is_in_transaction(batch: Batch) -> bool:
+    """Whether the batch is part of a transaction. A batch without a producer id opens none, whatever its bit says."""
+    records = batch.records
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT)
+        and read_header(records).has_producer_id
+    )
+
+
+def _transactional_producers(request: ProduceRequest) -> set[tuple[int, int]] | None:
+    """The producer ids and epochs of the request's transactional batches; None without such batches."""
+    producers: set[tuple[int, int]] | None = None
     for topic in request.topic_data:
         for batch in topic.partition_data:
             records = batch.records
@@ -156,17 +213,20 @@ def _fault_of_all(request: ProduceRequest, context: RequestContext) -> Fault | N
                 and len(records) >= HEADER_SIZE
                 and records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
             ):
-                producer_ids = producer_ids or set()
-                producer_ids.add(read_header(records).producer_id)
-    if producer_ids is None:
-        return None
+                header = read_header(records)
+                producers = producers or set()
+                if header.has_producer_id:
+                    producers.add((header.producer_id, header.producer_epoch))
+    return producers
+
+
+def _fault_of_all(request: ProduceRequest, context: RequestContext) -> Fault | None:
+    """What is wrong with a request that has transactional batches: every partition then answers the same."""
     transactional_id = request.transactional_id
     if transactional_id is None:
         return TransactionalIdAuthorizationFailed("a transactional batch in a request without a transactional id")
     if not context.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return TransactionalIdAuthorizationFailed(f"{context.session.principal} may not write as {transactional_id}")
-    if len(producer_ids) > 1:
-        return InvalidProducerIdMapping(f"transactional batches of {len(producer_ids)} producers in one request")
     return None
 
 
@@ -177,8 +237,6 @@ def _check(partition: Partition, batch: Batch, request: ProduceRequest, context:
         attributes = records[ATTRIBUTES_POSITION + 1]
         if attributes & CODEC_BITS == Codec.ZSTD and context.api_version < ZSTD_SINCE_VERSION:
             raise UnsupportedCompression("zstd came with version 7 of Produce")
-        if attributes & TRANSACTIONAL_BIT:
-            raise InvalidTransactionState("there are no transactions on this broker yet")
     acks = request.acks
     if acks not in ACKS:
         raise InvalidRequiredAcks(f"acks={acks}; it is 0, 1 or -1")
@@ -205,7 +263,7 @@ def _log_refusal(refused: list[tuple[Topic, Batch, str]], context: RequestContex
 def _refuse(answer: Answer, error: Exception, partition: Partition | None, version: int) -> None:
     """Put into an answer why its batch was not appended."""
     answer.error_code = code_of(error, version)
-    if isinstance(error, StorageError):
+    if isinstance(error, StorageError | PartitionNotVerified):
         answer.error_message = error.message_for_client
     if isinstance(error, InvalidRecord | InvalidTimestamp):
         answer.record_errors = [

@@ -23,12 +23,12 @@ STORAGE_ERROR_SINCE_VERSION = 4
 class PendingAnswer:
     """A produce request until its answer is due."""
 
-    __slots__ = ("_acks", "_context", "_late", "_replicas", "_timeout_ms", "has_errors", "response", "unsettled")
+    __slots__ = ("_acks", "_late", "_replicas", "_timeout_ms", "context", "has_errors", "response", "unsettled")
 
     def __init__(self, acks: int, timeout_ms: int, context: RequestContext, replicas: ReplicaManager) -> None:
         self._acks = acks
         self._timeout_ms = timeout_ms
-        self._context = context
+        self.context = context
         self._replicas = replicas
         self._late: list[tuple[Answer, Publication]] = []
         """What is written and not acknowledged yet."""
@@ -47,7 +47,7 @@ class PendingAnswer:
                 self._late.append((answer, outcome))
         else:
             self.has_errors = True
-            answer.error_code = code_of(outcome, self._context.api_version)
+            answer.error_code = code_of(outcome, self.context.api_version)
             if isinstance(outcome, StorageError):
                 answer.error_message = outcome.message_for_client
         self.settle_one()
@@ -60,12 +60,12 @@ class PendingAnswer:
         if self._acks == NO_ACKS:
             if self.has_errors:
                 # The producer expects no answer: a closed connection is the only sign that it gets.
-                self._context.count_errors(self.response)
-                self._context.close_connection("a batch sent with acks=0 was refused")
+                self.context.count_errors(self.response)
+                self.context.close_connection("a batch sent with acks=0 was refused")
             else:
-                self._context.respond_nothing()
+                self.context.respond_nothing()
         elif not self._late:
-            self._context.respond(self.response)
+            self.context.respond(self.response)
         else:
             self._replicas.acknowledge(
                 {publication for _, publication in self._late},
@@ -78,11 +78,11 @@ class PendingAnswer:
         for answer, publication in self._late:
             if publication in late:
                 answer.error_code = (
-                    code_of(publication.why_lost(), self._context.api_version)
+                    code_of(publication.why_lost(), self.context.api_version)
                     if publication.is_lost
                     else ErrorCode.REQUEST_TIMED_OUT
                 )
-        self._context.respond(self.response)
+        self.context.respond(self.response)
 
 
 def code_of(error: Exception, version: int) -> ErrorCode:

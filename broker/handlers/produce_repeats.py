@@ -27,7 +27,13 @@ from protocol.headers import frame_response
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.primitives import Malformed, encode_uvarint, read_uvarint
 from storage.appending import StagedAppend
-from storage.batch.record_batch import ATTRIBUTES_POSITION, CODEC_BITS, HEADER_SIZE, TRANSACTIONAL_BIT
+from storage.batch.record_batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_BITS,
+    HEADER_SIZE,
+    PRODUCER_ID_POSITION,
+    TRANSACTIONAL_BIT,
+)
 from storage.errors import StorageError
 
 MOST_REMEMBERED: Final = 256
@@ -51,6 +57,7 @@ FLEXIBLE_SINCE: Final = 9
 LOG_START_SINCE: Final = 5
 
 _read_length = struct.Struct(">i").unpack_from
+_read_producer = struct.Struct(">qh").unpack_from
 _write_correlation_id = struct.Struct(">i").pack_into
 _write_throttle_time = struct.Struct(">i").pack_into
 _pack_placeholder = struct.Struct(">q").pack
@@ -130,6 +137,7 @@ class RepeatedProduce:
         "_append",
         "_client_id",
         "_index",
+        "_is_transactional",
         "_kind",
         "_offsets_at",
         "_partition",
@@ -147,6 +155,7 @@ class RepeatedProduce:
     ) -> None:
         topic = request.topic_data[0]
         self._acks = request.acks
+        self._is_transactional = request.transactional_id is not None
         self._timeout_ms = request.timeout_ms
         self._topic = (topic.name, topic.topic_id)
         self._index = topic.partition_data[0].index
@@ -171,7 +180,9 @@ class RepeatedProduce:
     def append(self, slot: ResponseSlot, correlation_id: int, records: memoryview) -> bool:
         """Append a batch. False: the slow path must, and nothing has been done."""
         attributes = records[ATTRIBUTES_POSITION + 1]
-        if attributes & TRANSACTIONAL_BIT or (attributes & CODEC_BITS and self._version < ALL_CODECS_SINCE):
+        if attributes & TRANSACTIONAL_BIT and not self._continues_transaction(records):
+            return False
+        if attributes & CODEC_BITS and self._version < ALL_CODECS_SINCE:
             return False
         try:
             self._partition.check_append(by_all=self._acks == ALL_ACKS)
@@ -181,6 +192,13 @@ class RepeatedProduce:
             return False
         slot.kind = self._kind
         return True
+
+    def _continues_transaction(self, records: memoryview) -> bool:
+        """Whether the producer has a transaction open in the partition, so that nothing is to be verified."""
+        producer_id, producer_epoch = _read_producer(records, PRODUCER_ID_POSITION)
+        return self._is_transactional and self._partition.log.producers.has_open_transaction(
+            producer_id, producer_epoch
+        )
 
     def _settle(
         self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError | Fault

@@ -7,10 +7,12 @@ the writer thread, where `write` overlaps with receiving; batches that arrive me
 from collections.abc import Callable
 
 from broker.replication.partition import Partition
+from broker.replication.transaction_marker import TransactionMarker
 from broker.request.faults import Fault, NotLeaderOrFollower
 from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import WorkerThread
 from storage.appending import LogWrite, StagedAppend
+from storage.batch.markers import encode_marker
 from storage.batch.validation import validate_produced
 from storage.errors import LogDirFailed, StorageError
 
@@ -111,6 +113,30 @@ class Appender:
         staged = partition.log.stage_trusted(batch, leader_epoch=partition.leader_epoch)
         staged.tag = done
         self._staged_in_turn[partition] = None
+        self.write_soon()
+
+    def append_marker(self, partition: Partition, marker: TransactionMarker, done: Done) -> None:
+        """Stage the marker that ends a transaction; outside of a handler's turn, it is written in the next turn of the
+        loop.
+
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced, BatchLargerThanSegment; ``done`` is not called then.
+        """
+        batch = encode_marker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            is_commit=marker.is_commit,
+            timestamp=self._clock.now_ms(),
+        )
+        staged = partition.log.stage_marker(
+            batch, transaction_version=marker.transaction_version, leader_epoch=partition.leader_epoch
+        )
+        staged.tag = done
+        self._staged_in_turn[partition] = None
+        self.write_soon()
+
+    def write_soon(self) -> None:
+        """Write what is staged in the next turn of the loop, if no handler's turn ends before."""
         if not self._writes_soon:
             self._writes_soon = True
             self._call_soon(self._write_soon)

@@ -228,6 +228,7 @@ class BrokerServer:
             fetch_sessions=components.fetch_sessions,
             metadata_cache=components.metadata,
             config_view=components.configs,
+            dynamic_config=components.dynamic_config,
             raft=components.metadata_log,
             logs=components.logs,
             clock=self.services.clock,

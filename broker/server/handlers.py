@@ -21,8 +21,10 @@ from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.handlers.produce import ProduceHandler
+from broker.handlers.produce_verification import Verification
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
+from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.producer_ids import ProducerIds
 from broker.raft.client import RaftClient
 from broker.replication.replica_manager import ReplicaManager
@@ -72,6 +74,7 @@ class Handlers:
     fetch_sessions: FetchSessions
     metadata_cache: MetadataCache
     config_view: ConfigView
+    dynamic_config: DynamicBrokerConfig
     raft: RaftClient
     logs: LogManager
     clock: Clock
@@ -85,7 +88,12 @@ class Handlers:
 
     @cached_property
     def produce(self) -> ProduceHandler:
-        return ProduceHandler(self.replicas, self.metadata_cache)
+        dynamic_config = self.dynamic_config
+        verification = Verification(
+            self.transaction_coordinator,
+            is_enabled=lambda: dynamic_config.settings.transaction_partition_verification_enable,
+        )
+        return ProduceHandler(self.replicas, self.metadata_cache, verification)
 
     @cached_property
     def fetch(self) -> FetchHandler:
@@ -280,8 +288,7 @@ class Handlers:
 
     @cached_property
     def transactions(self) -> "TransactionsHandler":
-        from broker.handlers.transaction_listings import TransactionListingsHandler
-    from broker.handlers.transactions import TransactionsHandler
+        from broker.handlers.transactions import TransactionsHandler
 
         return TransactionsHandler(
             self.transaction_coordinator, self.group_coordinators, self.marker_appender, self.metadata_cache

@@ -16,9 +16,9 @@ from pipeline.errors import PipelineError, RecordsGone
 from pipeline.reading.ranges import OffsetRange
 from pipeline.reading.scan import Scan
 from pipeline.reading.segment_files import list_segments, segment_of
+from storage.batch.markers import Marker, read_marker
 from storage.batch.record_batch import TRANSACTIONAL_BIT, BatchHeader, read_header
 from storage.errors import UndecodableRecords
-from storage.producer_state import Marker, read_marker
 
 _BEHIND_EVERYTHING: Final = 2**63 - 1
 

@@ -12,8 +12,8 @@ from pipeline.archive.archive import Archive, BatchExtent
 from pipeline.archive.manifest import Manifest
 from pipeline.archive.run import READ_COMMITTED
 from pipeline.batches import DamagedArchive
+from storage.batch.markers import read_marker
 from storage.batch.record_batch import BatchHeader, Buffer
-from storage.producer_state import read_marker
 
 _MICROSECONDS: Final = 1000
 

@@ -177,6 +177,7 @@ LOG_OVERHEAD: Final = FRAME.size
 MAGIC_POSITION: Final = LAYOUT["magic"].position
 ATTRIBUTES_POSITION: Final = LAYOUT["attributes"].position
 """Position in the header from which on the CRC is computed."""
+PRODUCER_ID_POSITION: Final = LAYOUT["producer_id"].position
 
 _PLACE: Final = header_struct("base_offset", "batch_length", "partition_leader_epoch")
 _CRC: Final = Struct(">" + LAYOUT["crc"].format)

@@ -5,6 +5,7 @@ The first entry that is wrong is reported and ends the check of that index: thos
 
 from typing import Final
 
+from storage.batch.markers import Marker
 from storage.check.findings import Findings
 from storage.check.index_entries import (
     TRANSACTION_INDEX_VERSION,
@@ -15,7 +16,6 @@ from storage.check.index_entries import (
 from storage.files import FileSystem
 from storage.index import offset_index, time_index, transaction_index
 from storage.index.transaction_index import AbortedTransaction
-from storage.producer_state import Marker
 
 NOWHERE: Final = 1 << 63
 """A position and an offset above all others."""

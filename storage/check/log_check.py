@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from storage.batch.checksum import crc32c
+from storage.batch.markers import read_marker
 from storage.batch.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
@@ -42,7 +43,6 @@ from storage.file_names import (
 from storage.files import FileSystem
 from storage.index.offset_index import MOST_RELATIVE_OFFSET
 from storage.leader_epochs import LeaderEpochs
-from storage.producer_state import read_marker
 
 ALL_OF_IT: Final = 1 << 63
 """A recovery point above every offset."""

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from storage.batch.compression import compress, decompress
+from storage.batch.markers import read_marker
 from storage.batch.record_batch import CODEC_BITS, HEADER_SIZE, LOG_OVERHEAD, MAGIC, Codec, read_header, write_header
 from storage.batch.records import NOT_PLACED, assemble_batch, encode_batch, iterate_records
 from storage.batch.walk import BatchWalk, in_memory
 from storage.errors import DecompressionTooLarge, StorageError
-from storage.producer_state import read_marker
 from tests.fuzz.batch_mutations import with_another_field, with_other_records
 from tests.support.batches import EVERY_CODEC, end_marker, produced, record, records
 

@@ -11,10 +11,10 @@ from broker.coordinators.group.image import GroupImage
 from broker.coordinators.group.offset_table import unpack_offset
 from protocol.primitives import Malformed
 from protocol.records.group_metadata import decode_group_record
+from storage.batch.markers import read_marker
 from storage.batch.records import iterate_records
 from storage.batch.walk import BatchWalk, StoredBatch
 from storage.files import FileSystem
-from storage.producer_state import read_marker
 from storage.sentinels import NO_PRODUCER_ID
 
 TOPIC = "__consumer_offsets"

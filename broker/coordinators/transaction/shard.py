@@ -38,10 +38,6 @@ from storage.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 RETRY_MS: Final = 1_000
 """How long the coordinator waits before it writes the end of a transaction again that could not be written."""
 
-SETTLES_WITHIN_MS: Final = 100
-"""How long a partition that is added by a Produce waits for the record or the markers before it (Kafka:
-`add.partitions.to.txn.retry.backoff.max.ms`)."""
-
 
 class _Waiting:
     """Partitions that are added once the id has settled."""
@@ -218,7 +214,7 @@ class TransactionShard:
             return
         waiting = _Waiting(request, reply)
         self._waiting.setdefault(transactional_id, deque()).append(waiting)
-        self._later(SETTLES_WITHIN_MS, lambda: waiting.give_up(ErrorCode.CONCURRENT_TRANSACTIONS))
+        self._later(self._settings.settles_within_ms, lambda: waiting.give_up(ErrorCode.CONCURRENT_TRANSACTIONS))
 
     def _is_settling(self, transactional_id: str) -> bool:
         transaction = self.image.by_id.get(transactional_id)

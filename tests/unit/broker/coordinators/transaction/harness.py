@@ -58,7 +58,9 @@ class Coordinator:
         self.next_id = 1_000
         self.record_version = 1
         self.shard = TransactionShard(
-            settings=TransactionSettings(max_timeout_ms=MOST_TIMEOUT_MS, id_expiration_ms=EXPIRATION_MS),
+            settings=TransactionSettings(
+                max_timeout_ms=MOST_TIMEOUT_MS, settles_within_ms=100, id_expiration_ms=EXPIRATION_MS
+            ),
             clock=self.clock,
             markers=self.markers,
             stats=self.stats,

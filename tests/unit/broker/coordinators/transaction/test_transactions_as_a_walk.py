@@ -19,9 +19,10 @@ from broker.coordinators.transaction.requests import AddPartitions
 from broker.coordinators.transaction.transaction import Transaction
 from protocol.errors import ErrorCode
 from protocol.records.transaction_state import TransactionStatus
+from storage.batch.markers import Marker
 from storage.batch.record_batch import MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from storage.errors import StorageError
-from storage.producer_state import Marker, Producers, after_batch, after_marker, check_sequence
+from storage.producer_state import Producers, after_batch, after_marker, check_sequence
 from storage.topic_partition import TopicPartition
 from tests.support.clock import ManualClock
 from tests.unit.broker.coordinators.transaction.harness import TIMEOUT_MS, Coordinator

@@ -1,0 +1,151 @@
+"""Verification of transactional batches: no batch is appended to a partition that its transaction does not have.
+
+The first batch of a transaction in a partition waits until the coordinator has said that the partition is in the
+transaction (Produce to version 11), or has added it (from version 12). Without that, a batch that is late would open a
+transaction which no coordinator ends, and readers of committed records would wait behind it for ever (KIP-890).
+
+Batches of the same producer for the same partition wait behind the first one, in their order. Between the coordinator's
+answer and the staging of the batch nothing else runs, so no marker can come in between.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from broker.coordinators.transaction.verification import PartitionVerifier
+from broker.replication.partition import Partition
+from broker.request.faults import Fault
+from protocol.errors import ErrorCode
+from storage.batch.record_batch import BatchHeader
+from storage.errors import OutOfOrderSequence
+
+ADDS_SINCE_VERSION: Final = 12
+"""Of Produce: the partition is added to the transaction, and the client has not asked for that before."""
+
+ABORTABLE_SINCE_VERSION: Final = 11
+"""Of Produce: TRANSACTION_ABORTABLE is known."""
+
+_NO_ANSWER: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""The coordinator could not say; the producer tries again."""
+
+
+class PartitionNotVerified(Fault):
+    """The partition is not in the producer's transaction, or it could not be found out whether it is."""
+
+    def __init__(self, code: ErrorCode, message: str, message_for_client: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message_for_client = message_for_client
+        """None where Kafka sends none."""
+
+
+class TransactionalBatch:
+    """A batch of a transaction on its way to a partition."""
+
+    __slots__ = ("append", "header", "partition", "refuse")
+
+    def __init__(
+        self,
+        partition: Partition,
+        header: BatchHeader,
+        append: Callable[[], None],
+        refuse: Callable[[Exception], None],
+    ) -> None:
+        """Either ``append`` or ``refuse`` is called, once."""
+        self.partition = partition
+        self.header = header
+        self.append = append
+        self.refuse = refuse
+
+    @property
+    def key(self) -> tuple[Partition, int]:
+        """Batches with the same key keep their order."""
+        return self.partition, self.header.producer_id
+
+
+class Verification:
+    """Lets transactional batches pass once their partitions are in the transaction."""
+
+    def __init__(self, verifier: PartitionVerifier, *, is_enabled: Callable[[], bool]) -> None:
+        """``is_enabled``: `transaction.partition.verification.enable`, for batches of older clients."""
+        self._verifier = verifier
+        self._is_enabled = is_enabled
+        self._waiting: dict[tuple[Partition, int], deque[Callable[[], None]]] = {}
+        """What waits behind the first batch of a transaction in a partition."""
+
+    def admit(self, transactional_id: str, version: int, batches: Sequence[TransactionalBatch]) -> None:
+        """Append batches of one producer, sent in a request of ``version``, or refuse them; at once or later."""
+        asked: list[TransactionalBatch] = []
+        for batch in batches:
+            behind = self._waiting.get(batch.key)
+            if behind is not None:
+                behind.append(partial(self.admit, transactional_id, version, [batch]))
+            elif self._must_ask(batch, version):
+                self._waiting[batch.key] = deque()
+                asked.append(batch)
+            else:
+                batch.append()
+        if asked:
+            header = asked[0].header
+            ask = self._verifier.add if version >= ADDS_SINCE_VERSION else self._verifier.verify
+            ask(
+                transactional_id,
+                header.producer_id,
+                header.producer_epoch,
+                [batch.partition.topic_partition for batch in asked],
+                partial(self._answered, version, asked),
+            )
+
+    def _must_ask(self, batch: TransactionalBatch, version: int) -> bool:
+        header = batch.header
+        if batch.partition.log.producers.has_open_transaction(header.producer_id, header.producer_epoch):
+            return False
+        return version >= ADDS_SINCE_VERSION or self._is_enabled()
+
+    def _answered(self, version: int, batches: Sequence[TransactionalBatch], codes: Sequence[ErrorCode]) -> None:
+        for batch, code in zip(batches, codes, strict=True):
+            if code is not ErrorCode.NONE:
+                batch.refuse(_not_verified(batch, code, version))
+            elif version >= ADDS_SINCE_VERSION and _skips_a_sequence(batch):
+                batch.refuse(
+                    OutOfOrderSequence(
+                        f"producer {batch.header.producer_id} begins with sequence {batch.header.base_sequence}, "
+                        "expected 0"
+                    )
+                )
+            else:
+                batch.append()
+        for batch in batches:
+            for admit in self._waiting.pop(batch.key):
+                admit()
+
+
+def _skips_a_sequence(batch: TransactionalBatch) -> bool:
+    """Whether a producer that is new in the partition does not begin with its first record: that record was lost."""
+    header = batch.header
+    return header.base_sequence != 0 and header.producer_id not in batch.partition.log.producers.entries
+
+
+def _not_verified(batch: TransactionalBatch, code: ErrorCode, version: int) -> PartitionNotVerified:
+    """Why a batch is refused, as a client of this version knows it."""
+    header = batch.header
+    text = (
+        f"{batch.partition.topic_partition} is not verified for a transaction of producer {header.producer_id}, epoch "
+        f"{header.producer_epoch}: {code.name}"
+    )
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:
+        message = "Partition was not added to the transaction"
+        return PartitionNotVerified(ErrorCode.INVALID_TXN_STATE, text, message)
+    if code in _NO_ANSWER:
+        message = f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
+        return PartitionNotVerified(ErrorCode.NOT_ENOUGH_REPLICAS, text, message)
+    return PartitionNotVerified(code, text)
