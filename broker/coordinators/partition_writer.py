@@ -4,6 +4,8 @@ append          a CoordinatorResult is staged as one batch; it is written with a
 written         the batch is in the file; where `flush.messages` asks for a flush, the flush is waited for too
 acknowledged    the records are replayed, in the order of the log, and then the caller is answered
 failed          no record of the batch is in the log or in the state; the caller gets the error code
+
+Markers of transactions go the same way, so that a marker is replayed behind the records that it commits or aborts.
 """
 
 import logging
@@ -12,38 +14,42 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic
 
-from broker.coordinators.result import CoordinatorResult, Record
-from broker.coordinators.shard import Encode
+from broker.coordinators.result import Completion, CoordinatorResult, Record
+from broker.coordinators.shard import Encode, Shard
 from broker.replication.append import Publication
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.transaction_marker import TransactionMarker
 from broker.request.faults import Fault, error_code_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from storage.appending import StagedAppend
 from storage.batch.pairs import encode_pairs
 from storage.batch.record_batch import Codec
-from storage.errors import BatchTooLarge, StorageError
+from storage.errors import BatchTooLarge, InvalidProducerEpoch, StorageError
+from storage.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 log = logging.getLogger(__name__)
 
 
-class _Entry(Generic[Record]):
-    """A CoordinatorResult that is being written."""
+class _Entry:
+    """A CoordinatorResult or a marker that is being written."""
 
-    __slots__ = ("is_completed", "outcome", "result")
+    __slots__ = ("is_completed", "outcome", "replay", "then")
 
-    def __init__(self, result: CoordinatorResult[Record]) -> None:
-        self.result = result
+    def __init__(self, replay: Callable[[], None], then: Completion) -> None:
+        self.replay = replay
+        """Applies what is written to the shard."""
+        self.then = then
         self.outcome: ErrorCode | None = None
-        """None while the result is being written."""
+        """None while the entry is being written."""
         self.is_completed = False
         """Whether the caller has its error code."""
 
     def complete(self, code: ErrorCode) -> None:
         if not self.is_completed:
             self.is_completed = True
-            self.result.then(code)
+            self.then(code)
 
 
 class PartitionWriter(Generic[Record]):
@@ -59,7 +65,7 @@ class PartitionWriter(Generic[Record]):
         codec: Codec,
         timeout_ms: int,
         end_offset: int,
-        replay: Callable[[Record], None],
+        shard: Shard,
         other_writer_found: Callable[[], None],
     ) -> None:
         """``end_offset``: up to where the log has been replayed. ``other_writer_found`` is called when the log has a
@@ -72,27 +78,44 @@ class PartitionWriter(Generic[Record]):
         self._timeout_ms = timeout_ms
         self._next_offset = end_offset
         """The offset that the next batch gets, unless there is another writer."""
-        self._replay = replay
+        self._shard = shard
         self._other_writer_found = other_writer_found
-        self._entries: deque[_Entry[Record]] = deque()
-        """Results that are being written, in the order of the log."""
+        self._entries: deque[_Entry] = deque()
+        """Results and markers that are being written, in the order of the log."""
         self._is_closed = False
 
     def __len__(self) -> int:
-        """How many results are being written."""
+        """How many results and markers are being written."""
         return len(self._entries)
 
     def append(self, result: CoordinatorResult[Record]) -> None:
         """Write a result. A result without records is answered once all results before it are answered."""
-        if self._is_closed:
-            result.then(ErrorCode.NOT_COORDINATOR)
-            return
-        entry = _Entry(result)
-        self._entries.append(entry)
-        if not result.records:
+        entry = _Entry(partial(self._replay, result), result.then)
+        if not result.records and not self._is_closed:
             entry.outcome = ErrorCode.NONE
+            self._entries.append(entry)
             self._settle()
             return
+        error = self._append(entry, partial(self._stage, entry, result))
+        if error is not None:
+            log.warning("%d records cannot be written: %s", len(result.records), error)
+            self._settle()
+
+    def append_marker(self, marker: TransactionMarker, then: Completion) -> None:
+        """Write the marker that ends a producer's transaction in this partition."""
+        replay = partial(self._shard.replay_marker, marker.producer_id, commits=marker.is_commit)
+        entry = _Entry(replay, then)
+        stage = partial(self._replicas.appender.append_marker, self._partition, marker, partial(self._written, entry))
+        if self._append(entry, stage) is not None:
+            self._settle()
+
+    def _append(self, entry: _Entry, stage: Callable[[], None]) -> Fault | StorageError | None:
+        """Stage an entry's batch behind all entries before it. Returns the error of a batch that cannot be written;
+        then nothing is staged, and the entry has its outcome."""
+        if self._is_closed:
+            entry.complete(ErrorCode.NOT_COORDINATOR)
+            return None
+        self._entries.append(entry)
         found = self._partition.log.next_offset
         if found != self._next_offset:
             log.error(
@@ -102,13 +125,15 @@ class PartitionWriter(Generic[Record]):
                 self._next_offset,
             )
             self._other_writer_found()
-            return
+            return None
         try:
-            self._stage(entry)
+            self._partition.check_append(by_all=True)
+            stage()
         except (Fault, StorageError) as error:
-            log.warning("%d records cannot be written: %s", len(result.records), error)
             entry.outcome = error_code_of(error)
-            self._settle()
+            return error
+        self._next_offset = self._partition.log.next_offset
+        return None
 
     def close(self, code: ErrorCode) -> None:
         """The shard is unloaded: waiting callers are answered with ``code``, whatever becomes of the records."""
@@ -117,26 +142,35 @@ class PartitionWriter(Generic[Record]):
         for entry in entries:
             entry.complete(code)
 
-    def _stage(self, entry: _Entry[Record]) -> None:
-        """Stage the entry's batch. Raises the error of a batch that cannot be written; then nothing is staged."""
+    def _stage(self, entry: _Entry, result: CoordinatorResult[Record]) -> None:
+        """Stage the result's batch. Raises the error of a batch that cannot be written; then nothing is staged."""
         partition = self._partition
-        partition.check_append(by_all=True)
-        # No producer, and yet a sequence number of 0: as Kafka's coordinator writes it.
+        producer_id, producer_epoch = result.transaction or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        if result.transaction is not None:
+            self._check_epoch(producer_id, producer_epoch)
+        # The sequence number is 0 with and without a producer, in every batch, as Kafka's coordinator writes it.
         batch = encode_pairs(
-            map(self._encode, entry.result.records),
+            map(self._encode, result.records),
             timestamp=self._clock.now_ms(),
             codec=self._codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
             base_sequence=0,
+            is_transactional=result.transaction is not None,
         )
         most_bytes = partition.log.config.max_message_bytes
         if len(batch) > most_bytes:
             raise BatchTooLarge(f"{partition.topic_partition}: a batch of {len(batch)} bytes, {most_bytes} are allowed")
         self._replicas.appender.append_own(partition, batch, partial(self._written, entry))
-        self._next_offset = partition.log.next_offset
 
-    def _written(
-        self, entry: _Entry[Record], staged: StagedAppend, outcome: Publication | StorageError | Fault
-    ) -> None:
+    def _check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        known = self._partition.log.producers.entries.get(producer_id)
+        if known is not None and producer_epoch < known.producer_epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} has epoch {producer_epoch}, and epoch {known.producer_epoch} has been seen"
+            )
+
+    def _written(self, entry: _Entry, staged: StagedAppend, outcome: Publication | StorageError | Fault) -> None:
         if not isinstance(outcome, Publication):
             # The batch is no longer in the log, nor is anything behind it.
             self._next_offset = min(self._next_offset, staged.first_offset)
@@ -148,7 +182,7 @@ class PartitionWriter(Generic[Record]):
             return
         self._settle()
 
-    def _wait(self, entry: _Entry[Record], publication: Publication) -> None:
+    def _wait(self, entry: _Entry, publication: Publication) -> None:
         self._replicas.acknowledge(
             (publication,),
             by_all=True,
@@ -156,7 +190,7 @@ class PartitionWriter(Generic[Record]):
             then=lambda late: self._waited(entry, publication, is_late=bool(late)),
         )
 
-    def _waited(self, entry: _Entry[Record], publication: Publication, *, is_late: bool) -> None:
+    def _waited(self, entry: _Entry, publication: Publication, *, is_late: bool) -> None:
         if self._is_closed:
             return
         if publication.is_lost:
@@ -172,10 +206,14 @@ class PartitionWriter(Generic[Record]):
         self._settle()
 
     def _settle(self) -> None:
-        """Replay and answer the results with an outcome, in the order of the log."""
+        """Replay and answer the entries with an outcome, in the order of the log."""
         while self._entries and (outcome := self._entries[0].outcome) is not None:
             entry = self._entries.popleft()
             if outcome is ErrorCode.NONE:
-                for record in entry.result.records:
-                    self._replay(record)
+                entry.replay()
             entry.complete(outcome)
+
+    def _replay(self, result: CoordinatorResult[Record]) -> None:
+        producer_id = NO_PRODUCER_ID if result.transaction is None else result.transaction.producer_id
+        for record in result.records:
+            self._shard.replay(record, producer_id=producer_id)

@@ -28,3 +28,5 @@ class CoordinatorResult(NamedTuple, Generic[Record]):
 
     records: Sequence[Record]
     then: Completion
+    transaction: ProducerIdAndEpoch | None = None
+    """The producer in whose open transaction the records are written: they wait for the marker that ends it."""

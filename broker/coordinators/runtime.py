@@ -15,11 +15,12 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
 
 from broker.coordinators.partitioning import partition_of
-from broker.coordinators.result import CoordinatorResult
+from broker.coordinators.result import Completion, CoordinatorResult
 from broker.coordinators.shard import LoadingStats, ShardT, ShardType
 from broker.metadata.cache import MetadataCache
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.transaction_marker import TransactionMarker
 from broker.request.faults import CoordinatorLoadInProgress, CoordinatorNotAvailable, Fault, NotCoordinator
 from broker.runtime.clock import Clock
 from broker.runtime.histogram import RecentHistogram
@@ -171,6 +172,15 @@ class CoordinatorRuntime(Generic[ShardT]):
             raise _loading(waiting.partition)
         return list(self._active.values())
 
+    def append_marker(self, index: int, marker: TransactionMarker, then: Completion) -> None:
+        """Write a marker into a partition, through the coordinator that the partition's keys have. ``then`` gets the
+        error where there is no such coordinator here."""
+        coordinator = self._active.get(index)
+        if coordinator is None:
+            then(self._why_unavailable(index).code)
+        else:
+            coordinator.writer.append_marker(marker, then)
+
     # What metrics read
 
     @property
@@ -257,7 +267,12 @@ class CoordinatorRuntime(Generic[ShardT]):
         index = waiting.partition.topic_partition.partition
 
         def submit(result: CoordinatorResult[Any]) -> None:
-            self._active[index].write(result)
+            coordinator = self._active.get(index)
+            if coordinator is None or coordinator.shard is not shard:
+                # The shard was unloaded since its alarm was set.
+                result.then(ErrorCode.NOT_COORDINATOR)
+            else:
+                coordinator.write(result)
 
         shard_type = self._shard_type()
         shard = shard_type.make_shard(submit)
@@ -295,7 +310,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             codec=self._settings.codec,
             timeout_ms=self._settings.write_timeout_ms,
             end_offset=end_offset,
-            replay=shard.replay,
+            shard=shard,
             other_writer_found=lambda: self._reload(coordinator),
         )
         coordinator = self._active[index] = Coordinator(partition, shard, writer)

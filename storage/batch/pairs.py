@@ -7,9 +7,10 @@ objects, and what such batches usually look like is written and read in one pass
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from storage.batch.record_batch import MAGIC, BatchHeader, Codec
+from storage.batch.record_batch import MAGIC, TRANSACTIONAL_BIT, BatchHeader, Codec
 from storage.batch.records import assemble_batch, read_bytes, walk
 from storage.batch.varints import VARINT_BYTES, VARLONG_BYTES, decode_signed, encode_signed
+from storage.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value of a record; a record without a value is a tombstone."""
@@ -26,7 +27,10 @@ def encode_pairs(
     *,
     timestamp: int,
     codec: Codec = Codec.NONE,
-    base_sequence: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
 ) -> bytearray:
     """Encode one batch of records that all have the time ``timestamp`` (ms), without offsets yet.
 
@@ -47,8 +51,12 @@ def encode_pairs(
         count += 1
     if not count:
         raise ValueError("a batch of nothing")
+    attributes = codec | TRANSACTIONAL_BIT if is_transactional else codec
     # The fields in their order: by name it takes twice as long.
-    header = BatchHeader(0, 0, -1, MAGIC, 0, codec, count - 1, timestamp, timestamp, -1, -1, base_sequence, count)
+    header = BatchHeader(
+        0, 0, -1, MAGIC, 0, attributes, count - 1, timestamp, timestamp, producer_id, producer_epoch, base_sequence,
+        count,
+    )  # fmt: skip
     return assemble_batch(header, b"".join(parts))
 
 
