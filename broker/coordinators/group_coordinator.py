@@ -90,6 +90,7 @@ class GroupCoordinator:
             settings=RuntimeSettings(
                 partitions=settings.offsets_topic_num_partitions,
                 codec=Codec(settings.offsets_topic_compression_codec),
+                base_sequence=0,  # with and without a producer
                 write_timeout_ms=settings.offsets_commit_timeout_ms,
                 load_buffer_bytes=settings.offsets_load_buffer_size,
             ),

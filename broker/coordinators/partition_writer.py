@@ -63,6 +63,7 @@ class PartitionWriter(Generic[Record]):
         clock: Clock,
         encode: Encode[Record],
         codec: Codec,
+        base_sequence: int,
         timeout_ms: int,
         end_offset: int,
         shard: Shard,
@@ -75,6 +76,7 @@ class PartitionWriter(Generic[Record]):
         self._clock = clock
         self._encode = encode
         self._codec = codec
+        self._base_sequence = base_sequence
         self._timeout_ms = timeout_ms
         self._next_offset = end_offset
         """The offset that the next batch gets, unless there is another writer."""
@@ -148,14 +150,13 @@ class PartitionWriter(Generic[Record]):
         producer_id, producer_epoch = result.transaction or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         if result.transaction is not None:
             self._check_epoch(producer_id, producer_epoch)
-        # The sequence number is 0 with and without a producer, in every batch, as Kafka's coordinator writes it.
         batch = encode_pairs(
             map(self._encode, result.records),
             timestamp=self._clock.now_ms(),
             codec=self._codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            base_sequence=0,
+            base_sequence=self._base_sequence,
             is_transactional=result.transaction is not None,
         )
         most_bytes = partition.log.config.max_message_bytes

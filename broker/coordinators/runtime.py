@@ -68,6 +68,8 @@ class RuntimeSettings(NamedTuple):
     """Partitions of the topic, where the topic does not exist yet."""
     codec: Codec
     """Compression of the batches that are written."""
+    base_sequence: int
+    """The sequence number that Kafka's coordinator of this topic writes into batches: it depends on the topic."""
     write_timeout_ms: int
     """How long a client waits for its records to be acknowledged."""
     load_buffer_bytes: int
@@ -308,6 +310,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             clock=self._clock,
             encode=self._shard_type().encode,
             codec=self._settings.codec,
+            base_sequence=self._settings.base_sequence,
             timeout_ms=self._settings.write_timeout_ms,
             end_offset=end_offset,
             shard=shard,

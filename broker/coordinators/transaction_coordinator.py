@@ -30,6 +30,7 @@ from broker.runtime.worker_thread import WorkerThread
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import Codec
+from storage.sentinels import NO_SEQUENCE
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class TransactionCoordinator:
             settings=RuntimeSettings(
                 partitions=settings.transaction_state_log_num_partitions,
                 codec=Codec.NONE,
+                base_sequence=NO_SEQUENCE,
                 write_timeout_ms=WRITE_TIMEOUT_MS,
                 load_buffer_bytes=settings.transaction_state_log_load_buffer_size,
             ),

@@ -22,6 +22,7 @@ from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.loader import MetadataLoader
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.registration import Registration
+from broker.metadata.topic_rules import TRANSACTION_STATE
 from broker.metrics.sources import MetricSources
 from broker.raft.formatting import read_bootstrap
 from broker.raft.opening import open_metadata_log
@@ -129,6 +130,7 @@ class Startup:
         group_coordinator = self._make_group_coordinator(configs)
         marker_appender = MarkerAppender(self._replicas, group_coordinator.groups)
         transaction_coordinator = self._make_transaction_coordinator(producer_ids, marker_appender)
+        marker_appender.route(TRANSACTION_STATE, transaction_coordinator.transactions)
         publisher = BrokerMetadataPublisher(
             dynamic_config=dynamic_config,
             replica_assignment=replica_assignment,

@@ -285,7 +285,7 @@ class TransactionShard:
             else:
                 reply(client_error_of(error), NO_PRODUCER)
 
-        return self._end(prepared, answer)
+        return self._end(transaction, prepared, answer)
 
     # Ends
 
@@ -293,16 +293,17 @@ class TransactionShard:
         self, transaction: Transaction, answer: Callable[[ErrorCode], None], *, new_id: int | None
     ) -> TransactionResult:
         """Abort an open transaction and fence its producer."""
-        return self._end(ending.fence(transaction, new_id=new_id, now_ms=self._clock.now_ms()), answer)
+        fenced = ending.fence(transaction, new_id=new_id, now_ms=self._clock.now_ms())
+        return self._end(transaction, fenced, answer)
 
-    def _end(self, prepared: Transaction, answer: Callable[[ErrorCode], None]) -> TransactionResult:
-        before = self.image.by_id[prepared.transactional_id].producer_epoch
-
+    def _end(
+        self, transaction: Transaction, prepared: Transaction, answer: Callable[[ErrorCode], None]
+    ) -> TransactionResult:
         def then(error: ErrorCode) -> None:
             answer(error)
             if error is ErrorCode.NONE:
                 if prepared.client_version >= BUMPS_EPOCH_SINCE:
-                    self._repeatable_epochs[prepared.transactional_id] = before
+                    self._repeatable_epochs[prepared.transactional_id] = transaction.producer_epoch
                 self._send_markers(prepared)
 
         return self._change(prepared, then)

@@ -12,7 +12,10 @@ import pytest
 import broker.coordinators
 
 HOME = Path(broker.coordinators.__path__[0])
-OWNERS = [HOME / "group" / name for name in ("image.py", "offset_table.py", "pending_offsets.py")]
+OWNERS = [
+    *(HOME / "group" / name for name in ("image.py", "offset_table.py", "pending_offsets.py")),
+    HOME / "transaction" / "image.py",
+]
 """Modules that are the state: whatever is changed in them is taken for it."""
 OTHERS = sorted({*HOME.rglob("*.py")} - {*OWNERS})
 """Modules that can only reach it."""

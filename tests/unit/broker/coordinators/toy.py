@@ -99,7 +99,11 @@ class Toy:
             return CoordinatorRuntime(
                 topic,
                 settings=RuntimeSettings(
-                    partitions=1, codec=codec, write_timeout_ms=5_000, load_buffer_bytes=load_buffer_bytes
+                    partitions=1,
+                    codec=codec,
+                    base_sequence=0,
+                    write_timeout_ms=5_000,
+                    load_buffer_bytes=load_buffer_bytes,
                 ),
                 metadata=broker.server.components.metadata,
                 replicas=broker.server.components.replicas,
