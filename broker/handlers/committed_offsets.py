@@ -2,24 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from broker.coordinators.group.requests import (
-    Commit,
-    FetchedOffset,
-    OffsetToCommit,
-    TopicPartitionName,
-)
+from broker.coordinators.group.requests import Commit, FetchedOffset, TopicPartitionName
 from broker.coordinators.group_coordinator import Groups
+from broker.handlers.offset_topics import OffsetTopics, PartitionErrors, TopicKey, merge
 from broker.metadata.cache import MetadataCache
-from broker.metadata.image.topics import TopicImage
 from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import (
-    Fault,
-    GroupAuthorizationFailed,
-    TopicAuthorizationFailed,
-    UnknownTopicOrPartition,
-)
+from broker.request.faults import Fault, GroupAuthorizationFailed
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.messages.committed_offsets import (
@@ -45,12 +35,6 @@ MANY_GROUPS_SINCE_VERSION: Final = 8
 
 _LAST_TIMESTAMP: Final = 0x7FFF_FFFF_FFFF_FFFF
 
-TopicKey: TypeAlias = tuple[str, bytes]
-"""A topic as the request names it: by name, or by id."""
-
-PartitionErrors: TypeAlias = list[tuple[int, ErrorCode]]
-"""Partitions by number, each with what came of it."""
-
 
 class _FetchedTopic(NamedTuple):
     """A topic of an answer to OffsetFetch."""
@@ -66,6 +50,7 @@ class CommittedOffsetsHandler:
     def __init__(self, groups: Groups, metadata: MetadataCache, clock: Clock) -> None:
         self._groups = groups
         self._metadata = metadata
+        self._topics = OffsetTopics(metadata)
         self._clock = clock
 
     def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | None:
@@ -73,48 +58,21 @@ class CommittedOffsetsHandler:
         if not context.may(Operation.READ, ResourceType.GROUP, request.group_id):
             raise GroupAuthorizationFailed(f"{context.session.principal} may not read as group {request.group_id!r}")
         expire_timestamp = self._expire_timestamp(request.retention_time_ms)
-        refused: dict[TopicKey, PartitionErrors] = {}
-        taken: list[tuple[TopicKey, list[OffsetToCommit]]] = []
-        for topic in request.topics:
-            key = topic.name, topic.topic_id
-            try:
-                known = self._topic(*key, context)
-            except Fault as fault:
-                refused.setdefault(key, []).extend((one.partition_index, fault.code) for one in topic.partitions)
-                continue
-            offsets = []
-            for one in topic.partitions:
-                if known.partition(one.partition_index) is None:
-                    unknown = one.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    refused.setdefault(key, []).append(unknown)
-                    continue
-                offsets.append(
-                    OffsetToCommit(
-                        known.name,
-                        one.partition_index,
-                        one.committed_offset,
-                        one.committed_leader_epoch,
-                        one.committed_metadata or "",
-                        expire_timestamp,
-                        known.topic_id,
-                    )
-                )
-            if offsets:
-                taken.append((key, offsets))
-        if not taken:
-            return _commit_answer(refused.items())
+        by_topic = self._topics.split(
+            request.topics, context, by_id=_goes_by_id(context), expire_timestamp=expire_timestamp
+        )
+        if not by_topic.taken:
+            return _commit_answer(by_topic.refused.items())
 
         def committed(errors: Iterable[ErrorCode]) -> None:
-            in_order = iter(errors)
-            told = [(key, [(one.partition, next(in_order)) for one in offsets]) for key, offsets in taken]
-            context.respond(_commit_answer(_merged(refused, told)))
+            context.respond(_commit_answer(by_topic.merge(errors)))
 
         commit = Commit(
             group_id=request.group_id,
             generation=request.generation_id_or_member_epoch,
             member_id=request.member_id,
             instance_id=request.group_instance_id,
-            offsets=[offset for _, offsets in taken for offset in offsets],
+            offsets=by_topic.offsets,
             unknown_group_error=(
                 ErrorCode.GROUP_ID_NOT_FOUND
                 if context.api_version >= GROUP_ID_NOT_FOUND_SINCE_VERSION
@@ -157,7 +115,7 @@ class CommittedOffsetsHandler:
         for topic in request.topics:
             key = topic.name, NO_UUID
             try:
-                known = self._topic(*key, context)
+                known = self._topics.topic(*key, context, by_id=False)
             except Fault as fault:
                 refused.setdefault(key, []).extend((one.partition_index, fault.code) for one in topic.partitions)
                 continue
@@ -177,7 +135,7 @@ class CommittedOffsetsHandler:
                 return
             in_order = iter(errors)
             told = [(key, [(index, next(in_order)) for index in found]) for key, found in taken]
-            context.respond(_delete_answer(_merged(refused, told)))
+            context.respond(_delete_answer(merge(refused, told)))
 
         # Asked for nothing that exists, the coordinator still says whether there is such a group.
         partitions = [TopicPartitionName(name, index) for (name, _), found in taken for index in found]
@@ -219,7 +177,9 @@ class CommittedOffsetsHandler:
         failed: list[_FetchedTopic] = []
         for name, topic_id, partitions in asked:
             try:
-                seen.append((self._name(name, topic_id, Operation.DESCRIBE, context), topic_id, partitions))
+                by_id = _goes_by_id(context)
+                topic = self._topics.name(name, topic_id, Operation.DESCRIBE, context, by_id=by_id)
+                seen.append((topic, topic_id, partitions))
             except Fault as fault:
                 failed.append(_failed(name, topic_id, partitions, fault.code))
         wanted = [TopicPartitionName(name, index) for name, _, partitions in seen for index in partitions]
@@ -240,22 +200,6 @@ class CommittedOffsetsHandler:
             ):
                 yield _FetchedTopic(name, NO_UUID if known is None else known.topic_id, offsets)
 
-    def _topic(self, name: str, topic_id: bytes, context: RequestContext) -> TopicImage:
-        """A topic that exists. Raises `UnknownTopicId`, `TopicAuthorizationFailed`, `UnknownTopicOrPartition`."""
-        name = self._name(name, topic_id, Operation.READ, context)
-        known = self._metadata.image.topics.by_name.get(name)
-        if known is None:
-            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
-        return known
-
-    def _name(self, name: str, topic_id: bytes, operation: Operation, context: RequestContext) -> str:
-        """The name of a topic, there or not. Raises `UnknownTopicId`, `TopicAuthorizationFailed`."""
-        if _goes_by_id(context):
-            name = self._metadata.image.topics.of_id(topic_id).name
-        if not context.may(operation, ResourceType.TOPIC, name):
-            raise TopicAuthorizationFailed(f"{context.session.principal} may not {operation.name} topic {name}")
-        return name
-
     def _expire_timestamp(self, retention_time_ms: int) -> int:
         if retention_time_ms == NO_TIMESTAMP:
             return NO_TIMESTAMP
@@ -264,20 +208,6 @@ class CommittedOffsetsHandler:
 
 def _goes_by_id(context: RequestContext) -> bool:
     return context.api_version >= TOPIC_IDS_SINCE_VERSION
-
-
-def _merged(
-    refused: dict[TopicKey, PartitionErrors], told: Iterable[tuple[TopicKey, PartitionErrors]]
-) -> Iterable[tuple[TopicKey, PartitionErrors]]:
-    """What was refused here comes first, then what the coordinator has said, as Kafka answers; a topic with both is
-    one."""
-    behind = []
-    for key, errors in told:
-        if key in refused:
-            refused[key] += errors
-        else:
-            behind.append((key, errors))
-    return [*refused.items(), *behind]
 
 
 def _commit_answer(topics: Iterable[tuple[TopicKey, PartitionErrors]]) -> OffsetCommitResponse:

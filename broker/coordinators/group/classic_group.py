@@ -209,21 +209,25 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_commit(self, commit: Commit) -> ErrorCode:
-        """NONE if ``commit`` may be written now (not within a transaction)."""
+        """NONE if ``commit`` may be written now.
+
+        A commit in a transaction needs no membership, and waits for no assignment.
+        """
         state = self.state
         if state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if commit.generation < 0 and state is GroupState.EMPTY:
             # A consumer that commits without being a member, or an administrator.
             return ErrorCode.NONE
+        is_transactional = commit.transaction is not None
         if commit.generation < 0 and not commit.member_id and commit.instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = self.validate_member(commit.member_id, commit.instance_id)
         if error is not ErrorCode.NONE:
             return error
         if commit.generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if state is GroupState.COMPLETING_REBALANCE:
+        if state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 

@@ -39,13 +39,17 @@ class Offsets:
         self._under_way: dict[str, list[Commit]] = {}
 
     def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupResult | None:
-        """Write the offsets of a request in one batch, without the offsets whose metadata is too long."""
+        """Write the offsets of a request in one batch, without the offsets whose metadata is too long.
+
+        Offsets in a transaction are pending until the transaction's marker is replayed.
+        """
         group = self._membership.find(request.group_id)
         refusal = self._refusal(request, group)
         if refusal is not ErrorCode.NONE:
             reply([refusal] * len(request.offsets))
             return None
-        if group is not None and group.state is not GroupState.EMPTY:
+        if group is not None and group.state is not GroupState.EMPTY and request.transaction is None:
+            # As in Kafka, a commit in a transaction keeps no member alive: it comes from a producer.
             self._membership.touch(group, request.member_id)
         now_ms = self._clock.now_ms()
         most_characters = self._settings.offset_metadata_max_bytes
@@ -71,7 +75,7 @@ class Offsets:
                 client_error = client_error_of(error)
                 reply([client_error if each is ErrorCode.NONE else each for each in errors])
 
-        return GroupResult(records, then)
+        return GroupResult(records, then, request.transaction)
 
     def _refusal(self, request: Commit, group: ClassicGroup | None) -> ErrorCode:
         if request.group_id in self._image.other_kinds:

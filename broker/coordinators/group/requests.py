@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from broker.coordinators.result import ProducerIdAndEpoch
 from protocol.errors import ErrorCode
 from protocol.schema import NO_UUID
 from storage.sentinels import NO_EPOCH, NO_TIMESTAMP
@@ -132,7 +133,8 @@ class OffsetToCommit(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """OffsetCommit: offsets of a member, or of a consumer that is no member. The answer is an error code for each."""
+    """OffsetCommit or TxnOffsetCommit: offsets of a member, or of a consumer that is no member. The answer is an error
+    code for each."""
 
     group_id: str
     offsets: Sequence[OffsetToCommit]
@@ -140,7 +142,11 @@ class Commit(NamedTuple):
     member_id: str = ""
     instance_id: str | None = None
     unknown_group_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
-    """The error where there is no such group: ILLEGAL_GENERATION up to version 8."""
+    """The error where there is no such group: ILLEGAL_GENERATION up to version 8 of OffsetCommit, and up to version 5
+    of TxnOffsetCommit."""
+    transaction: ProducerIdAndEpoch | None = None
+    """The producer in whose transaction the offsets are committed. The group's partition of ``__consumer_offsets`` is
+    known to be in the transaction."""
 
 
 class CommittedOffset(NamedTuple):

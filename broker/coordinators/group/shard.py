@@ -133,7 +133,7 @@ class GroupShard:
     # Offsets ----------------------------------------------------------------------------------------------------------
 
     def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupResult | None:
-        """Commit offsets; the reply has an error for each, in the order of the request."""
+        """Commit offsets, in a transaction or not; the reply has an error for each, in the order of the request."""
         return self._offsets.commit(request, reply)
 
     def fetch(
