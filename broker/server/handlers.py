@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from broker.handlers.topics import TopicsHandler
     from broker.handlers.transaction_listings import TransactionListingsHandler
     from broker.handlers.transactions import TransactionsHandler
+    from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -292,6 +293,18 @@ class Handlers:
 
         return TransactionsHandler(
             self.transaction_coordinator, self.group_coordinators, self.marker_appender, self.metadata_cache
+        )
+
+    @cached_property
+    def txn_offset_commit(self) -> "TxnOffsetCommitHandler":
+        from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
+
+        dynamic_config = self.dynamic_config
+        return TxnOffsetCommitHandler(
+            self.group_coordinators,
+            self.transaction_coordinator,
+            self.metadata_cache,
+            is_verification_enabled=lambda: dynamic_config.settings.transaction_partition_verification_enable,
         )
 
     @cached_property
