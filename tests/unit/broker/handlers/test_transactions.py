@@ -1,60 +1,128 @@
-"""The APIs of transactions through the codec, on a broker that has none."""
-
-from typing import Any
+"""The APIs of transactional producers through the codec: a transaction from its first request to its markers."""
 
 import pytest
 
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
+from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
-    DescribeTransactionsRequest,
     EndTxnRequest,
-    ListTransactionsRequest,
-    TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
+from storage.batch.markers import read_marker
 from tests.support.broker import InProcessBroker
-from tests.support.logs import T, batch_of
+from tests.unit.broker.handlers.transactional_client import (
+    OFFSETS,
+    STATE,
+    TransactionalClient,
+    fetched,
+    with_coordinators,
+)
 
-STATE = "__transaction_state"
+ORDERS = ("orders", [0])
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def orders(broker: InProcessBroker) -> bytes:
-    return broker.create_topic("orders")
+    with_coordinators(broker)
+    return broker.create_topic("orders", partitions=2)
 
 
-def with_coordinators(broker: InProcessBroker) -> None:
-    """The topics in which groups and transactions would be kept are there."""
-    for topic in (STATE, "__consumer_offsets"):
-        broker.create_topic(topic)
-    broker.wait_until(lambda: bool(broker.server.components.group_coordinator.groups.active))
+@serves(InitProducerIdRequest)
+@every_version(InitProducerIdRequest)
+def test_a_producer_that_begins_fences_the_one_before_it(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    first = TransactionalClient(broker).begun(version)
+    second = TransactionalClient(broker).begun(version)
+    assert (second.producer_id, second.producer_epoch) == (first.producer_id, first.producer_epoch + 1)
+    assert first.add(3, ORDERS) == [E.PRODUCER_FENCED]
 
 
-def added(version: int, transactional_id: str, *partitions: tuple[str, list[int]]) -> AddPartitionsToTxnRequest:
-    topics = [AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in partitions]
-    if version < 4:
-        return AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=transactional_id, v3_and_below_producer_id=5, v3_and_below_topics=topics
-        )
-    transaction = AddPartitionsToTxnRequest.Transaction(
-        transactional_id=transactional_id, producer_id=5, producer_epoch=0, topics=topics
+@serves(InitProducerIdRequest, E.NOT_COORDINATOR)
+@every_version(InitProducerIdRequest)
+def test_without_its_topic_there_is_no_coordinator(broker: InProcessBroker, version: int) -> None:
+    assert TransactionalClient(broker).begin(version) is E.NOT_COORDINATOR
+
+
+@serves(InitProducerIdRequest, E.INVALID_TRANSACTION_TIMEOUT)
+@every_version(InitProducerIdRequest)
+def test_a_timeout_has_its_limit(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    for timeout_ms in (0, -1, 900_001):
+        assert TransactionalClient(broker).begin(version, timeout_ms=timeout_ms) is E.INVALID_TRANSACTION_TIMEOUT
+
+
+@serves(InitProducerIdRequest, E.INVALID_PRODUCER_EPOCH, versions=[3])
+@serves(InitProducerIdRequest, E.PRODUCER_FENCED, versions=[4, 5])
+@every_version(InitProducerIdRequest, since=3)
+def test_a_producer_that_goes_on_with_another_identity_is_fenced(
+    broker: InProcessBroker, orders: bytes, version: int
+) -> None:
+    client = TransactionalClient(broker).begun()
+    request = InitProducerIdRequest(
+        transactional_id="shop",
+        transaction_timeout_ms=60_000,
+        producer_id=client.producer_id + 1,
+        producer_epoch=0,
     )
-    return AddPartitionsToTxnRequest(transactions=[transaction])
+    answer = broker.ask(request, version)
+    assert answer.error_code == (E.INVALID_PRODUCER_EPOCH if version == 3 else E.PRODUCER_FENCED)
+    assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
-def codes_added(broker: InProcessBroker, version: int, *asked: Any) -> list[int]:
-    answer = broker.ask(added(version, *asked), version)
-    assert answer.error_code == E.NONE
-    topics = answer.results_by_topic_v3_and_below or answer.results_by_transaction[0].topic_results
-    return [partition.partition_error_code for topic in topics for partition in topic.results_by_partition]
+@serves(EndTxnRequest)
+@every_version(EndTxnRequest)
+@pytest.mark.parametrize("commit", [True, False])
+def test_readers_see_a_transaction_once_it_is_committed(
+    broker: InProcessBroker, orders: bytes, version: int, commit: bool
+) -> None:
+    client = TransactionalClient(broker).begun()
+    assert client.add(3, ("orders", [0, 1])) == [E.NONE, E.NONE]
+    client.produce(11)
+    client.produce(11, partition=1)
+    answer = fetched(broker)
+    assert (answer.last_stable_offset, answer.high_watermark, bytes(answer.records)) == (0, 1, b"")
+    assert client.end(version, commit=commit) is E.NONE
+    for partition in (0, 1):
+        log = broker.log("orders", partition)
+        broker.wait_until(lambda log=log: log.last_stable_offset == 2)
+        [_, (header, batch)] = log.batches()
+        marker = read_marker(header, batch)
+        assert marker is not None
+        assert (marker.producer_id, marker.producer_epoch, marker.is_commit) == (
+            client.producer_id, client.producer_epoch, commit,
+        )  # fmt: skip
+        assert header.size == 78
+        answer = fetched(broker, partition=partition)
+        assert len(answer.aborted_transactions) == (0 if commit else 1)
+    assert client.produce(11).error_code == E.TRANSACTION_ABORTABLE, "the next transaction has to add it"
+
+
+@serves(EndTxnRequest, E.NOT_COORDINATOR, E.INVALID_REQUEST, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_TXN_STATE)
+@every_version(EndTxnRequest)
+def test_there_is_no_transaction_to_be_ended(broker: InProcessBroker, version: int) -> None:
+    client = TransactionalClient(broker)
+    assert client.end(version, commit=True) is E.NOT_COORDINATOR
+    assert TransactionalClient(broker, "").end(version, commit=True) is E.INVALID_REQUEST
+    with_coordinators(broker)
+    assert client.end(version, commit=True) is E.INVALID_PRODUCER_ID_MAPPING
+    assert client.begun().end(version, commit=True) is E.INVALID_TXN_STATE
+
+
+@serves(AddPartitionsToTxnRequest)
+@every_version(AddPartitionsToTxnRequest)
+def test_partitions_are_added(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    client = TransactionalClient(broker).begun()
+    assert client.add(version, ORDERS) == [E.NONE]
+    assert client.add(4, ("orders", [0, 1]), verify_only=True) == [E.NONE, E.TRANSACTION_ABORTABLE]
+    assert client.produce(9).error_code == E.NONE
+    assert client.produce(9, partition=1).error_code == E.INVALID_TXN_STATE
 
 
 @serves(
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
     E.NOT_COORDINATOR,
     E.INVALID_REQUEST,
     E.UNKNOWN_TOPIC_OR_PARTITION,
@@ -62,152 +130,163 @@ def codes_added(broker: InProcessBroker, version: int, *asked: Any) -> list[int]
     E.INVALID_PRODUCER_ID_MAPPING,
 )
 @every_version(AddPartitionsToTxnRequest)
-def test_no_partition_gets_into_a_transaction(broker: InProcessBroker, version: int) -> None:
-    assert codes_added(broker, version, "shop", ("orders", [0])) == [E.NOT_COORDINATOR]
-    assert codes_added(broker, version, "", ("orders", [0])) == [E.INVALID_REQUEST]
-    assert codes_added(broker, version, "shop", ("orders", [0, 9]), ("nowhere", [0])) == [
+def test_partitions_that_cannot_be_added(broker: InProcessBroker, version: int) -> None:
+    broker.create_topic("orders")
+    client = TransactionalClient(broker)
+    assert client.add(version, ORDERS) == [E.NOT_COORDINATOR]
+    assert TransactionalClient(broker, "").add(version, ORDERS) == [E.INVALID_REQUEST]
+    assert client.add(version, ("orders", [0, 9]), ("nowhere", [0])) == [
         E.OPERATION_NOT_ATTEMPTED,
         E.UNKNOWN_TOPIC_OR_PARTITION,
         E.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     with_coordinators(broker)
-    assert codes_added(broker, version, "shop", ("orders", [0])) == [E.INVALID_PRODUCER_ID_MAPPING]
+    assert client.add(version, ORDERS) == [E.INVALID_PRODUCER_ID_MAPPING]
 
 
-@serves(AddOffsetsToTxnRequest, E.NOT_COORDINATOR, E.INVALID_REQUEST, E.INVALID_PRODUCER_ID_MAPPING)
+@serves(AddPartitionsToTxnRequest, E.INVALID_PRODUCER_EPOCH, versions=[0, 1])
+@serves(AddPartitionsToTxnRequest, E.PRODUCER_FENCED, versions=[2, 3, 4, 5])
+@every_version(AddPartitionsToTxnRequest)
+def test_a_fenced_producer_adds_nothing(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    client = TransactionalClient(broker).begun()
+    TransactionalClient(broker).begun()
+    assert client.add(version, ORDERS) == [E.INVALID_PRODUCER_EPOCH if version < 2 else E.PRODUCER_FENCED]
+
+
+@serves(AddPartitionsToTxnRequest, E.TOPIC_AUTHORIZATION_FAILED, versions=[0, 1, 2, 3])
+@every_version(AddPartitionsToTxnRequest)
+def test_only_brokers_add_partitions_of_internal_topics(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    client = TransactionalClient(broker).begun()
+    codes = client.add(version, (OFFSETS, [0]), ORDERS)
+    expected = [E.TOPIC_AUTHORIZATION_FAILED, E.OPERATION_NOT_ATTEMPTED] if version < 4 else [E.NONE, E.NONE]
+    assert codes == expected
+
+
+def test_several_transactions_are_handled_each_by_itself(broker: InProcessBroker, orders: bytes) -> None:
+    known = TransactionalClient(broker, "known").begun()
+    transaction = AddPartitionsToTxnRequest.Transaction
+    topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
+    answer = broker.ask(
+        AddPartitionsToTxnRequest(
+            transactions=[
+                transaction(transactional_id="unknown", producer_id=7, producer_epoch=0, topics=topics),
+                transaction(
+                    transactional_id="known",
+                    producer_id=known.producer_id,
+                    producer_epoch=known.producer_epoch,
+                    topics=topics,
+                ),
+            ]
+        ),
+        5,
+    )
+    codes = {
+        one.transactional_id: one.topic_results[0].results_by_partition[0].partition_error_code
+        for one in answer.results_by_transaction
+    }
+    assert codes == {"unknown": E.INVALID_PRODUCER_ID_MAPPING, "known": E.NONE}
+
+
+@serves(AddOffsetsToTxnRequest, E.NONE, E.NOT_COORDINATOR, E.INVALID_REQUEST, E.INVALID_PRODUCER_ID_MAPPING)
 @every_version(AddOffsetsToTxnRequest)
-def test_no_group_gets_into_a_transaction(broker: InProcessBroker, version: int) -> None:
-    def code(transactional_id: str) -> int:
-        asked = AddOffsetsToTxnRequest(
-            transactional_id=transactional_id, producer_id=5, producer_epoch=0, group_id="readers"
-        )
-        return int(broker.ask(asked, version).error_code)
-
-    assert (code("shop"), code("")) == (E.NOT_COORDINATOR, E.INVALID_REQUEST)
+def test_the_offsets_of_a_group_get_into_a_transaction(broker: InProcessBroker, version: int) -> None:
+    client = TransactionalClient(broker)
+    assert client.add_offsets(version, "readers") is E.NOT_COORDINATOR
+    assert TransactionalClient(broker, "").add_offsets(version, "readers") is E.INVALID_REQUEST
     with_coordinators(broker)
-    assert code("shop") == E.INVALID_PRODUCER_ID_MAPPING
+    assert client.add_offsets(version, "readers") is E.INVALID_PRODUCER_ID_MAPPING
+    assert client.begun().add_offsets(version, "readers") is E.NONE
+    assert client.end(4, commit=True) is E.NONE
 
 
-@serves(EndTxnRequest, E.NOT_COORDINATOR, E.INVALID_REQUEST, E.INVALID_PRODUCER_ID_MAPPING)
-@every_version(EndTxnRequest)
-def test_there_is_no_transaction_to_be_ended(broker: InProcessBroker, version: int) -> None:
-    def code(transactional_id: str) -> int:
-        asked = EndTxnRequest(transactional_id=transactional_id, producer_id=5, producer_epoch=0, committed=True)
-        answer = broker.ask(asked, version)
-        assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
-        return int(answer.error_code)
-
-    assert (code("shop"), code("")) == (E.NOT_COORDINATOR, E.INVALID_REQUEST)
-    with_coordinators(broker)
-    assert code("shop") == E.INVALID_PRODUCER_ID_MAPPING
-
-
-@serves(
-    TxnOffsetCommitRequest,
-    E.COORDINATOR_NOT_AVAILABLE,
-    E.INVALID_PRODUCER_ID_MAPPING,
-    E.INVALID_REQUEST,
-    E.INVALID_GROUP_ID,
-)
-@every_version(TxnOffsetCommitRequest)
-def test_no_offset_is_committed_in_a_transaction(broker: InProcessBroker, orders: bytes, version: int) -> None:
-    topic = TxnOffsetCommitRequest.Topic
-
-    def codes(group_id: str = "readers", transactional_id: str = "shop") -> list[int]:
-        partitions = [
-            topic.Partition(partition_index=index, committed_offset=3, committed_metadata="") for index in (0, 9)
-        ]
-        asked = TxnOffsetCommitRequest(
-            transactional_id=transactional_id,
-            group_id=group_id,
-            producer_id=5,
-            producer_epoch=0,
-            topics=[
-                topic(name="orders", topic_id=orders, partitions=partitions),
-                topic(name="nowhere", topic_id=bytes(15) + b"\1", partitions=partitions[:1]),
-            ],
-        )
-        known, unknown = broker.ask(asked, version).topics
-        assert known.partitions[1].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
-        assert unknown.partitions[0].error_code == (
-            E.UNKNOWN_TOPIC_ID if version >= 6 else E.UNKNOWN_TOPIC_OR_PARTITION
-        )
-        return [known.partitions[0].error_code]
-
-    assert codes() == [E.COORDINATOR_NOT_AVAILABLE]
-    assert codes(group_id="") == [E.INVALID_GROUP_ID]
-    with_coordinators(broker)
-    assert codes() == [E.INVALID_PRODUCER_ID_MAPPING]
-    assert codes(transactional_id="") == [E.INVALID_REQUEST]
+def test_a_transaction_that_takes_too_long_is_aborted(broker: InProcessBroker, orders: bytes) -> None:
+    client = TransactionalClient(broker)
+    assert client.begin(timeout_ms=5_000) is E.NONE
+    client.add(3, ORDERS)
+    client.produce(11)
+    broker.advance(20_000)
+    broker.wait_until(lambda: broker.log("orders").last_stable_offset == 2)
+    [aborted] = fetched(broker).aborted_transactions
+    assert aborted.producer_id == client.producer_id
+    assert client.produce(11).error_code == E.INVALID_PRODUCER_EPOCH
+    assert client.end(4, commit=True) is E.PRODUCER_FENCED
 
 
-@serves(WriteTxnMarkersRequest, E.INVALID_TXN_STATE, E.UNKNOWN_TOPIC_OR_PARTITION)
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_open_transaction_goes_on_after_a_restart(broker: InProcessBroker, orders: bytes, commit: bool) -> None:
+    client = TransactionalClient(broker).begun()
+    client.add(3, ORDERS)
+    client.produce(11)
+    broker.restart()
+    broker.wait_until(lambda: broker.server.components.transaction_coordinator.transactions.loading == 0)
+    assert fetched(broker).last_stable_offset == 0
+    assert client.end(4, commit=commit) is E.NONE
+    broker.wait_until(lambda: broker.log("orders").last_stable_offset == 2)
+    assert len(fetched(broker).aborted_transactions) == (not commit)
+
+
+def test_an_idle_id_is_forgotten(broker: InProcessBroker, orders: bytes) -> None:
+    client = TransactionalClient(broker).begun()
+    broker.advance(7 * 24 * 3_600_000 + 2 * 3_600_000)
+    broker.settle()
+    assert client.add(3, ORDERS) == [E.INVALID_PRODUCER_ID_MAPPING]
+    assert TransactionalClient(broker).begun().producer_id != client.producer_id
+
+
+@serves(WriteTxnMarkersRequest, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION)
 @every_version(WriteTxnMarkersRequest)
-def test_no_marker_is_written(broker: InProcessBroker, version: int) -> None:
-    marker = WriteTxnMarkersRequest.Marker
-    topics = [
-        marker.Topic(name="orders", partition_indexes=[0, 9]),
-        marker.Topic(name="nowhere", partition_indexes=[0]),
-    ]
-    asked = [
-        marker(producer_id=producer_id, producer_epoch=0, transaction_result=True, topics=of, coordinator_epoch=0)
-        for producer_id, of in ((5, topics), (6, []))
-    ]
-    (answer,) = broker.ask(WriteTxnMarkersRequest(markers=asked), version).markers
-    assert answer.producer_id == 5
-    assert [[one.error_code for one in topic.partitions] for topic in answer.topics] == [
-        [E.INVALID_TXN_STATE, E.UNKNOWN_TOPIC_OR_PARTITION],
-        [E.UNKNOWN_TOPIC_OR_PARTITION],
-    ]
-    assert broker.log("orders").log_end_offset == 0
+def test_markers_end_a_transaction_that_hangs(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    client = TransactionalClient(broker).begun()
+    client.add(3, ORDERS)
+    client.produce(11)
+    hanging = client.marker(commit=False)
+    hanging.topics[0].partition_indexes.append(9)
+    empty = client.marker(producer_id=6)
+    empty.topics.clear()
+    [answer] = broker.ask(WriteTxnMarkersRequest(markers=[hanging, empty]), version).markers
+    assert [one.error_code for one in answer.topics[0].partitions] == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert answer.producer_id == client.producer_id
+    assert broker.log("orders").last_stable_offset == 2
 
 
-def codes_described(broker: InProcessBroker, *transactional_ids: str) -> list[int]:
-    answer = broker.ask(DescribeTransactionsRequest(transactional_ids=list(transactional_ids)), 0)
-    assert [state.transactional_id for state in answer.transaction_states] == list(transactional_ids)
-    return [state.error_code for state in answer.transaction_states]
+@serves(WriteTxnMarkersRequest, E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED)
+@every_version(WriteTxnMarkersRequest)
+def test_markers_of_the_past_are_refused(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    client = TransactionalClient(broker)
+    client.producer_id, client.producer_epoch = 7, 3
+
+    def code(**fields: int) -> int:
+        [answer] = broker.ask(WriteTxnMarkersRequest(markers=[client.marker(**fields)]), version).markers
+        return int(answer.topics[0].partitions[0].error_code)
+
+    assert code(coordinator_epoch=5) == E.NONE
+    assert code(coordinator_epoch=5) == E.NONE
+    assert code(producer_epoch=2, coordinator_epoch=5) == E.INVALID_PRODUCER_EPOCH
+    assert code(coordinator_epoch=4) == E.TRANSACTION_COORDINATOR_FENCED
+    assert code(producer_epoch=2, coordinator_epoch=4) == E.INVALID_PRODUCER_EPOCH
 
 
-@serves(
-    DescribeTransactionsRequest,
-    E.NOT_COORDINATOR,
-    E.INVALID_REQUEST,
-    E.TRANSACTIONAL_ID_NOT_FOUND,
-    versions=[0],
-)
-def test_no_transaction_is_described(broker: InProcessBroker) -> None:
-    assert codes_described(broker, "shop", "", "shop") == [E.NOT_COORDINATOR, E.INVALID_REQUEST, E.NOT_COORDINATOR]
-    with_coordinators(broker)
-    assert codes_described(broker, "shop", "") == [E.TRANSACTIONAL_ID_NOT_FOUND, E.INVALID_REQUEST]
+@serves(WriteTxnMarkersRequest, E.INVALID_PRODUCER_EPOCH, versions=[2])
+def test_a_marker_of_transaction_version_2_has_the_epoch_behind_its_transaction(
+    broker: InProcessBroker, orders: bytes
+) -> None:
+    client = TransactionalClient(broker).begun()
+    client.produce(12)
+
+    def code(**fields: int) -> int:
+        [answer] = broker.ask(
+            WriteTxnMarkersRequest(markers=[client.marker(transaction_version=2, **fields)]), 2
+        ).markers
+        return int(answer.topics[0].partitions[0].error_code)
+
+    assert code() == E.INVALID_PRODUCER_EPOCH
+    assert code(producer_epoch=client.producer_epoch + 1) == E.NONE
 
 
-@serves(ListTransactionsRequest)
-@every_version(ListTransactionsRequest)
-def test_no_transaction_is_listed_and_states_that_are_none_are_named(broker: InProcessBroker, version: int) -> None:
-    asked = ListTransactionsRequest(state_filters=["Ongoing", "ongoing", "Strange", "Strange"], producer_id_filters=[5])
-    answer = broker.ask(asked, version)
-    assert (answer.error_code, answer.transaction_states) == (E.NONE, [])
-    assert answer.unknown_state_filters == ["ongoing", "Strange"]
-
-
-@serves(ListTransactionsRequest, E.INVALID_REGULAR_EXPRESSION, E.NONE, versions=[2])
-def test_a_pattern_of_transactional_ids_must_be_one(broker: InProcessBroker) -> None:
-    def code(pattern: str | None) -> int:
-        asked = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern)
-        return int(broker.ask(asked, 2).error_code)
-
-    assert [code(pattern) for pattern in (None, "", "shop-.*")] == [E.NONE] * 3
-    assert [code(pattern) for pattern in ("(shop", "*", "[z-a]")] == [E.INVALID_REGULAR_EXPRESSION] * 3
-    assert code("(" * 30_000) == E.NONE, "it is too long to be looked at, and there is nothing that could match"
-
-
-@serves(ListTransactionsRequest, E.COORDINATOR_NOT_AVAILABLE, versions=[0])
-def test_of_transactions_that_a_kafka_has_left_in_the_directory_nothing_is_claimed(broker: InProcessBroker) -> None:
-    with_coordinators(broker)
-    log = broker.log(STATE)
-    log.stage(batch_of(b"what a Kafka keeps of a transaction"), leader_epoch=0)
-    log.append_all(T)
-    assert codes_described(broker, "shop") == [E.NOT_COORDINATOR]
-    assert codes_added(broker, 5, "shop", ("orders", [0])) == [E.NOT_COORDINATOR]
-    answer = broker.ask(ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0)
-    assert answer.error_code == E.COORDINATOR_NOT_AVAILABLE
+def test_the_partition_of_the_id_may_itself_be_in_a_transaction(broker: InProcessBroker, orders: bytes) -> None:
+    client = TransactionalClient(broker).begun()
+    topic = broker.server.components.metadata.image.topics.by_name[STATE]
+    for partition in topic.partitions:
+        assert client.add(5, (STATE, [partition.index])) == [E.NONE]
+    assert client.end(5, commit=True) is E.NONE
+    broker.wait_until(lambda: client.end(5, commit=False) is E.NONE)
