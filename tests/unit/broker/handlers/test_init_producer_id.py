@@ -35,13 +35,6 @@ def test_ids_go_on_beyond_a_block(broker: InProcessBroker) -> None:
     assert len(set(ids)) == 1100
 
 
-@serves(InitProducerIdRequest, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-@every_version(InitProducerIdRequest)
-def test_there_are_no_transactions_yet(broker: InProcessBroker, version: int) -> None:
-    answer = broker.ask(request("tx"), version)
-    assert (answer.error_code, answer.producer_id) == (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
-
-
 @pytest.mark.parametrize(("producer_id", "producer_epoch"), [(5, -1), (-1, 5), (-2, -1)])
 def test_a_producer_id_and_its_epoch_come_together(
     broker: InProcessBroker, producer_id: int, producer_epoch: int

@@ -219,12 +219,6 @@ def test_a_transactional_batch_needs_a_transactional_id(broker: InProcessBroker,
     assert produce(broker, batch).error_code == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-@serves(ProduceRequest, E.INVALID_TXN_STATE, versions=[12])
-def test_there_are_no_transactions_yet(broker: InProcessBroker, orders: bytes) -> None:
-    batch = produced(1, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
-    assert produce(broker, batch, transactional_id="tx").error_code == E.INVALID_TXN_STATE
-
-
 @serves(ProduceRequest, E.INVALID_PRODUCER_ID_MAPPING, versions=[12])
 def test_one_request_carries_the_transaction_of_one_producer(broker: InProcessBroker) -> None:
     broker.create_topic("orders", partitions=2)

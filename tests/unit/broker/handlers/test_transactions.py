@@ -53,12 +53,7 @@ def test_a_timeout_has_its_limit(broker: InProcessBroker, orders: bytes, version
         assert TransactionalClient(broker).begin(version, timeout_ms=timeout_ms) is E.INVALID_TRANSACTION_TIMEOUT
 
 
-@serves(InitProducerIdRequest, E.INVALID_PRODUCER_EPOCH, versions=[3])
-@serves(InitProducerIdRequest, E.PRODUCER_FENCED, versions=[4, 5])
-@every_version(InitProducerIdRequest, since=3)
-def test_a_producer_that_goes_on_with_another_identity_is_fenced(
-    broker: InProcessBroker, orders: bytes, version: int
-) -> None:
+def code_for_another_identity(broker: InProcessBroker, version: int) -> int:
     client = TransactionalClient(broker).begun()
     request = InitProducerIdRequest(
         transactional_id="shop",
@@ -67,8 +62,23 @@ def test_a_producer_that_goes_on_with_another_identity_is_fenced(
         producer_epoch=0,
     )
     answer = broker.ask(request, version)
-    assert answer.error_code == (E.INVALID_PRODUCER_EPOCH if version == 3 else E.PRODUCER_FENCED)
     assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+    return int(answer.error_code)
+
+
+@serves(InitProducerIdRequest, E.INVALID_PRODUCER_EPOCH, versions=[3])
+def test_a_producer_that_goes_on_with_another_identity_has_an_invalid_epoch(
+    broker: InProcessBroker, orders: bytes
+) -> None:
+    assert code_for_another_identity(broker, 3) == E.INVALID_PRODUCER_EPOCH
+
+
+@serves(InitProducerIdRequest, E.PRODUCER_FENCED)
+@every_version(InitProducerIdRequest, since=4)
+def test_a_producer_that_goes_on_with_another_identity_is_fenced(
+    broker: InProcessBroker, orders: bytes, version: int
+) -> None:
+    assert code_for_another_identity(broker, version) == E.PRODUCER_FENCED
 
 
 @serves(EndTxnRequest)
@@ -122,7 +132,6 @@ def test_partitions_are_added(broker: InProcessBroker, orders: bytes, version: i
 
 @serves(
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     E.NOT_COORDINATOR,
     E.INVALID_REQUEST,
     E.UNKNOWN_TOPIC_OR_PARTITION,
@@ -144,22 +153,34 @@ def test_partitions_that_cannot_be_added(broker: InProcessBroker, version: int) 
     assert client.add(version, ORDERS) == [E.INVALID_PRODUCER_ID_MAPPING]
 
 
-@serves(AddPartitionsToTxnRequest, E.INVALID_PRODUCER_EPOCH, versions=[0, 1])
-@serves(AddPartitionsToTxnRequest, E.PRODUCER_FENCED, versions=[2, 3, 4, 5])
-@every_version(AddPartitionsToTxnRequest)
+@serves(AddPartitionsToTxnRequest, E.INVALID_PRODUCER_EPOCH)
+@every_version(AddPartitionsToTxnRequest, until=1)
+def test_a_fenced_producer_of_old_has_an_invalid_epoch(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    client = TransactionalClient(broker).begun()
+    TransactionalClient(broker).begun()
+    assert client.add(version, ORDERS) == [E.INVALID_PRODUCER_EPOCH]
+
+
+@serves(AddPartitionsToTxnRequest, E.PRODUCER_FENCED)
+@every_version(AddPartitionsToTxnRequest, since=2)
 def test_a_fenced_producer_adds_nothing(broker: InProcessBroker, orders: bytes, version: int) -> None:
     client = TransactionalClient(broker).begun()
     TransactionalClient(broker).begun()
-    assert client.add(version, ORDERS) == [E.INVALID_PRODUCER_EPOCH if version < 2 else E.PRODUCER_FENCED]
+    assert client.add(version, ORDERS) == [E.PRODUCER_FENCED]
 
 
-@serves(AddPartitionsToTxnRequest, E.TOPIC_AUTHORIZATION_FAILED, versions=[0, 1, 2, 3])
-@every_version(AddPartitionsToTxnRequest)
-def test_only_brokers_add_partitions_of_internal_topics(broker: InProcessBroker, orders: bytes, version: int) -> None:
+@serves(AddPartitionsToTxnRequest, E.TOPIC_AUTHORIZATION_FAILED, E.OPERATION_NOT_ATTEMPTED)
+@every_version(AddPartitionsToTxnRequest, until=3)
+def test_producers_add_no_internal_topics(broker: InProcessBroker, orders: bytes, version: int) -> None:
     client = TransactionalClient(broker).begun()
     codes = client.add(version, (OFFSETS, [0]), ORDERS)
-    expected = [E.TOPIC_AUTHORIZATION_FAILED, E.OPERATION_NOT_ATTEMPTED] if version < 4 else [E.NONE, E.NONE]
-    assert codes == expected
+    assert codes == [E.TOPIC_AUTHORIZATION_FAILED, E.OPERATION_NOT_ATTEMPTED]
+
+
+@serves(AddPartitionsToTxnRequest)
+@every_version(AddPartitionsToTxnRequest, since=4)
+def test_brokers_add_internal_topics(broker: InProcessBroker, orders: bytes, version: int) -> None:
+    assert TransactionalClient(broker).begun().add(version, (OFFSETS, [0]), ORDERS) == [E.NONE, E.NONE]
 
 
 def test_several_transactions_are_handled_each_by_itself(broker: InProcessBroker, orders: bytes) -> None:
