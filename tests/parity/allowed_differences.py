@@ -114,6 +114,38 @@ def _of_this_moment(value: Any, moment: Moment, names: Names) -> Any:
     return "<now>" if is_now else value
 
 
+def _recent(value: Any, moment: Moment, names: Names) -> Any:
+    """A time since the script began, with an hour for a busy machine."""
+    return "<now>" if isinstance(value, int) and value >= moment.sent_ms - 3_600_000 else value
+
+
+def _producer(value: Any, moment: Moment, names: Names) -> Any:
+    is_id = isinstance(value, int) and value >= 0
+    return names.of(("producer", value), f"producer of {moment.step}") if is_id else value
+
+
+def _batches_of_producers(value: Any, moment: Moment, names: Names) -> Any:
+    """Batches with names for their producers, on whose ids the CRC depends; markers have the broker's time."""
+    if not isinstance(value, list):
+        return value
+    told = []
+    for batch in value:
+        batch = {**batch, "crc": "<of its producer>"}
+        for time in ("base_timestamp", "max_timestamp"):
+            batch[time] = _recent(batch[time], moment, names)
+        if "producer_id" in batch:
+            batch["producer_id"] = _producer(batch["producer_id"], moment, names)
+        told.append(batch)
+    return told
+
+
+def _sorted_by(field: str) -> Replace:
+    def replace(value: Any, moment: Moment, names: Names) -> Any:
+        return sorted(value, key=lambda item: item[field]) if isinstance(value, list) else value
+
+    return replace
+
+
 def _batches(value: Any, moment: Moment, names: Names) -> Any:
     """What differs by the broker's clock is named so; equal batches that follow each other are told once."""
     if not isinstance(value, list):
@@ -220,7 +252,27 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(path="*port", replace=_port, reason="Each broker has its own ports."),
     Rule(path="*configs*", replace=_address, reason="Values of settings that hold addresses or directories."),
     Rule(api="PRODUCE", path="*log_append_time_ms", replace=_of_this_moment, reason="The broker's clock."),
+    Rule(
+        script="transaction_*",
+        api="FETCH",
+        path="*.records",
+        replace=_batches_of_producers,
+        reason="Which producer ids are given is the broker's affair, and markers have its time.",
+    ),
     Rule(api="FETCH", path="*.records", replace=_batches, reason="LogAppendTime is the broker's clock."),
+    Rule(
+        script="transaction_*",
+        path="*producer_id",
+        replace=_producer,
+        reason="Which producer ids are given is the broker's affair; which producer it is, is compared.",
+    ),
+    Rule(
+        api="DESCRIBE_TRANSACTIONS",
+        path="*transaction_start_time_ms",
+        replace=_recent,
+        reason="The broker's clock.",
+    ),
+    Rule(api="DESCRIBE_PRODUCERS", path="*last_timestamp", replace=_recent, reason="A marker has the broker's time."),
     Rule(api="DESCRIBE_LOG_DIRS", path="*log_dir", replace=_address, reason="Each has its own directory."),
     Rule(api="DESCRIBE_LOG_DIRS", path="*total_bytes", replace=_at_least_zero, reason="The disk's size."),
     Rule(api="DESCRIBE_LOG_DIRS", path="*usable_bytes", replace=_at_least_zero, reason="What is free at that moment."),
@@ -375,6 +427,82 @@ RULES: Final[tuple[Rule, ...]] = (
         replace=_by("partition_index"),
         orders=True,
         reason="Kafka answers the partitions that it refuses first.",
+    ),
+    Rule(
+        script="transaction_*",
+        api="ADD_PARTITIONS_TO_TXN",
+        path="results_by_transaction",
+        replace=_by("transactional_id"),
+        orders=True,
+        reason="Kafka answers the transactions when each is decided.",
+    ),
+    Rule(
+        api="DESCRIBE_TRANSACTIONS",
+        path="transaction_states[].topics",
+        replace=_by("topic"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        api="DESCRIBE_TRANSACTIONS",
+        path="transaction_states[].topics.*.partitions",
+        replace=_sorted,
+        orders=True,
+        reason="A hash set's order.",
+    ),
+    Rule(
+        api="DESCRIBE_PRODUCERS",
+        path="*active_producers",
+        replace=_sorted_by("producer_id"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        script="transaction_*",
+        api="WRITE_TXN_MARKERS",
+        path="markers",
+        replace=_sorted_by("producer_id"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        script="transaction_*",
+        api="WRITE_TXN_MARKERS",
+        path="markers[].topics",
+        replace=_by("name"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        script="transaction_*",
+        api="WRITE_TXN_MARKERS",
+        path="markers[].topics.*.partitions",
+        replace=_by("partition_index"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        script="transaction_*",
+        api="PRODUCE",
+        path="responses",
+        replace=_by("name", "topic_id"),
+        orders=True,
+        reason="Several topics come in a hash map's order.",
+    ),
+    Rule(
+        script="transaction_*",
+        api="PRODUCE",
+        path="responses.*.partition_responses",
+        replace=_by("index"),
+        orders=True,
+        reason="Kafka answers the partitions of a topic in the order of a hash map.",
+    ),
+    Rule(
+        api="LIST_TRANSACTIONS",
+        path="transaction_states",
+        replace=_by("transactional_id"),
+        orders=True,
+        reason="A hash map's order.",
     ),
     Rule(
         api="LIST_TRANSACTIONS",

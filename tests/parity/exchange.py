@@ -19,7 +19,7 @@ from protocol.headers import decode_response
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.metadata import MetadataRequest
-from protocol.messages.topics import CreateTopicsRequest
+from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from protocol.schema import describe
 from tests.parity.allowed_differences import Names
 from tests.parity.comparison import CLOSED, SILENCE
@@ -207,6 +207,17 @@ class Exchange:
         self.wait_for_topic(name, partitions)
         return self.topic_ids[name]
 
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic, and wait until nothing can be asked of it."""
+        self.ask(None, DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000), 5)
+        metadata = MetadataRequest(topics=[MetadataRequest.Topic(name=name)], allow_auto_topic_creation=False)
+        gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self.wait_until(metadata, 12, lambda answer: answer.topics[0].error_code == gone)
+
+    def name_producer(self, producer_id: int, owner: str) -> None:
+        """Say by what the producer of an id is called from here on."""
+        self._normaliser.name_producer(producer_id, owner)
+
     def wait_for_topic(self, name: str, partitions: int = 1) -> None:
         """Wait until every partition of a topic can be written and read."""
         metadata = MetadataRequest(topics=[MetadataRequest.Topic(name=name)], allow_auto_topic_creation=False)
@@ -248,6 +259,12 @@ class Exchange:
         """Let a timeout of so long pass. Apache Kafka has only the time that the next step waits for."""
         if isinstance(self.broker, HeldTimeBroker):
             self.broker.pass_time(by_ms)
+
+    def restart(self) -> None:
+        """Stop the broker in order and start it again on its directory."""
+        self.hang_up()
+        self.broker.stop()
+        self.broker.start(timeout_s=180.0)
 
     def hang_up(self) -> None:
         """Close every connection; the next question opens its own again."""

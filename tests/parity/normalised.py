@@ -20,6 +20,10 @@ class Normaliser:
         """Say whose id this is."""
         self.names.bind(f"id:{value.hex()}", f"id of {owner}")
 
+    def name_producer(self, producer_id: int, owner: str) -> None:
+        """Say whose producer id this is."""
+        self.names.bind(("producer", producer_id), f"producer of {owner}")
+
     def normalise(self, outcome: Any, moment: Moment) -> Any:
         """An outcome with names in the place of what differs by nature."""
         for phase in (True, False):  # lists are put in order before anything in them is named
