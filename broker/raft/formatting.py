@@ -9,18 +9,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.metadata.image.features import ELIGIBLE_LEADERS_FEATURE, METADATA_VERSION
-from broker.metadata.image.records import Record
+from broker.metadata.image.records import InconsistentMetadata, Record
 from broker.metadata.registration import FORMATTED_KRAFT_VERSION, FORMATTED_METADATA_VERSION, SUPPORTED_FEATURES
 from broker.raft.batches import decode_batches
 from broker.raft.quorum import Quorum
 from broker.raft.single_voter_log import METADATA_PARTITION
-from broker.raft.snapshots import READ_ONLY, SnapshotId, encode_snapshot
+from broker.raft.snapshots import READ_ONLY, SnapshotId, check_snapshot, encode_snapshot
 from broker.runtime.clock import Ids
 from config.listeners import Listener
 from config.resources import ConfigResource
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
 from protocol.records.control_records import KRaftVoters
 from storage.checkpoints import META_PROPERTIES, MetaProperties, format_id, write_meta_properties
+from storage.errors import CorruptBatch
 from storage.files import FileSystem
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
@@ -75,12 +76,19 @@ def read_bootstrap(files: FileSystem, metadata_directory: str, *, min_insync_rep
 
     Where eligible leader replicas are among the features (KIP-966), ``min.insync.replicas`` becomes a dynamic default,
     as the controller of Kafka 4.1 and later does it.
+
+    Raises InconsistentMetadata if the file is damaged.
     """
+    path = f"{metadata_directory}/{BOOTSTRAP}"
     try:
-        content = files.read_file(f"{metadata_directory}/{BOOTSTRAP}")
+        content = memoryview(files.read_file(path))
     except FileNotFoundError:
         return _our_bootstrap()
-    records = [record for batch in decode_batches(memoryview(content)) for record in batch.records]
+    try:
+        check_snapshot(content, epoch=0)
+    except CorruptBatch as error:
+        raise InconsistentMetadata(f"{path} is damaged: {error}") from None
+    records = [record for batch in decode_batches(content) for record in batch.records]
     features = [record.name for record in records if isinstance(record, FeatureLevelRecord)]
     if ELIGIBLE_LEADERS_FEATURE in features:
         records.append(

@@ -1,4 +1,4 @@
-"""Opening of the metadata log: read the newest snapshot and the batches behind it, then begin a new epoch.
+"""Opening of the metadata log: read the newest intact snapshot and the batches behind it, then begin a new epoch.
 
     <metadata.log.dir>/__cluster_metadata-0/    a log like any other, snapshots, and quorum-state: Kafka's own files
 
@@ -15,7 +15,7 @@ from broker.raft.batches import MetadataBatch, decode_batch, decode_batches
 from broker.raft.client import RaftListener
 from broker.raft.quorum import QUORUM_STATE, Quorum, leader_change, read_leader_epoch, write_quorum_state
 from broker.raft.single_voter_log import METADATA_PARTITION, METADATA_TOPIC_ID, SingleVoterLog
-from broker.raft.snapshots import SnapshotId, list_snapshots
+from broker.raft.snapshots import DAMAGED_SUFFIX, SnapshotId, check_snapshot, list_snapshots
 from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import Flusher, WorkerThread
 from config.broker_settings import BrokerSettings
@@ -24,7 +24,7 @@ from protocol.records.control_records import ControlRecord
 from storage.batch.checksum import crc32c
 from storage.batch.record_batch import ATTRIBUTES_POSITION
 from storage.checkpoints import PARTITION_METADATA, RECOVERY_POINTS, read_offset_checkpoint, write_topic_id
-from storage.errors import CorruptCheckpoint
+from storage.errors import CorruptBatch, CorruptCheckpoint
 from storage.files import FileSystem
 from storage.loading import open_log
 from storage.log import Log
@@ -68,19 +68,23 @@ def open_metadata_log(
     """
     directory = f"{settings.metadata_directory}/{METADATA_PARTITION.dir_name}"
     quorum = Quorum()
-    snapshots = list_snapshots(files, directory)
-    snapshot = snapshots[-1] if snapshots else _BEFORE_ALL
-    if snapshots:
-        _hand_over_snapshot(files, f"{directory}/{snapshot.file_name}", snapshot, quorum, listener)
+    snapshots = _Snapshots(files, directory)
+    snapshot = snapshots.newest_intact
+    if snapshots.content:
+        _handing_over(
+            f"{directory}/{snapshot.file_name}",
+            lambda: listener.handle_snapshot(snapshots.records(quorum), snapshot.end_offset),
+        )
     stored = _open_log(files, directory, settings, was_clean=was_clean, now_ms=clock.now_ms())
-    if not stored.log_start_offset <= snapshot.end_offset <= stored.log_end_offset:
+    if not stored.log_start_offset <= snapshot.end_offset <= snapshots.end_offset <= stored.log_end_offset:
         raise InconsistentMetadata(
             f"{directory} has offsets {stored.log_start_offset} to {stored.log_end_offset}, "
-            f"which its newest snapshot, at {snapshot.end_offset}, does not fit"
+            f"which its newest snapshot, at {snapshot.end_offset}, does not fit{snapshots.damage}"
         )
     batches = _Batches(stored, snapshot.end_offset, quorum)
     _handing_over(directory, lambda: listener.handle_commit(batches))
     _check_adoptable(listener.image.features.metadata_version, quorum, settings.node_id, directory)
+    snapshots.set_damaged_aside()
     state_path = f"{directory}/{QUORUM_STATE}"
     leader_epoch = max(read_leader_epoch(files, state_path), stored.leader_epochs.latest, 0) + 1
     write_quorum_state(
@@ -100,7 +104,7 @@ def open_metadata_log(
         settings=settings,
         bytes_behind_snapshot=batches.bytes,
     )
-    metadata_log.stats.snapshots_loaded = min(len(snapshots), 1)
+    metadata_log.stats.snapshots_loaded = int(bool(snapshots.content))
     beginning: list[ControlRecord] = [leader_change(settings.node_id)]
     if stored.log_end_offset == 0:
         # Formatting wrote the voters into a snapshot before the log's first offset; from here on the log has them.
@@ -148,15 +152,57 @@ def _recovery_point(files: FileSystem, directory: str) -> int:
         return 0
 
 
-def _hand_over_snapshot(
-    files: FileSystem, path: str, snapshot: SnapshotId, quorum: Quorum, listener: RaftListener
-) -> None:
-    def records() -> Iterator[Record]:
-        for batch in decode_batches(memoryview(files.read_file(path))):
+class _Snapshots:
+    """The newest snapshot that is intact, and the damaged snapshots that are newer."""
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        """Raises InconsistentMetadata if there are snapshots and none is intact."""
+        self._files = files
+        self._directory = directory
+        self._damaged: list[tuple[SnapshotId, CorruptBatch]] = []
+        self.newest_intact = _BEFORE_ALL
+        self.content = memoryview(b"")
+        """Of the newest intact snapshot; empty where there is no snapshot at all."""
+        for snapshot in reversed(list_snapshots(files, directory)):
+            content = memoryview(files.read_file(f"{directory}/{snapshot.file_name}"))
+            try:
+                check_snapshot(content, snapshot.epoch)
+            except CorruptBatch as error:
+                self._damaged.append((snapshot, error))
+            else:
+                self.newest_intact, self.content = snapshot, content
+                return
+        if self._damaged:
+            raise InconsistentMetadata(f"{directory} has no snapshot that is intact{self.damage}")
+
+    @property
+    def end_offset(self) -> int:
+        """Of the newest snapshot, damaged or not: the log must reach so far."""
+        return max((snapshot.end_offset for snapshot, _ in self._damaged), default=self.newest_intact.end_offset)
+
+    @property
+    def damage(self) -> str:
+        """What is damaged, to be put behind a sentence."""
+        return "".join(f"; {snapshot.file_name} is damaged: {error}" for snapshot, error in self._damaged)
+
+    def records(self, quorum: Quorum) -> Iterator[Record]:
+        """The records of the newest intact snapshot. Its control records are replayed into ``quorum`` on the way."""
+        for batch in decode_batches(self.content):
             _replay_control(batch, quorum)
             yield from batch.records
 
-    _handing_over(path, lambda: listener.handle_snapshot(records(), snapshot.end_offset))
+    def set_damaged_aside(self) -> None:
+        """Rename the damaged snapshots, once the log has made up for them.
+
+        Kafka would open a damaged snapshot as the newest; and it would count among the snapshots that are kept.
+        """
+        for snapshot, error in self._damaged:
+            name = f"{snapshot.file_name}{DAMAGED_SUFFIX}"
+            self._files.rename(f"{self._directory}/{snapshot.file_name}", f"{self._directory}/{name}")
+            log.error(
+                "%s/%s is damaged: %s; read instead: %s and the log behind it; the damaged file is now %s",
+                self._directory, snapshot.file_name, error, self.newest_intact.file_name, name,
+            )  # fmt: skip
 
 
 class _Batches:

@@ -48,7 +48,8 @@ RECOVERY_POINT_AFTER_MS: Final = 1_000
 """How long after a flush the recovery point is written."""
 
 _KEPT_SNAPSHOTS: Final = 2
-"""The newest snapshot, and the snapshot before it in case the disk loses the new file."""
+"""The newest snapshot, and the snapshot before it in case the disk loses the new file. The log is kept from the older
+snapshot on, as Kafka keeps it."""
 
 
 class _Append(NamedTuple):
@@ -321,7 +322,7 @@ class SingleVoterLog:
         self._bytes_behind_snapshot = 0
         self._last_snapshot_ms = now_ms
 
-        def perform() -> int:
+        def perform() -> tuple[int, SnapshotId]:
             content = encode_snapshot(
                 ((record, version_of(record, metadata_version)) for record in image.records()),
                 quorum=self.quorum,
@@ -331,16 +332,18 @@ class SingleVoterLog:
             )
             path = f"{self._log.directory}/{snapshot.file_name}"
             self._files.replace_atomically(path, content, fsync=True, mode=READ_ONLY)
-            for old in list_snapshots(self._files, self._log.directory)[:-_KEPT_SNAPSHOTS]:
+            snapshots = list_snapshots(self._files, self._log.directory)
+            for old in snapshots[:-_KEPT_SNAPSHOTS]:
                 self._files.remove(f"{self._log.directory}/{old.file_name}")
-            return len(content)
+            return len(content), snapshots[-_KEPT_SNAPSHOTS:][0]
 
-        def done(size: int) -> None:
+        def done(written: tuple[int, SnapshotId]) -> None:
+            size, oldest = written
             self._is_writing_snapshot = False
             self.stats.snapshot_bytes = size
             self.stats.snapshot_ms = now_ms
             log.info("wrote metadata snapshot %s: %d bytes", snapshot.file_name, size)
-            self._drop_old_segments(snapshot.end_offset)
+            self._drop_old_segments(oldest.end_offset)
 
         def failed(error: Exception) -> None:
             self._is_writing_snapshot = False

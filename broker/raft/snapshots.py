@@ -15,16 +15,22 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from broker.metadata.image.records import Record
-from broker.raft.batches import encode_control_records, encode_records
+from broker.raft.batches import decode_batch, encode_control_records, encode_records
 from broker.raft.quorum import Quorum
 from protocol.records.control_records import ControlRecord, SnapshotFooter, SnapshotHeader
+from storage.batch.walk import BatchWalk, WalkPolicy, in_memory
+from storage.errors import CorruptBatch
 from storage.files import FileSystem
 
 READ_ONLY: Final = 0o400
 """A snapshot is never changed once it has its name."""
 
+DAMAGED_SUFFIX: Final = ".damaged"
+"""Behind the name of a damaged snapshot that the log has made up for. Neither Kafka nor Ottla reads such files."""
+
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _RECORDS_PER_BATCH: Final = 1024
+_INTACT: Final = WalkPolicy(checks_crc=True)
 
 
 class SnapshotId(NamedTuple):
@@ -47,6 +53,32 @@ def list_snapshots(files: FileSystem, directory: str) -> list[SnapshotId]:
         return []
     found = (_NAME.fullmatch(entry.name) for entry in entries)
     return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
+
+
+def check_snapshot(content: memoryview, epoch: int) -> None:
+    """Check that ``content`` is a whole and undamaged snapshot, each batch of which has the leader epoch ``epoch``.
+
+    Raises CorruptBatch, which says what is wrong and at which position of the file.
+    """
+    next_offset = 0
+    last: ControlRecord | None = None
+    walk = BatchWalk(in_memory(content), 0, len(content), _INTACT)
+    for header, position, data in walk:
+        if (header.base_offset, header.partition_leader_epoch) != (next_offset, epoch):
+            # The CRC does not cover these two fields.
+            raise CorruptBatch(
+                f"position {position}: the batch there has offset {header.base_offset} and epoch "
+                f"{header.partition_leader_epoch}, expected offset {next_offset} and epoch {epoch}"
+            )
+        next_offset = header.next_offset
+        control_records = decode_batch(header, data).control_records if header.is_control else []
+        if position == 0 and not (control_records and isinstance(control_records[0], SnapshotHeader)):
+            raise CorruptBatch("position 0: there is no SNAPSHOT_HEADER")
+        last = control_records[-1] if control_records else None
+    if walk.fault is not None:
+        raise CorruptBatch(f"position {walk.position}: {walk.problem}")
+    if not isinstance(last, SnapshotFooter):
+        raise CorruptBatch(f"position {len(content)}: it ends without a SNAPSHOT_FOOTER")
 
 
 def encode_snapshot(

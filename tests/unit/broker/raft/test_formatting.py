@@ -2,8 +2,10 @@
 
 import os
 
-from broker.raft.batches import decode_batches, encode_records
+from broker.raft.batches import decode_batches
 from broker.raft.formatting import format_directories, read_bootstrap
+from broker.raft.quorum import Quorum
+from broker.raft.snapshots import encode_snapshot
 from broker.runtime.clock import SystemIds
 from config.listeners import Listener
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
@@ -77,8 +79,9 @@ def test_a_bootstrap_with_eligible_leaders_fixes_the_minimum_in_sync(tmp_path):
         FeatureLevelRecord(name="metadata.version", feature_level=30),
         FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
     ]
-    batch = encode_records([(feature, 0) for feature in features], base_offset=0, leader_epoch=0, now_ms=1)
-    (tmp_path / "bootstrap.checkpoint").write_bytes(batch)
+    records = [(feature, 0) for feature in features]
+    content = encode_snapshot(records, quorum=Quorum(), epoch=0, last_contained_timestamp_ms=0, now_ms=1)
+    (tmp_path / "bootstrap.checkpoint").write_bytes(content)
 
     assert read_bootstrap(FileSystem(), str(tmp_path)) == [
         *features,

@@ -218,10 +218,18 @@ def test_old_segments_go_when_the_log_is_too_large_and_a_snapshot_stands_for_the
     node.worker.work()
     node.log.write_snapshot()
     node.worker.work()
+    assert (tmp_path / LOG).exists(), "the snapshot before this one needs it"
+
+    node.log.write_snapshot()
+    node.worker.work()
+    append(node, topic_record(31))
+    node.worker.work()
+    node.log.write_snapshot()
+    node.worker.work()
 
     assert not (tmp_path / LOG).exists()
     node.stop()
-    assert len(MetadataNode(tmp_path, was_clean=True).image.topics.by_name) == 30
+    assert len(MetadataNode(tmp_path, was_clean=True).image.topics.by_name) == 31
 
 
 class FailingFile(File):
@@ -365,7 +373,7 @@ def test_a_log_that_ends_before_its_snapshot_is_refused(tmp_path):
     node.stop()
     snapshots = tmp_path / "__cluster_metadata-0"
     (snapshots / "00000000000000000000-0000000000.checkpoint").rename(
-        snapshots / "00000000000000009999-0000000001.checkpoint"
+        snapshots / "00000000000000009999-0000000000.checkpoint"
     )
 
     with pytest.raises(InconsistentMetadata, match="its newest snapshot, at 9999, does not fit"):
