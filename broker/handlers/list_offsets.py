@@ -21,6 +21,9 @@ AskedPartition = ListOffsetsRequest.Topic.Partition
 TopicAnswer = ListOffsetsResponse.Topic
 Answer = ListOffsetsResponse.Topic.Partition
 
+CONSUMER = -1
+"""The replica id of a consumer; replicas have their own, and -2 is for debugging."""
+
 _SINCE_VERSION: dict[int, int] = {
     Named.LATEST: 1,
     Named.EARLIEST: 1,
@@ -42,6 +45,8 @@ class ListOffsetsHandler:
         isolation = consumer_isolation(request.isolation_level)
         if isolation is None:
             raise UnknownIsolationLevel(f"there is no isolation level {request.isolation_level}")
+        if request.replica_id != CONSUMER:
+            isolation = FetchIsolation.LOG_END  # whatever isolation level the replica names
         answer = ListOffsetsResponse(topics=[])
         for name, partitions in _by_topic(request).items():
             of_topic = TopicAnswer(name=name, partitions=[])

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from broker.replication.partition import LeaderAndIsr
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -20,7 +21,7 @@ def request(timestamp: int, *, topic: str = "orders", partitions: tuple[int, ...
     """Ask for the offset of a time."""
     epoch = fields.pop("current_leader_epoch", -1)
     return ListOffsetsRequest(
-        replica_id=-1,
+        replica_id=fields.pop("replica_id", -1),
         topics=[
             ListOffsetsRequest.Topic(
                 name=topic,
@@ -166,3 +167,39 @@ def test_a_strange_isolation_level_is_refused_as_kafka_does(broker: InProcessBro
 
 def test_read_committed_ends_at_the_last_stable_offset(broker: InProcessBroker) -> None:
     assert offset_of(broker, LATEST, isolation_level=1).offset == 5
+
+
+REPLICAS = (0, 2, -2)  # a follower that is node 0, another one, and the id for debugging
+
+
+@pytest.fixture
+def ahead(broker: InProcessBroker) -> None:
+    """Offset 5, with the time T+90, is in the log of the leader and not yet in that of node 2, which is in sync."""
+    partition = broker.server.components.replicas.partition("orders", 0)
+    partition.apply(LeaderAndIsr(1, 1, (1, 2), frozenset((1, 2))))
+    batch = produced([record(timestamp=T + 90)])
+    broker.ask(produce_request("orders", batch, acks=1), 12)
+    assert (partition.log.high_watermark, partition.log.log_end_offset) == (5, 6)
+
+
+@pytest.mark.usefixtures("ahead")
+@every_version(ListOffsetsRequest)
+def test_latest_is_the_log_end_for_a_replica_and_the_high_watermark_for_a_consumer(
+    broker: InProcessBroker, version: int
+) -> None:
+    assert offset_of(broker, LATEST, version).offset == 5
+    assert {offset_of(broker, LATEST, version, replica_id=replica).offset for replica in REPLICAS} == {6}
+
+
+@pytest.mark.usefixtures("ahead")
+@every_version(ListOffsetsRequest, since=2)
+def test_the_isolation_level_of_a_replica_means_nothing(broker: InProcessBroker, version: int) -> None:
+    assert offset_of(broker, LATEST, version, isolation_level=1).offset == 5
+    assert offset_of(broker, LATEST, version, replica_id=2, isolation_level=1).offset == 6
+
+
+@pytest.mark.usefixtures("ahead")
+def test_a_time_finds_what_is_not_replicated_for_a_replica_only(broker: InProcessBroker) -> None:
+    for timestamp in (T + 90, MAX_TIMESTAMP):
+        assert offset_of(broker, timestamp).offset == -1
+        assert offset_of(broker, timestamp, replica_id=2).offset == 5
