@@ -17,6 +17,9 @@ Message = dict[str, Any]
 
 _PACKAGES_DIRECTORY: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 _PR_SET_PDEATHSIG: Final = 1
+_SIGNALS_OF_THE_BROKER: Final = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+)  # fmt: skip
 
 
 class ChildEnded(Exception):
@@ -76,8 +79,9 @@ class ChildProcess:
 def serve(perform: Callable[[Message], Iterable[Message]]) -> None:
     """The child's end: perform orders until stdin is closed."""
     _die_with_the_broker()
-    # A terminal sends its Ctrl-C to the child as well; the broker decides when the child ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A terminal and some process managers send their signals to the child as well; the broker decides when it ends.
+    for number in _SIGNALS_OF_THE_BROKER:
+        signal.signal(number, signal.SIG_IGN)
     write = sys.stdout.write
     try:
         for line in sys.stdin:

@@ -19,6 +19,7 @@ from broker.request.line_limit import LineLimit
 from broker.runtime.clock import LoopClock
 from broker.runtime.cpu_scheduling import ask_for_short_turns
 from broker.server.broker_server import BrokerServer, CannotStart
+from broker.server.signals import Signals
 from broker.server.systemd import ServiceManager
 from config.errors import SettingsError
 from config.parse import LoadedSettings
@@ -50,6 +51,7 @@ YOUNG_OBJECTS = 20_000
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a broker until a signal stops it (SIGTERM, SIGINT, SIGHUP) or it can't go on; return the exit code."""
     keep_standard_descriptors()
+    signals = Signals()
     options = _parser().parse_args(arguments)
     _log_to_stderr(options.log_level)
     try:
@@ -60,7 +62,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         log.info("%s", notice)
     descriptors = raise_descriptor_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(loaded, most_open_files=min(descriptors // 2, MOST_OPEN_FILES)))
+        return runner.run(_serve(loaded, signals, most_open_files=min(descriptors // 2, MOST_OPEN_FILES)))
 
 
 def keep_standard_descriptors() -> None:
@@ -72,14 +74,6 @@ def keep_standard_descriptors() -> None:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)  # Python has None for a stderr that was closed
-
-
-def stop_signals() -> list[signal.Signals]:
-    """The signals that stop the broker in order. SIGHUP stays ignored where the caller ignores it, as `nohup` does."""
-    signals = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signals.append(signal.SIGHUP)
-    return signals
 
 
 def raise_descriptor_limit() -> int:
@@ -103,15 +97,17 @@ def raise_descriptor_limit() -> int:
     return soft
 
 
-async def _serve(loaded: LoadedSettings, *, most_open_files: int) -> int:
+async def _serve(loaded: LoadedSettings, signals: Signals, *, most_open_files: int) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in stop_signals():
-        loop.add_signal_handler(number, stop.set)
+    signals.stop_by(loop, stop.set)
     for handler in logging.getLogger().handlers:
         handler.addFilter(LineLimit(LoopClock(loop, time.time)))
-    with closing(ServiceManager(os.environ, LoopClock(loop, time.time))) as manager:
-        return await _serve_until(stop, loaded, manager, most_open_files=most_open_files)
+    try:
+        with closing(ServiceManager(os.environ, LoopClock(loop, time.time))) as manager:
+            return await _serve_until(stop, loaded, manager, most_open_files=most_open_files)
+    finally:
+        signals.has_stopped()
 
 
 async def _serve_until(

@@ -47,9 +47,10 @@ def test_a_child_that_cannot_start_is_noticed(capfd: pytest.CaptureFixture[str])
     assert "No module named tests.support.nobody" in capfd.readouterr().err
 
 
-def test_ctrl_c_at_the_terminal_is_the_brokers_affair(child: ChildProcess) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
+def test_a_signal_for_all_processes_of_a_terminal_is_the_brokers_affair(child: ChildProcess, name: str) -> None:
     assert list(child.ask({"say": ["one"]})) == [{"said": "one"}]
-    os.kill(child.pid, signal.SIGINT)
+    os.kill(child.pid, getattr(signal, name))
     assert list(child.ask({"say": ["two"]})) == [{"said": "two"}]
 
 
