@@ -1,6 +1,6 @@
-"""The launcher: finds the packages (`broker`, `storage`, …) and runs the command that was asked for.
+"""The launcher: finds the packages (`broker`, `storage`, …) and runs a command.
 
-In a checkout the packages are beside this one. In a wheel they are inside it, since people have packages of
+In a checkout the packages are beside this one. In a wheel they are inside it, since users have packages of
 their own that are called `config` or `broker`; only this process gets them on its import path.
 """
 
@@ -19,11 +19,12 @@ _COMMANDS = {
     "health": "broker.tools.health",
     "pipeline": "pipeline.__main__",
 }
-"""Each module has a function `main`, which takes the arguments behind the command and returns the exit code."""
+"""The module of each command. It has a function `main`, which takes the arguments behind the command and returns the
+exit code."""
 
 
 def main() -> int:
-    """Run `ottla [run | dump | verify | health | pipeline] [options]`; the exit code is the process's."""
+    """Run `ottla [run | dump | verify | health | pipeline] [options]`. Returns the exit code of the process."""
     sys.path.insert(0, str(_ROOMS))
     arguments = sys.argv[1:]
     command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "run"

@@ -11,12 +11,13 @@ from pipeline.errors import NOT_DONE, PipelineError
 from pipeline.requirements import require_libraries
 
 _INTERRUPTED: Final = 130
-"""The exit code of a process that SIGINT has ended, as shells count it."""
+"""The exit code of a process that SIGINT has ended, as shells number it."""
 
 
 class _Command(NamedTuple):
     module: str
-    """It has `add_options(parser)`, and `run(options)`, which returns the exit code and may raise PipelineError."""
+    """The name of the command's module. The module has `add_options(parser)` and `run(options)`, which returns the exit
+    code and may raise PipelineError."""
     help: str
 
 
@@ -31,7 +32,8 @@ _COMMANDS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `ottla pipeline COMMAND [options]`; the exit code: 0 done, 1 the data are damaged, 2 it could not be done."""
+    """Run `ottla pipeline COMMAND [options]`. Returns the exit code: 0 success, 1 the data are damaged, 2 the work
+    could not be done."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = words[0] if words and words[0] in _COMMANDS else None
     try:
@@ -57,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """The parser of all commands, in which only the chosen one knows its options: the others are not imported."""
+    """The parser of all commands. Only the chosen command's module is imported, so only the chosen command has its
+    options."""
     parser = argparse.ArgumentParser(
         prog="ottla pipeline", description="Archive, restore, check and query topics with Spark."
     )
@@ -65,11 +68,11 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     for name, (module, help_line) in _COMMANDS.items():
         command = commands.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
         if name == chosen:
-            room = import_module(module)
-            room.add_options(command)
+            implementation = import_module(module)
+            implementation.add_options(command)
             # What a command's own parsers have set, stays.
             if command.get_default("run") is None:
-                command.set_defaults(run=room.run)
+                command.set_defaults(run=implementation.run)
     return parser
 
 

@@ -1,12 +1,13 @@
 """A row of the archive for each record batch, enough to rebuild the batch's bytes from the rows of its records.
 
-An archive keeps such a row for each batch, control batches included. What the records do not say is in it: the header,
-and as little else as gives the same bytes back.
+An archive keeps such a row for each batch, control batches included. The row has what cannot be derived from the
+records: the header, and as little else as is needed to get the same bytes back.
 
-    kept     what the payload, all behind the 61 bytes of header, is made of
+    kept     what the payload (all bytes behind the 61 of the header) is rebuilt from
     ROWS     the rows: encoded anew and, where the batch has a codec, compressed like `head` at `level`
     PAYLOAD  `payload` itself: control batches, records that are not archived (of aborted transactions, or deleted),
-             those whose own times LogAppendTime hides, and what was compressed in a way that is not known
+             batches of LogAppendTime, which hides the records' own times, and batches whose compression cannot be
+             repeated
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from storage.batch.record_batch import (
 
 
 class Kept(IntEnum):
-    """What the payload of a batch is made of."""
+    """What the payload of a batch is rebuilt from."""
 
     ROWS = 0
     PAYLOAD = 1
@@ -45,13 +46,13 @@ class BatchRow(NamedTuple):
     base_sequence: int
     record_count: int
     size: int
-    """Bytes of all of it in the log."""
+    """The size of the batch in the log, in bytes, header included."""
     crc: int
     kept: int
     level: int | None = None
-    """Where rows are compressed, at which level; None where they are not."""
+    """The compression level; None where the payload is stored, or is not compressed."""
     head: bytes | None = None
-    """The first bytes of what the producer's compressor wrote."""
+    """The first bytes of the producer's compressed payload, which show the compressor's options."""
     payload: bytes | None = None
 
     @property
@@ -68,7 +69,7 @@ class BatchRow(NamedTuple):
 
     @property
     def header(self) -> BatchHeader:
-        """The header as it stands in the log."""
+        """The header as it was in the log."""
         return BatchHeader(
             self.base_offset, self.size - LOG_OVERHEAD, self.partition_leader_epoch, MAGIC, self.crc, self.attributes,
             self.last_offset_delta, self.base_timestamp, self.max_timestamp, self.producer_id, self.producer_epoch,
@@ -96,15 +97,15 @@ BATCH_SCHEMA: Final = pa.schema(
         pa.field("payload", pa.binary()),
     ]
 )
-"""The columns of `BatchRow`, in its order."""
+"""The columns of `BatchRow`, in the same order."""
 
 
 class DamagedArchive(PipelineError):
-    """Archived rows do not give back the batch that was archived."""
+    """The batch cannot be rebuilt with the bytes that were archived."""
 
     exit_code = DAMAGED
 
 
 def batch_from(row: Mapping[str, Any]) -> BatchRow:
-    """The row as it comes out of Arrow (`RecordBatch.to_pylist`)."""
+    """A `BatchRow` from a row of Arrow (`RecordBatch.to_pylist`)."""
     return BatchRow(**{name: row[name] for name in BATCH_SCHEMA.names})

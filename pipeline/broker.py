@@ -49,19 +49,19 @@ _MOST_SILENT: Final = 0
 
 
 class BrokerError(PipelineError):
-    """The broker cannot be reached, or it refused what it was asked for."""
+    """The broker cannot be reached, or it refused a request."""
 
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)
         self.code = code
-        """Kafka's error code (librdkafka's own ones are below 0); None where no answer came."""
+        """Kafka's error code (librdkafka's own codes are below 0); None where no answer came."""
 
     def __reduce__(self) -> tuple[type[BrokerError], tuple[str, int | None]]:
         return type(self), (str(self), self.code)
 
 
 class TopicSeen(NamedTuple):
-    """A topic as the broker names it."""
+    """A topic as the broker describes it."""
 
     name: str
     partitions: Sequence[int]
@@ -69,19 +69,18 @@ class TopicSeen(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """What a group has committed for a partition."""
+    """The committed offset of a group for a partition."""
 
     offset: int
     leader_epoch: int
-    """Leader epoch of the record before; -1 where the consumer did not send it."""
+    """The leader epoch of the record before the offset; -1 where the consumer did not send it."""
     metadata: str
 
 
 class Broker:
-    """A broker at an address, asked through its protocol. All methods raise BrokerError. It may be pickled: the copy
-    connects anew.
+    """A client of the broker at an address. All methods raise BrokerError. It may be pickled: the copy connects anew.
 
-    `properties` are librdkafka's own, for brokers that ask for more than an address.
+    `properties` are options of librdkafka, for brokers that need more than an address.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class Broker:
         return found
 
     def topics(self) -> dict[str, TopicSeen]:
-        """Every topic by its name, internal ones among them."""
+        """All topics by name, internal topics included."""
         names = list(self._listed())
         if not names:
             return {}
@@ -121,7 +120,7 @@ class Broker:
         return found
 
     def _listed(self, topic: str | None = None) -> Iterable[str]:
-        """The names of all topics, or of one, as the broker knows them now."""
+        """The names of all topics, or only ``topic``, as the broker knows them now."""
         try:
             names: Iterable[str] = self._admin.list_topics(topic, timeout=self._timeout_s).topics
         except KafkaException as error:
@@ -131,7 +130,7 @@ class Broker:
     # Offsets
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """Between which offsets each of these partitions can be read now."""
+        """The offsets between which each of these partitions can be read now."""
         wanted = list(partitions)
         start = self._offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
         # The stable end first: it never lies behind the high watermark that is asked for later.
@@ -140,8 +139,8 @@ class Broker:
         return {place: Bounds(start[place], end[place], stable[place]) for place in wanted}
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """For each partition the first offset whose record is as late as this time (ms since 1970) or later; None
-        where there is none."""
+        """For each partition the first offset whose record has this timestamp (ms since 1970) or a later one; None
+        where there is no such record."""
         found = self._offsets({place: OffsetSpec.for_timestamp(time_ms) for place, time_ms in times_ms.items()})
         return {place: None if offset == NO_OFFSET else offset for place, offset in found.items()}
 
@@ -162,18 +161,18 @@ class Broker:
     # Groups
 
     def groups(self) -> list[str]:
-        """The groups that the broker knows, whether they have members or only offsets."""
+        """The groups that the broker knows, with members or only with offsets."""
         found = self._answer(self._admin.list_consumer_groups(request_timeout=self._timeout_s), "groups")
         if found.errors:
             raise self._error(found.errors[0], "groups")
         return sorted(one.group_id for one in found.valid)
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """The offsets that a group has committed; none for an unknown group."""
+        """The group's committed offsets; none for an unknown group."""
         return {place: commit.offset for place, commit in self.commits(group).items()}
 
     def commits(self, group: str) -> dict[TopicPartition, Commit]:
-        """The same with what was committed beside the offsets."""
+        """The group's committed offsets with leader epoch and metadata."""
         asked = [ConsumerGroupTopicPartitions(group)]
         answers = self._admin.list_consumer_group_offsets(asked, request_timeout=self._timeout_s)
         found = self._answer(answers[group], f"offsets of group {group}")
@@ -186,7 +185,7 @@ class Broker:
         }
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int | Commit]) -> None:
-        """Commit offsets for a group that has no members, which brings it into being."""
+        """Commit offsets for a group without members. The group is created if it does not exist."""
         if not offsets:
             return
         places = [
@@ -204,7 +203,7 @@ class Broker:
     # Topics' configs and their making
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """What each topic is set to where it was set for this topic, and not by the broker."""
+        """The configs that are set on each topic; without the broker's defaults."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
         if not resources:
             return {}
@@ -219,7 +218,7 @@ class Broker:
         }
 
     def alter_topic_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Set these configs of a topic; None takes one away. The others stay as they are."""
+        """Set these configs of a topic; None removes a config. Other configs stay as they are."""
         entries = [
             ConfigEntry(name, value or "", incremental_operation=_operation(value)) for name, value in changes.items()
         ]
@@ -229,7 +228,7 @@ class Broker:
             self._answer(future, f"configs of topic {topic}")
 
     def check_topic(self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> None:
-        """Whether the broker would create such a topic; BrokerError says why not."""
+        """Raise BrokerError if the broker would not create such a topic."""
         self._create_topic(name, partitions, configs, validate_only=True)
 
     def _create_topic(
@@ -240,7 +239,7 @@ class Broker:
         self._answer(answers[name], f"topic {name}")
 
     def create_topic(self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> None:
-        """Create a topic with one replica a partition; it can be used when this returns."""
+        """Create a topic with one replica a partition. Its partitions have leaders when this returns."""
         self._create_topic(name, partitions, configs, validate_only=False)
         # Partitions become leaders after the answer.
         deadline = time.monotonic() + self._timeout_s

@@ -1,4 +1,4 @@
-"""Options that several commands share: which topics are read, how, and by which Spark."""
+"""Options that several commands share: source, reading and Spark."""
 
 import argparse
 from typing import Final
@@ -16,7 +16,7 @@ def add_source_options(
     data_dir_required: bool = True,
     default_topics: str = "all but internal ones",
 ) -> None:
-    """`--data-dir`, `--bootstrap`, `--topics`, `--topic-pattern`: as options `data_dirs` (a list), `bootstrap`,
+    """Add `--data-dir`, `--bootstrap`, `--topics`, `--topic-pattern`: as options `data_dirs` (a list), `bootstrap`,
     `topics` (a list), `topic_pattern`."""
     group = parser.add_argument_group("topics")
     group.add_argument(
@@ -36,7 +36,7 @@ def add_source_options(
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
-    """`--isolation` and `--on-damage`: as options `isolation` and `on_damage`."""
+    """Add `--isolation` and `--on-damage`: as options `isolation` and `on_damage`."""
     group = parser.add_argument_group("reading")
     group.add_argument(
         "--isolation",
@@ -53,9 +53,9 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_spark_options(parser: argparse.ArgumentParser, *, is_needed: bool = True) -> None:
-    """`--master` and `--spark-conf`: as options `master` and `spark_conf` (a list of pairs).
+    """Add `--master` and `--spark-conf`: as options `master` and `spark_conf` (a list of pairs).
 
-    A command that does not need Spark has None as `master` where no other is named.
+    `master` is None by default for a command that does not need Spark.
     """
     group = parser.add_argument_group("Spark")
     group.add_argument(

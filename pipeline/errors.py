@@ -1,16 +1,16 @@
-"""The errors of the pipeline: each has a sentence for people and the exit code of a command that ends with it."""
+"""The errors of the pipeline: each has a message for users and the exit code of the command that ends with it."""
 
 from typing import ClassVar, Final, NamedTuple
 
 DONE: Final = 0
 DAMAGED: Final = 1
-"""The data are not what they should be: a damaged log, an archive with gaps."""
+"""The exit code for damaged data: a damaged log, an archive with gaps."""
 NOT_DONE: Final = 2
-"""Nothing was wrong with the data, and the work could not be done: bad usage, no Java, nowhere to write to."""
+"""The exit code where the data are sound but the work could not be done: bad usage, no Java, nowhere to write to."""
 
 
 class PipelineError(Exception):
-    """The base of all errors that the pipeline raises on purpose; `str(error)` is a sentence."""
+    """The base of all errors that the pipeline raises on purpose; `str(error)` is a message for users."""
 
     exit_code: ClassVar[int] = NOT_DONE
 
@@ -20,11 +20,11 @@ class RecordsGone(PipelineError):
 
 
 class Damage(NamedTuple):
-    """Something in a segment file that is no whole record batch, or one that says other than its bytes."""
+    """Bytes in a segment file that are no whole record batch, or a batch whose header contradicts its content."""
 
     path: str
     position: int
-    """Where in the file, in bytes."""
+    """The position in the file, in bytes."""
     offset: int
     """The first offset that cannot be read."""
     found: str
@@ -35,7 +35,7 @@ class Damage(NamedTuple):
 
 
 class DamagedLog(PipelineError):
-    """A segment file holds what cannot be read."""
+    """A segment file has damaged batches."""
 
     exit_code = DAMAGED
 

@@ -1,9 +1,9 @@
 """`ottla pipeline mirror`: topics copied to another Kafka as they grow, at least once.
 
-Ranges are read from the segment files as everywhere in the pipeline, and produced; when the other Kafka has
-acknowledged a stretch, how far it goes is written into the checkpoint. Who is killed in between sends it again.
-Stretches of different partitions may be copied at the same time, those of one after one another; only the process of
-the command writes the checkpoint.
+Ranges are read from the segment files as everywhere in the pipeline, and produced. When the other Kafka has
+acknowledged a range, the range's end is written into the checkpoint. A mirror that is killed in between sends the range
+again. Ranges of different partitions may be copied at the same time, the ranges of one partition one after another.
+Only the process of the command writes the checkpoint.
 """
 
 import argparse
@@ -38,9 +38,9 @@ from pipeline.work import Workers
 
 _FORMAT: Final = 1
 _STRETCH_BYTES: Final = 16 << 20
-"""About how much of a partition's log is sent again at most where a mirror was killed."""
+"""About how many bytes of a partition's log are sent again, at most, after a mirror was killed."""
 _AT_ONCE: Final = 10_000
-"""Rows that are made Python objects of together."""
+"""How many rows are made Python objects at a time."""
 
 _EPILOG: Final = """\
 At least once: a mirror that is killed sends again what the other Kafka had not acknowledged, or not yet when it was
@@ -55,7 +55,7 @@ exit code: 0 done; 1 a log is damaged; 2 it could not be done."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of `mirror`."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_source_options(parser)
@@ -80,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Copy once, or again and again. Returns the exit code; raises PipelineError."""
+    """Copy once, or repeatedly. Returns the exit code; raises PipelineError."""
     if options.interval is not None and options.interval <= 0:
         raise PipelineError(f"--interval is {options.interval}; expected more than 0 seconds")
     check_workers(options)
@@ -104,19 +104,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Checkpoint:
-    """Up to where each partition has arrived, in a file."""
+    """The file with the offsets up to which partitions are copied."""
 
     def __init__(self, path: Path, from_cluster: str, to_cluster: str) -> None:
-        """Raises PipelineError for a file of something else, or one that cannot be written."""
+        """Read the checkpoint if there is one. Raises PipelineError if the file is no checkpoint of these two clusters,
+        or cannot be written."""
         # Before anything is sent: what has arrived could not be written down.
         check_places([str(path)], ())
         self._path = path
         self._clusters = {"from": from_cluster, "to": to_cluster}
         self._topics: dict[str, dict[str, Any]] = {}
         try:
-            told = json.loads(path.read_bytes())
-            clusters = {"from": told["from"], "to": told["to"]}
-            self._topics = told["topics"]
+            entry = json.loads(path.read_bytes())
+            clusters = {"from": entry["from"], "to": entry["to"]}
+            self._topics = entry["topics"]
         except FileNotFoundError:
             return
         except OSError as error:
@@ -130,7 +131,7 @@ class Checkpoint:
             )
 
     def offset(self, partition: PartitionSource) -> int | None:
-        """Up to where a partition has arrived; None if nothing of it has."""
+        """The offset up to which the partition is copied; None if nothing of it is."""
         known = self._topics.get(partition.topic)
         if known is None:
             return None
@@ -143,7 +144,8 @@ class Checkpoint:
         return offset
 
     def arrived(self, partition: PartitionSource, offset: int) -> None:
-        """Record up to where a partition has arrived; on disk when this returns. Raises PipelineError."""
+        """Record the offset up to which the partition is copied; the file is replaced when this returns. Raises
+        PipelineError."""
         known = self._topics.setdefault(partition.topic, {"topicId": partition.topic_id, "offsets": {}})
         known["offsets"][str(partition.partition)] = offset
         aside = self._path.with_name(self._path.name + ".tmp")
@@ -155,21 +157,21 @@ class Checkpoint:
 
 
 class Stretch(NamedTuple):
-    """Some of a partition's records, and what their topic is called there."""
+    """A range of a partition's records, and their topic's name in the target cluster."""
 
     source: OffsetRange
     topic: str
 
 
 class Copied(NamedTuple):
-    """The result of copying a stretch."""
+    """The result of copying a range."""
 
     records: int
     passed_over: list[Damage]
 
 
 def copy_stretch(stretch: Stretch, wanted: Wanted, sender: Sender) -> Copied:
-    """Send the records of a stretch, and wait until they are there. Raises PipelineError."""
+    """Send the records of a range, and wait until they are acknowledged. Raises PipelineError."""
     passed_over: list[Damage] = []
     records = 0
     try:
@@ -185,7 +187,7 @@ def copy_stretch(stretch: Stretch, wanted: Wanted, sender: Sender) -> Copied:
 
 
 class _Mirror:
-    """One round of copying."""
+    """Copies all new records once."""
 
     def __init__(self, options: argparse.Namespace, source: Source, do: Workers) -> None:
         self._options = options
@@ -204,7 +206,7 @@ class _Mirror:
         )
 
     def copy(self) -> int:
-        """Copy what there is; how many records."""
+        """Copy the new records. Returns how many there were."""
         options = self._options
         topics = self._source.topics(options.topics, options.topic_pattern)
         partitions = self._source.partitions(topics)
@@ -230,7 +232,7 @@ class _Mirror:
         return copied
 
     def _stretches(self, partition: PartitionSource) -> list[Stretch]:
-        """What is to be copied of a partition, in its order."""
+        """The ranges of a partition that are to be copied, in order."""
         end = partition.readable(read_committed=self._wanted.read_committed).until_offset
         ranges = split(partition.range(self._begin(partition), end), _STRETCH_BYTES)
         return [Stretch(one, self._name(partition.topic)) for one in ranges]
@@ -256,7 +258,7 @@ class _Mirror:
         return self._names.get(topic, topic)
 
     def _create_topics(self, partitions: Sequence[PartitionSource]) -> None:
-        """Make the topics that are not there; those that are must have the partitions."""
+        """Create the missing topics. Topics that exist must have enough partitions."""
         there = self._target.topics()
         counts: dict[str, int] = {}
         for partition in partitions:

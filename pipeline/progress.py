@@ -1,4 +1,4 @@
-"""A progress bar for long work, on stderr if that is a terminal."""
+"""A progress bar for long work, on stderr if stderr is a terminal."""
 
 import sys
 import threading
@@ -13,11 +13,10 @@ _ASKED_EVERY_S: Final = 0.5
 
 
 class Progress:
-    """A bar on stderr, if that is a terminal: how much is done of how much. Nothing anywhere else, and nothing for what
-    is done within a second."""
+    """A progress bar on stderr, if stderr is a terminal. Work that takes less than a second shows no bar."""
 
     def __init__(self, what: str, total: int | None, *, unit: str = "B") -> None:
-        """``total`` is None where it is unknown; ``unit`` is B for bytes, or what is counted."""
+        """``total`` is None where it is unknown; ``unit`` is B for bytes, or the name of the items that are counted."""
         self._bar: Any = None
         if sys.stderr.isatty():
             from tqdm import tqdm
@@ -33,20 +32,20 @@ class Progress:
         return self._bar is not None
 
     def advance(self, by: int) -> None:
-        """Add to the work that is done."""
+        """Count more of the work as done."""
         if self._bar is not None:
             self._bar.update(by)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
 
 
 @contextmanager
 def followed(progress: Progress, how_far: Callable[[], int]) -> Iterator[None]:
-    """Meanwhile the bar shows what `how_far` says, another thread asking it: for work that others do. It is closed at
-    the end."""
+    """A context in which another thread polls `how_far` for the progress of work that other processes do. The bar is
+    closed at the end."""
     if progress.is_seen:
         ended = threading.Event()
         follower = threading.Thread(target=_follow, args=(progress, how_far, ended), daemon=True)

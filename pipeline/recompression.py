@@ -38,11 +38,11 @@ LEVELS: Final = {
     Codec.LZ4: (0,),
     Codec.ZSTD: (3, 1),
 }
-"""The levels that are worth trying."""
+"""The compression levels that are tried, by codec."""
 
 
 def head_of(codec: Codec, payload: bytes) -> bytes | None:
-    """The first bytes of ``payload``, which show how it was made; None if it was made in an unknown way."""
+    """The first bytes of ``payload``, which show the compressor's options; None if they are not known ones."""
     if codec is Codec.GZIP:
         return payload[:_GZIP_HEAD_BYTES] if payload.startswith(_GZIP_MAGIC) else None
     if codec is Codec.SNAPPY:
@@ -60,7 +60,7 @@ def head_of(codec: Codec, payload: bytes) -> bytes | None:
 
 
 def recompress(codec: Codec, head: bytes, level: int, section: bytes) -> bytes:
-    """``section`` as a producer compresses it whose payloads begin with ``head``."""
+    """Compress ``section`` like a producer whose payloads begin with ``head``."""
     return _MAKERS[codec](head, level, section)
 
 

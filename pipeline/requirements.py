@@ -22,17 +22,17 @@ _HOW_TO_GET_JAVA: Final = (
 
 
 class Missing(PipelineError):
-    """Something that the pipeline needs is not on this machine; the sentence says how to get it."""
+    """A requirement of the pipeline is not on this machine; the message says how to install it."""
 
 
 def require_libraries() -> None:
-    """Raise Missing unless the libraries are there that the extra `spark` brings."""
+    """Raise Missing unless the libraries of the extra `spark` are installed."""
     if missing := [name.replace("_", "-") for name in _LIBRARIES if find_spec(name) is None]:
         raise Missing(f"it needs {', '.join(missing)}, not installed here: pip install 'ottla[spark]'")
 
 
 def require_delta() -> None:
-    """Raise Missing unless there is the library that the extra `delta` brings."""
+    """Raise Missing unless the library of the extra `delta` is installed."""
     try:
         from deltalake.transaction import RemoveAction  # noqa: F401
     except ImportError:
@@ -40,7 +40,7 @@ def require_delta() -> None:
 
 
 def require_spark() -> None:
-    """Raise Missing unless there is the Spark that this pipeline is made for, and a Java that runs it."""
+    """Raise Missing unless the supported version of Spark, and a Java that can run it, are installed."""
     from pyspark import __version__ as found
 
     if tuple(int(number) for number in re.findall(r"\d+", found)[:2]) != SPARK:
@@ -50,7 +50,7 @@ def require_spark() -> None:
 
 
 def require_java() -> None:
-    """Raise Missing unless the Java that Spark would start is one that runs it."""
+    """Raise Missing unless the Java that Spark would start can run Spark."""
     java = _java()
     try:
         done = subprocess.run(  # noqa: S603

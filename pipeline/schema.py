@@ -1,4 +1,4 @@
-"""The columns of a record: those of Spark's own Kafka source, so that one may stand for the other.
+"""The columns of a record: those of Spark's own Kafka source, so that either source may replace the other.
 
 key            binary      null where the record has none
 value          binary      null: a tombstone
@@ -7,7 +7,7 @@ partition      int
 offset         long
 timestamp      timestamp   of the record, or of the append where the topic says LogAppendTime; to the millisecond
 timestampType  int         0 CreateTime, 1 LogAppendTime
-headers        array of {key string, value binary}, null where there are none; only where they are asked for
+headers        array of {key string, value binary}, null where there are none; only if the headers are requested
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ _FIELDS: Final = {
 }
 
 COLUMNS: Final = tuple(_FIELDS)
-"""All of them, in order."""
+"""The names of all columns, in order."""
 COLUMNS_WITHOUT_HEADERS: Final = tuple(name for name in COLUMNS if name != HEADERS)
 
 
@@ -40,5 +40,5 @@ def arrow_schema(columns: Iterable[str]) -> pa.Schema:
 
 
 def spark_schema(columns: Iterable[str]) -> str:
-    """The same as text for Spark (DDL)."""
+    """The Spark schema of these columns, as DDL text."""
     return ", ".join(f"`{name}` {_FIELDS[name][1]}" for name in columns)

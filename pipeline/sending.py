@@ -1,4 +1,4 @@
-"""Records produced to any Kafka as they are: to their partition, with time stamp and headers, null apart from empty."""
+"""Producing records to any Kafka unchanged: partition, timestamp, headers, and null apart from empty."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
@@ -29,23 +29,23 @@ _SETTINGS: Final = {
 }
 
 OnDelivered = Callable[[str, int, int], None]
-"""Called with topic, partition and the offset that a record got there, in the order of the records of a partition."""
+"""Called with topic, partition and the new offset of each record, in the order of a partition's records."""
 
 
 class NotSent(PipelineError):
-    """The Kafka that records are sent to refused one, or did not answer."""
+    """The Kafka that records are sent to refused a record, or did not answer."""
 
 
-def _nobody(topic: str, partition: int, offset: int) -> None:
+def _ignore(topic: str, partition: int, offset: int) -> None:
     pass
 
 
 class Sender:
-    """Sends rows. Every method raises NotSent once one of them could not be delivered, or whatever `on_delivered` has
+    """Sends rows. All methods raise NotSent after a record could not be delivered, or the error that `on_delivered` has
     raised. It may be pickled: the copy connects anew."""
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str] | None = None) -> None:
-        """``properties`` are librdkafka's own, for a Kafka that asks for more than an address."""
+        """``properties`` are options of librdkafka, for a Kafka that needs more than an address."""
         self._bootstrap = bootstrap
         self._properties = dict(properties or {})
         self._failure: PipelineError | None = None
@@ -58,18 +58,18 @@ class Sender:
         return Producer({**_SETTINGS, "bootstrap.servers": self._bootstrap, **self._properties})
 
     def send(
-        self, topic: str, partition: int, rows: pa.Table | pa.RecordBatch, on_delivered: OnDelivered = _nobody
+        self, topic: str, partition: int, rows: pa.Table | pa.RecordBatch, on_delivered: OnDelivered = _ignore
     ) -> None:
         """Send rows with the columns of `pipeline.schema.COLUMNS` to a partition. They are delivered later."""
         keys, values, headers = (rows.column(name).to_pylist() for name in ("key", "value", "headers"))
         times = rows.column("timestamp").cast(pa.int64()).to_pylist()
-        produce, told = self._producer.produce, partial(self._told, on_delivered)
+        produce, delivered = self._producer.produce, partial(self._delivered, on_delivered)
         for key, value, time_us, pairs in zip(keys, values, times, headers, strict=True):
             named = [(pair["key"], pair["value"]) for pair in pairs or ()]
             while True:
                 try:
                     produce(
-                        topic, value, key, partition, told, timestamp=time_us // _MICROSECONDS, headers=named
+                        topic, value, key, partition, delivered, timestamp=time_us // _MICROSECONDS, headers=named
                     )  # fmt: skip
                     break
                 except BufferError:
@@ -81,17 +81,17 @@ class Sender:
         self._check()
 
     def flush(self) -> None:
-        """Wait until all of it is delivered."""
+        """Wait until all sent rows are delivered."""
         while self._producer.flush(_POLL_S):
             self._check()
         self._check()
 
     def give_up(self) -> None:
-        """Forget what has not been delivered."""
+        """Drop the rows that are not delivered yet."""
         self._producer.purge()
         self._producer.poll(0)
 
-    def _told(self, on_delivered: OnDelivered, error: KafkaError | None, message: Any) -> None:
+    def _delivered(self, on_delivered: OnDelivered, error: KafkaError | None, message: Any) -> None:
         if self._failure is not None:
             return
         if error is not None:

@@ -1,4 +1,4 @@
-"""The Spark session of a command, and the workers of one that needs none."""
+"""The Spark session of a command, and the workers of a command that may run without Spark."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 _OF_NO_MEMORY: Final = ("java.lang.OutOfMemoryError", "Python worker exited unexpectedly", "\nMemoryError")
-"""What Spark's errors say where memory was too little: the JVM's, or that of a worker."""
+"""Words in Spark's errors that mean too little memory: in the JVM, or in a Python worker."""
 
 
 class NoMemory(PipelineError):
-    """Spark has ended, or given up, because its memory was too little."""
+    """Spark has ended, or has failed a job, because its memory was too little."""
 
 
 @contextmanager
 def spark_session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
-    """A session by the options of `add_spark_options`, stopped at the end. Raises Missing, PipelineError."""
+    """A Spark session with the options of `add_spark_options`, stopped at the end. Raises Missing, PipelineError."""
     require_spark()
     from pyspark.sql import SparkSession
 
@@ -71,15 +71,16 @@ def spark_session(options: argparse.Namespace, name: str) -> Iterator[SparkSessi
     # What py4j has to say of a JVM that has gone.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        with _told_where_memory_is_too_little(session):
+        with _memory_errors_explained(session):
             yield session
     finally:
         _stop(session)
 
 
 @contextmanager
-def _told_where_memory_is_too_little(session: SparkSession) -> Iterator[None]:
-    """A JVM whose memory is full ends, and the connection to it breaks. Raises NoMemory."""
+def _memory_errors_explained(session: SparkSession) -> Iterator[None]:
+    """A context that turns the errors of too little memory into NoMemory. A JVM without memory ends, and the connection
+    to it breaks."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -95,7 +96,7 @@ def _told_where_memory_is_too_little(session: SparkSession) -> Iterator[None]:
 
 
 def _has_ended(session: Any) -> bool:
-    """Whether its JVM has gone, or is about to."""
+    """Whether the session's JVM has ended, or is about to end."""
     from py4j.protocol import Py4JError
 
     try:
@@ -115,7 +116,7 @@ def _stop(session: SparkSession) -> None:
 
 
 def check_workers(options: argparse.Namespace) -> None:
-    """Whether there can be the `workers` that the options ask for. Raises Missing, PipelineError."""
+    """Check that the `workers` of these options can be started. Raises Missing, PipelineError."""
     if options.master is not None:
         require_spark()
     elif options.spark_conf:
@@ -124,7 +125,8 @@ def check_workers(options: argparse.Namespace) -> None:
 
 @contextmanager
 def workers(options: argparse.Namespace, name: str) -> Iterator[Workers]:
-    """Those of the Spark that `--master` names; without it, this process. Raises Missing, PipelineError."""
+    """The workers of the Spark that `--master` names; without `--master`, this process. Raises Missing,
+    PipelineError."""
     if options.master is None:
         with in_this_process() as here:
             yield here
@@ -138,7 +140,8 @@ def workers(options: argparse.Namespace, name: str) -> Iterator[Workers]:
 
 
 def _let_workers_find_us() -> None:
-    """Workers on this machine find `pyspark_ottla` where this process has it, and run on the same Python."""
+    """Set the environment so that workers on this machine find `pyspark_ottla` where this process does, and run the
+    same Python."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spec = find_spec("pyspark_ottla")
     assert spec is not None

@@ -1,7 +1,7 @@
 """The source of topics: a node's data directories, with or without a broker that works in them.
 
-With a broker, it says where partitions begin and end. Without one, the directories do, under the rules by which a
-broker would recover them at its next start; no file is changed.
+A running broker is asked for the bounds of partitions. Without a broker, the bounds come from the directories, by the
+rules of the recovery at a broker's start; no file is changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from config.log_config import LogConfig
 from pipeline.broker import Broker
 from pipeline.errors import PipelineError
 from pipeline.reading.ranges import Bounds, OffsetRange
-from pipeline.reading.segment_files import list_segments, segment_of, told_as_pipeline_errors
+from pipeline.reading.segment_files import list_segments, raised_as_pipeline_errors, segment_of
 from pipeline.reading.untouched_files import UntouchedFiles
 from pipeline.topic_names import chosen_topics
 from storage.checkpoints import (
@@ -41,13 +41,13 @@ _NEVER_CLEANED: Final = LogConfig()
 
 
 class PartitionSource(NamedTuple):
-    """A partition that can be read. It travels to Spark's workers."""
+    """A readable partition. It is pickled for Spark's workers."""
 
     topic: str
     partition: int
     directory: str
     topic_id: str | None
-    """22 characters; None where the directory does not name it."""
+    """The topic id in 22 characters; None where the directory has none."""
     bounds: Bounds
     are_aborts_indexed: bool = True
     """See `OffsetRange`."""
@@ -57,20 +57,21 @@ class PartitionSource(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
     def range(self, from_offset: int, until_offset: int) -> OffsetRange:
-        """A part of it."""
+        """The range from ``from_offset`` to before ``until_offset``."""
         return OffsetRange(
             self.topic, self.partition, self.directory, from_offset, until_offset, self.topic_id,
             self.are_aborts_indexed,
         )  # fmt: skip
 
     def readable(self, *, read_committed: bool = True) -> OffsetRange:
-        """All of it that can be read."""
+        """The whole readable range."""
         bounds = self.bounds
         return self.range(bounds.start_offset, bounds.last_stable_offset if read_committed else bounds.high_watermark)
 
 
 class Source:
-    """The topics of one node. Offline it holds the directories' locks: no broker starts in them until it is closed.
+    """The topics of one node. Without a broker, it holds the directories' locks, so that no broker starts until it is
+    closed.
 
     It may be pickled; the copy holds no lock.
     """
@@ -86,15 +87,15 @@ class Source:
 
     @classmethod
     def open(cls, data_dirs: Sequence[str], bootstrap: str | None = None) -> Source:
-        """The topics in these data directories: all of a node's `log.dirs`, or some. `bootstrap`, as host:port, is the
-        broker that works in them; without one, none may.
+        """Open these data directories: all of a node's `log.dirs`, or some. `bootstrap`, as host:port, is the broker
+        that runs on them; if it is None, no broker may run.
 
         Raises PipelineError.
         """
         paths = list(dict.fromkeys(_FILES.absolute(path) for path in data_dirs))
         if not paths:
             raise PipelineError("no data directory was named")
-        with told_as_pipeline_errors():
+        with raised_as_pipeline_errors():
             cluster_id = _cluster_of(paths)
             if bootstrap is None:
                 return cls(paths, None, _locked(paths), cluster_id)
@@ -112,17 +113,17 @@ class Source:
         self.close()
 
     def close(self) -> None:
-        """Let brokers into the directories again."""
+        """Release the directories' locks."""
         self._locks = ()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_locks": ()}
 
     def refresh(self) -> None:
-        """Look at the directories again: topics may have come and gone."""
+        """List the directories again: topics may have come and gone."""
         self._offline.clear()
         found: dict[TopicPartition, str] = {}
-        with told_as_pipeline_errors():
+        with raised_as_pipeline_errors():
             for data_dir in self._data_dirs:
                 for topic_partition in _partitions_in(data_dir):
                     other = found.setdefault(topic_partition, data_dir)
@@ -133,20 +134,20 @@ class Source:
     # Topics and partitions
 
     def topics(self, names: Sequence[str] = (), pattern: str | None = None) -> list[str]:
-        """The topics of these names, and those whose whole name matches the pattern; with neither, all of them.
+        """The topics of these names, and those whose whole name matches the pattern; all topics without names and
+        pattern.
 
-        Internal topics come only by name. Raises PipelineError for a name that no topic has.
+        Internal topics have to be named. Raises PipelineError for a name that no topic has.
         """
         known = {topic_partition.topic for topic_partition in self._data_dir_of}
         return chosen_topics(known, names, pattern, self._data_dirs)
 
     def partitions(self, topics: Iterable[str]) -> list[PartitionSource]:
-        """The partitions of these topics that stand in the directories, and between which offsets they can be read
-        now. Raises PipelineError."""
+        """The partitions of these topics in the directories, with their current bounds. Raises PipelineError."""
         wanted = set(topics)
         places = sorted(place for place in self._data_dir_of if place.topic in wanted)
         bounds = self._bounds_offline(places) if self._broker is None else self._broker.bounds(places)
-        with told_as_pipeline_errors():
+        with raised_as_pipeline_errors():
             return [self._partition(place, bounds[place]) for place in places]
 
     def _partition(self, place: TopicPartition, bounds: Bounds) -> PartitionSource:
@@ -164,13 +165,13 @@ class Source:
         return f"{self._data_dir_of[place]}/{place.dir_name}"
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """For each partition the first offset whose record is as late as this time (ms since 1970) or later; None
-        where there is none. As ListOffsets has it. Raises PipelineError."""
+        """For each partition the first offset whose record has this timestamp (ms since 1970) or a later one; None
+        where there is no such record. Like ListOffsets. Raises PipelineError."""
         if self._broker is not None:
             return self._broker.offsets_at(times_ms)
         found: dict[TopicPartition, int | None] = {}
         for place, time_ms in times_ms.items():
-            with told_as_pipeline_errors():
+            with raised_as_pipeline_errors():
                 log = self._opened(place)
                 record = log.offset_for_timestamp(time_ms, log.high_watermark)
                 found[place] = None if record is None else record.offset
@@ -182,14 +183,15 @@ class Source:
     def _bounds_offline(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         for place in places:
             if place not in self._offline:
-                with told_as_pipeline_errors():
+                with raised_as_pipeline_errors():
                     log = self._opened(place)
                     self._offline[place] = Bounds(log.log_start_offset, log.high_watermark, log.last_stable_offset)
                     log.abandon()
         return self._offline
 
     def _opened(self, place: TopicPartition) -> Log:
-        """A log as the next start would have it, all replicas with it; on disk nothing changes."""
+        """Open a log as the next start of the broker would recover it, with all replicas in sync; no file is
+        changed."""
         data_dir = self._data_dir_of[place]
         log = open_log(
             UntouchedFiles(),
@@ -208,15 +210,16 @@ class Source:
 
 
 def split(source: PartitionSource | OffsetRange, most_bytes: int) -> list[OffsetRange]:
-    """Cut what can be read of a partition, or a range of it, into ranges of about `most_bytes` of its files.
+    """Cut the readable range of a partition, or a range of it, into ranges of about `most_bytes` in its files.
 
-    Each begins with a batch. The offset indexes know where batches begin; what they do not have yet is stepped over.
+    Each range begins with a batch. Where batches begin is read from the offset indexes; behind their last entries,
+    headers are read one after another.
     """
     whole = source.readable() if isinstance(source, PartitionSource) else source
     if whole.from_offset >= whole.until_offset:
         return []
     cuts = [whole.from_offset]
-    with told_as_pipeline_errors():
+    with raised_as_pipeline_errors():
         for offset in _batch_offsets(whole, max(most_bytes, 1)):
             if cuts[-1] < offset < whole.until_offset:
                 cuts.append(offset)
@@ -225,7 +228,7 @@ def split(source: PartitionSource | OffsetRange, most_bytes: int) -> list[Offset
 
 
 def _batch_offsets(whole: OffsetRange, most_bytes: int) -> Iterator[int]:
-    """First offsets of batches in a range, about `most_bytes` apart."""
+    """Base offsets of batches in a range, about `most_bytes` apart."""
     segments = list_segments(whole.directory)
     room = most_bytes
     for segment in segments[max(segment_of(segments, whole.from_offset), 0) :]:
@@ -280,7 +283,7 @@ def _locked(paths: Sequence[str]) -> list[File]:
 
 
 def _partitions_in(data_dir: str) -> Iterator[TopicPartition]:
-    """The partitions that stand in a data directory; what is stray or on its way out is none."""
+    """The partitions in a data directory, without stray ones and those that are being deleted or moved."""
     try:
         entries = _FILES.list_directory(data_dir)
     except FileNotFoundError:

@@ -38,7 +38,7 @@ _ROWS: Final = 100
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _TIMESTAMP: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSX"
 _OURS: Final = re.compile(r"^(?:pipeline|storage)\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
-"""The end of a traceback out of one of Spark's Python workers."""
+"""The end of a traceback in one of Spark's Python workers."""
 
 _PYTHONS: Final = re.compile(r"^(?:[A-Za-z_][\w.]*)?(?:Error|Exception): .+$(?=\n+ *SQLSTATE)", re.MULTILINE)
 
@@ -46,17 +46,17 @@ Row = Sequence[Any]
 
 
 class QueryError(PipelineError):
-    """What Spark has to say of a query, in its own words."""
+    """Spark's error message about a query."""
 
 
 class DamageMet(PipelineError):
-    """A query came upon damaged records."""
+    """A query has read damaged records."""
 
     exit_code = DAMAGED
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `sql`."""
+    """Add the options of `sql`."""
     parser.add_argument(
         "query", metavar="QUERY", nargs="?",
         help="in Spark's SQL, such as: select partition, count(*) from orders group by partition; names with dots or "
@@ -85,7 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the query; the exit code: 0, 1 where records are damaged, 2 for a query that Spark refuses."""
+    """Run the query. Returns the exit code: 0, 1 where records are damaged, 2 for a query that Spark refuses."""
     if not options.list and not options.query:
         raise PipelineError("no query was given; --list says which views there are")
     form = _form(options)
@@ -101,19 +101,19 @@ def run(options: argparse.Namespace) -> int:
         with TemporaryDirectory() as warehouse:
             # Else Spark leaves a directory where the command was called.
             options.spark_conf.insert(0, ("spark.sql.warehouse.dir", warehouse))
-            with spark_session(options, "sql") as spark, _told_in_a_sentence():
+            with spark_session(options, "sql") as spark, _without_traces():
                 _create_views(spark, topics, options)
                 _write(spark.sql(options.query), form, options)
     return DONE
 
 
 def quoted(topic: str) -> str:
-    """A topic's name as a query has it."""
+    """A topic's name, quoted for a query."""
     return topic if _PLAIN_NAME.match(topic) else f"`{topic.replace('`', '``')}`"
 
 
 def _form(options: argparse.Namespace) -> str:
-    """In which form the answer is wanted. Raises PipelineError where it cannot be written."""
+    """The output format that the options ask for. Raises PipelineError if the output cannot be written."""
     form: str | None = options.format
     if form is None:
         suffix = Path(options.output or "").suffix.removeprefix(".")
@@ -134,7 +134,7 @@ def _form(options: argparse.Namespace) -> str:
 
 
 def _create_views(spark: SparkSession, topics: Sequence[str], options: argparse.Namespace) -> None:
-    """A view for each topic that the query may mean: a session with a thousand views takes minutes to make."""
+    """Create a view for each topic whose name is in the query. Views for a thousand topics would take minutes."""
     query = options.query.lower()
     meant: dict[str, str] = {}
     for topic in topics:
@@ -157,8 +157,8 @@ def _create_views(spark: SparkSession, topics: Sequence[str], options: argparse.
 
 
 @contextmanager
-def _told_in_a_sentence() -> Iterator[None]:
-    """Spark's errors without the traces of two languages. Raises QueryError, DamageMet."""
+def _without_traces() -> Iterator[None]:
+    """A context that turns Spark's errors into QueryError or DamageMet, without stack traces."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
@@ -204,9 +204,9 @@ def _write(answer: DataFrame, form: str, options: argparse.Namespace) -> None:
 
 
 def _with_times_as_text(answer: DataFrame) -> tuple[list[str], DataFrame]:
-    """The names of an answer's columns, and the answer with columns of other names: a query may have some twice.
+    """The names of an answer's columns, and the answer with unique column names: a query may give two columns one name.
 
-    Timestamps are text by then, since Python would be given them in the time of this machine.
+    Timestamps are converted to text, since Python would get them in the time zone of this machine.
     """
     from pyspark.sql import functions
     from pyspark.sql.types import TimestampType
@@ -233,7 +233,7 @@ def _output(path: str | None) -> Iterator[IO[bytes]]:
 
 
 def table(names: Sequence[str], rows: Sequence[Row]) -> str:
-    """Rows below their names, numbers to the right."""
+    """A table of text: column names and rows, numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [
         min(max(len(text) for text in (name, *(row[number] for row in cells))), _WIDEST_COLUMN)
@@ -290,7 +290,7 @@ def _write_json(file: IO[bytes], names: Sequence[str], rows: Iterator[Row]) -> N
 
 
 def _different(names: Sequence[str]) -> list[str]:
-    """key, key -> key, key_2."""
+    """Unique names: key, key -> key, key_2."""
     found: list[str] = []
     for name in names:
         different, number = name, 1
@@ -302,7 +302,7 @@ def _different(names: Sequence[str]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can have it."""
+    """A value as JSON can represent it."""
     if isinstance(value, bytes | bytearray):
         return bytes_as_json(bytes(value))
     if isinstance(value, tuple) and hasattr(value, "asDict"):
@@ -320,7 +320,7 @@ def _plain(value: Any) -> Any:
 
 
 def _write_parquet(answer: DataFrame, path: str) -> None:
-    """All files of it, or none."""
+    """Write an answer as a directory of Parquet files, all or none."""
     temporary = f"{path.rstrip('/')}.{os.getpid()}.tmp"
     try:
         answer.write.parquet(f"file://{os.path.abspath(temporary)}")

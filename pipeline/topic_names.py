@@ -13,10 +13,10 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 def chosen_topics(
     known: Collection[str], names: Sequence[str], pattern: str | None, data_dirs: Sequence[str]
 ) -> list[str]:
-    """Out of the topics that there are in `data_dirs`, those of these names, and those whose whole name matches the
-    pattern; with neither, all of them.
+    """From the topics ``known`` of `data_dirs`, those with these names, and those whose whole name matches the pattern;
+    all topics without names and pattern.
 
-    Internal topics come only by name. Raises PipelineError for a name that no topic has.
+    Internal topics have to be named. Raises PipelineError for a name that no topic has.
     """
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""A function called with each of many items: by Spark's workers, one task an item, or by this process."""
+"""Calling a function with each of many items: in Spark's workers, one task for each item, or in this process."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ Result = TypeVar("Result")
 
 
 class Workers(Protocol):
-    """A function that runs the work: `pipeline.session.workers`."""
+    """A function that calls a function with each item: see `pipeline.session.workers`."""
 
     def __call__(self, function: Callable[..., Result], items: Sequence[Item], *common: object) -> Iterable[Result]:
-        """`function(item, *common)` for each item, as far as the results are taken; these in the order of the items.
+        """Call `function(item, *common)` for each item. The results are computed as they are taken, in the order of the
+        items.
 
-        `function`, items, arguments and results are as `on_workers` has them. Raises what the function raises.
+        `function`, items, arguments and results are as `on_workers` needs them. Raises the errors of the function.
         """
 
 
 GetWorkers = Callable[[], AbstractContextManager[Workers]]
-"""They are got when there is work, and gone when it is done."""
+"""A context with workers. The workers start with the context and end with it."""
 
 
 @contextmanager
@@ -46,11 +47,12 @@ def on_workers(
     *common: object,
     on_done: Callable[[int], None] | None = None,
 ) -> list[Result]:
-    """`function(item, *common)` for each item, by Spark's workers; the results in the order of the items.
+    """Call `function(item, *common)` for each item in Spark's workers. Returns the results in the order of the items.
 
-    The function is at the top level of a module of a package here; items, arguments and results can be pickled.
-    Another thread calls `on_done` with how many more items are done. A PipelineError or StorageError that a call
-    raises is raised here, once all tasks have ended; any other error ends the job with Spark's own.
+    The function is at the top level of a module of a package here; items, arguments and results can be pickled. Another
+    thread calls `on_done` with the number of items that have been finished since its last call. A PipelineError or
+    StorageError of a call is raised here when all tasks have ended; any other error ends the job with Spark's own
+    error.
     """
     if not items:
         return []

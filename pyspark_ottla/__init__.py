@@ -1,7 +1,7 @@
-"""Spark's door to Ottla: `spark.read.format("kafka_log")` reads topics out of the broker's segment files.
+"""The Spark data source of Ottla: `spark.read.format("kafka_log")` reads topics out of the broker's segment files.
 
-Spark imports every package whose name begins with `pyspark_`, and registers what it finds there as `DefaultSource`. So
-this must not fail, whatever Spark it is; on an older Spark, the format raises an error when it is used.
+Spark imports every package whose name begins with `pyspark_`, and registers its `DefaultSource`. So the import must not
+fail with any version of Spark; with an older Spark, the format raises an error when it is used.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""The `format("kafka_log")` of a Spark that is too old for it: an error with a sentence."""
+"""The `format("kafka_log")` for a Spark that is too old: it raises an error that says so."""
 
 from collections.abc import MutableMapping
 

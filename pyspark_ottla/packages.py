@@ -1,7 +1,7 @@
 """Importing our packages in a Spark worker, without hiding the user's packages of the same names.
 
-A Spark worker also runs its user's functions, whose own `config` or `pipeline` must stay what they were. So our
-packages are on the path while a function of ours runs, and the user's at all other times.
+A Spark worker also runs functions of the user, who may have a `config` or `pipeline` of his own. So our packages are on
+the import path only while a function of ours runs.
 """
 
 import sys
@@ -22,7 +22,7 @@ _ours: dict[str, ModuleType] = {}
 
 @contextmanager
 def our_packages() -> Iterator[None]:
-    """While this lasts, `pipeline`, `storage` and the others are ours. May be nested."""
+    """A context in which `pipeline`, `storage` and the others are our packages. May be nested."""
     if _are_here():
         yield
         return

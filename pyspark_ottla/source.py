@@ -1,6 +1,6 @@
 """`format("kafka_log")` as Spark knows it: the classes that it pickles, which hand over to `pipeline.kafka_log`.
 
-What they hold and what they hand to tasks is plain text and bytes, so Spark can open it where our packages are not.
+Their attributes and the tasks' arguments are text and bytes, so Spark unpickles them where our packages are missing.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ Offsets = dict[str, dict[str, int]]
 
 
 class KafkaLogSource(DataSource):
-    """Topics, read out of the segment files of a broker on this machine or on a file system that all workers see."""
+    """A data source of topics, read out of the segment files of a broker on this machine or on a file system that all
+    workers see."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._given = dict(options)
-        """By their names in lower case."""
+        """The options, by their names in lower case."""
 
     @classmethod
     def name(cls) -> str:
@@ -46,7 +47,7 @@ class KafkaLogSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """The columns that the options ask for."""
+        """The columns that the options select, as DDL."""
         with our_packages():
             from pipeline.schema import spark_schema
 
@@ -109,23 +110,23 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._opened().initial_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say of a micro-batch's size."""
+        """The maximum size of a micro-batch, from the options."""
         with our_packages():
             most = _options(self._given).most_offsets
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        """Where the next micro-batch ends."""
+        """The end of the next micro-batch."""
         with our_packages():
             return self._opened().latest_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def reportLatestOffset(self) -> Offsets:
-        """Where the topics end now."""
+        """The current ends of the topics."""
         with our_packages():
             return self._opened().newest_offset()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends with what is there now."""
+        """Let the query end at the current ends of the topics."""
         with our_packages():
             self._opened().stop_at_the_end_of_now()
 
@@ -139,7 +140,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition, self._given)
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Release the data directories: the query has ended."""
         if self._stream is not None:
             with our_packages():
                 self._stream.close()

@@ -1,4 +1,4 @@
-"""A function of one of our packages, called by Spark's workers."""
+"""Calls a function of our packages in Spark's workers."""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
@@ -13,10 +13,11 @@ FAILED: Final = "failed"
 
 
 class Work:
-    """What a task does: `function` (as `module:name`, in a package of ours) called with each item and then `common`.
+    """The function of a task: calls `function` (as `module:name`, in a package of ours) with each item and then
+    `common`.
 
-    Items, arguments and results travel as bytes, which the worker opens where the packages are: Spark itself would ask
-    for their classes before that, and after.
+    Items, arguments and results are pickled to bytes, which the worker unpickles while our packages are on its import
+    path: Spark itself would unpickle them before and after.
     """
 
     def __init__(self, function: str, common: bytes, progress: Any = None) -> None:
@@ -47,7 +48,7 @@ class Work:
 
 
 class Tally(AccumulatorParam[int]):
-    """Adds numbers, and in the process that made it calls `on_done` with each."""
+    """An accumulator that adds numbers, and in the process that made it calls `on_done` with each."""
 
     def __init__(self, on_done: Callable[[int], None] | None = None) -> None:
         self._on_done = on_done
@@ -56,7 +57,7 @@ class Tally(AccumulatorParam[int]):
         return Tally, ()
 
     def zero(self, value: int) -> int:
-        """What a task begins with."""
+        """The value with which a task begins."""
         return 0
 
     def addInPlace(self, value1: int, value2: int) -> int:

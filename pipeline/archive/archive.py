@@ -1,4 +1,4 @@
-"""Reading an archive: the files that the manifest names, wherever compaction has just put them."""
+"""Reading an archive: opens the files that the manifest names, also while a compaction moves them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -19,7 +19,7 @@ from pipeline.schema import COLUMNS, arrow_schema
 from storage.batch.record_batch import HEADER_SIZE, Buffer, Codec, computed_crc, write_header
 
 _PIECE_BYTES: Final = 16 << 20
-"""Bytes of batches that are rebuilt at once, about."""
+"""About how many bytes of batches are rebuilt at once."""
 _MOST_PIECE_BATCHES: Final = 1 << 16
 _BEHIND_EVERYTHING: Final = 2**63 - 1
 
@@ -29,7 +29,7 @@ class ArchivedBatch(NamedTuple):
 
     row: BatchRow
     data: bytes
-    """All of it, its CRC compared."""
+    """The whole batch; its CRC has been checked."""
 
 
 class BatchExtent(NamedTuple):
@@ -42,7 +42,7 @@ class BatchExtent(NamedTuple):
 
 
 class Archive:
-    """An archive opened at one version of its manifest. It goes on to be readable through one compaction."""
+    """An archive at one version of its manifest. It stays readable while one compaction replaces its files."""
 
     def __init__(self, dest: Path, manifest: Manifest) -> None:
         self.dest = dest
@@ -50,7 +50,7 @@ class Archive:
 
     @classmethod
     def open(cls, dest: Path | str) -> "Archive":
-        """The archive as it is now. Raises NoArchive."""
+        """Open the archive at its current manifest. Raises NoArchive."""
         place = Path(dest).resolve()
         manifest = read_manifest(place)
         if manifest is None:
@@ -58,17 +58,18 @@ class Archive:
         return cls(place, manifest)
 
     def path(self, file: RowsFile | BatchesFile) -> Path:
-        """Where a file of the manifest is at this moment."""
+        """The path at which a file of the manifest is now."""
         return located(self.dest, file.path, read_compaction(self.dest))
 
     def files(self, topic: str | None = None, partition: int | None = None) -> list[RowsFile]:
-        """The files with rows: all of them, a topic's, or a partition's; by topic, partition and offset."""
+        """The files with rows of all topics, of one topic or of one partition; sorted by topic, partition and
+        offset."""
         return sorted(_chosen(self.manifest.files, topic, partition), key=lambda file: (file.stretch, file.path))
 
     def rows(
         self, topic: str, partition: int, from_offset: int = 0, until_offset: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition, all columns, in the order of offsets. Raises DamagedArchive."""
+        """The rows of a partition with all columns, in the order of their offsets. Raises DamagedArchive."""
         reader = _RowsReader(self, topic, partition)
         for first, end in reader.steps(from_offset, until_offset):
             rows = reader.between(first, end)
@@ -78,9 +79,10 @@ class Archive:
     def batches(
         self, topic: str, partition: int, from_offset: int = 0, until_offset: int | None = None
     ) -> Iterator[ArchivedBatch]:
-        """The batches that have offsets between these, as they stood in the log, in order.
+        """The batches that have offsets from `from_offset` to before `until_offset`, as they were in the log, in order.
 
-        The first may begin before `from_offset`, the last end behind `until_offset`. Raises DamagedArchive.
+        The first batch may begin before `from_offset`, the last batch may end behind `until_offset`. Raises
+        DamagedArchive.
         """
         reader = _RowsReader(self, topic, partition)
         ends = (end for _, end in reader.steps(from_offset, until_offset))
@@ -90,7 +92,8 @@ class Archive:
     def extents(
         self, topic: str, partition: int, from_offset: int = 0, until_offset: int | None = None
     ) -> Iterator[BatchExtent]:
-        """How far each of these batches reaches, and nothing of what is in it. Raises DamagedArchive."""
+        """Offsets, timestamp and size of each of these batches, without reading their content. Raises
+        DamagedArchive."""
         columns = ("base_offset", "last_offset_delta", "max_timestamp", "size")
         for rows in self._described(topic, partition, from_offset, until_offset, columns):
             for base, delta, time, size in zip(*(rows.column(name).to_pylist() for name in columns), strict=True):
@@ -99,8 +102,8 @@ class Archive:
     def _batch_rows(
         self, topic: str, partition: int, from_offset: int, until_offset: int | None, ends: Iterator[int]
     ) -> Iterator[list[BatchRow]]:
-        """Rows of batches, some MB of the log at a time. No two together begin on both sides of one of `ends`, where
-        row groups of their records end: some MB of a log may open to as many GB."""
+        """Rows of batches, in lists that stand for some MB of the log. No list has batches on both sides of one of
+        `ends`, the ends of the row groups with their records: some MB of the log may decompress to as many GB."""
         piece: list[BatchRow] = []
         size = 0
         end = -1
@@ -123,7 +126,7 @@ class Archive:
     def _described(
         self, topic: str, partition: int, from_offset: int, until_offset: int | None, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """These columns of what is kept of batches, in order, each batch once."""
+        """The given columns of the rows of batches, in order, each batch once."""
         last = -1
         for file in sorted(_chosen(self.manifest.batches, topic, partition), key=lambda file: file.from_offset):
             if file.until_offset <= from_offset or (until_offset is not None and file.from_offset >= until_offset):
@@ -158,7 +161,8 @@ def _opened(path: Path) -> Any:
 
 
 class _RowsReader:
-    """The rows of one partition, out of the files of all dates, asked for in the order of offsets."""
+    """The rows of one partition, read from the files of all dates. Rows have to be requested in the order of their
+    offsets."""
 
     def __init__(self, archive: Archive, topic: str, partition: int) -> None:
         self._archive = archive
@@ -166,7 +170,7 @@ class _RowsReader:
         self._open: dict[str, _RowGroups] = {}
 
     def steps(self, from_offset: int, until_offset: int | None) -> Iterator[tuple[int, int]]:
-        """Stretches that are worth being read at once: those of the row groups."""
+        """Ranges of offsets that are worth reading at once: those of the row groups."""
         at = from_offset
         for file in self._files:
             if until_offset is not None and file.first_offset >= until_offset:
@@ -182,7 +186,8 @@ class _RowsReader:
                     at = end
 
     def between(self, first: int, end: int) -> pa.RecordBatch:
-        """The rows from one offset up to, and without, another; never before those asked for earlier."""
+        """The rows with offsets from ``first`` to before ``end``. ``first`` must not be below an earlier call's
+        ``first``."""
         found = []
         for file in self._files:
             if file.first_offset >= end:
@@ -217,7 +222,7 @@ def _column(group: Any, name: str, at_least: int) -> Any:
 
 
 class _RowGroups:
-    """A file of rows, from which row groups are read once."""
+    """A Parquet file of rows. Each row group is read once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -249,7 +254,7 @@ class _RowGroups:
 
 
 def _made(piece: list[BatchRow], reader: _RowsReader) -> Iterator[ArchivedBatch]:
-    """The bytes of batches that follow one another."""
+    """Rebuild consecutive batches with their bytes."""
     of_rows = [row for row in piece if row.kept == Kept.ROWS]
     sections: Iterator[memoryview] = iter(())
     if of_rows:
@@ -265,7 +270,7 @@ def _made(piece: list[BatchRow], reader: _RowsReader) -> Iterator[ArchivedBatch]
 
 
 def _sections(batches: list[BatchRow], rows: pa.RecordBatch) -> Iterator[memoryview]:
-    """The records of batches, encoded."""
+    """The encoded records section of each batch."""
     offsets = rows.column("offset").to_numpy()
     firsts: Any = np.searchsorted(offsets, np.array([row.base_offset for row in batches]))
     ends: Any = np.searchsorted(offsets, np.array([row.next_offset for row in batches]))

@@ -42,7 +42,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `archive`, and of what can be done to an archive."""
+    """Add the options of `archive` and of its subcommands."""
     add_source_options(parser, data_dir_required=False)
     group = parser.add_argument_group("the archive")
     group.add_argument("--dest", type=Path, metavar="DIRECTORY", help="where it is; made if it is missing")
@@ -93,7 +93,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Archive once, or again and again. Returns the exit code; raises PipelineError."""
+    """Archive once, or repeatedly. Returns the exit code; raises PipelineError."""
     return archive(options)
 
 
@@ -130,7 +130,7 @@ def archive(options: argparse.Namespace, at: At = nothing, spark: SparkSession |
 
 
 class _Archiver:
-    """Archives with these options, as often as it is asked to. Spark starts when there is work."""
+    """Archives once for each call of `cycle`, with the given options. Spark starts when there is work."""
 
     def __init__(
         self, options: argparse.Namespace, dest: Path, stack: ExitStack, at: At, spark: SparkSession | None

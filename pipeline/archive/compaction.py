@@ -2,11 +2,11 @@
 
 A directory of rows changes as a whole: its successor is built beside the archive, where no reader looks, out of links
 to the files that stay and of new files; then the two change places. What was replaced stays there until the next run of
-`archive` or `compact`, for who is still reading it.
+`archive` or `compact`, for readers that have it open.
 
     1  .DEST.replaced/      the successors are built      no manifest names them: a next run removes them
-    2  compaction.json      which they are
-    3  manifest.json        names the new files; who looks for them finds them where they were built (`located`)
+    2  compaction.json      names the successors
+    3  manifest.json        names the new files; readers find them where they were built (`located`)
     4  the directories change places, one after the other  a next run goes on with it
     5  _delta               where the archive is a Delta table, too: its next version
     6  the next run removes .DEST.replaced/, compaction.json and the old files of batches
@@ -33,27 +33,27 @@ from pipeline.batches import DamagedArchive
 from pipeline.errors import PipelineError
 
 _MERGED_ROWS: Final = 1 << 16
-"""Rows that are held while files are merged, at most."""
+"""The most rows that are held in memory while files are merged."""
 
 File = TypeVar("File", RowsFile, BatchesFile)
 
 
 class Successor(NamedTuple):
-    """A directory, and what was built to take its place."""
+    """A directory with the directory that was built to replace it."""
 
     directory: str
-    """Relative to the archive."""
+    """The path of the directory, relative to the archive."""
     built: str
-    """Its name among what is beside the archive."""
+    """The name of the built directory, below `beside(dest)`."""
     new: str
-    """A file that only the successor has."""
+    """The name of a file that only the built directory has."""
 
 
 class Compaction(NamedTuple):
     """The content of compaction.json."""
 
     version: int
-    """Of the manifest that names the new files."""
+    """The version of the manifest that names the new files."""
     successors: tuple[Successor, ...]
     new_batches: tuple[str, ...]
     old_batches: tuple[str, ...]
@@ -69,12 +69,12 @@ class Summary(NamedTuple):
 
 
 def beside(dest: Path) -> Path:
-    """Where successors are built, and where they leave what they replace."""
+    """The directory in which successors are built, and in which the replaced directories are left."""
     return dest.parent / f".{dest.name}.replaced"
 
 
 def read_compaction(dest: Path) -> Compaction | None:
-    """The compaction that is under way, or whose replaced files are still there."""
+    """The compaction that is under way, or whose replaced files have not been removed yet; None if there is none."""
     try:
         entry = json.loads((dest / COMPACTION).read_bytes())
     except FileNotFoundError:
@@ -88,7 +88,8 @@ def read_compaction(dest: Path) -> Compaction | None:
 
 
 def located(dest: Path, path: str, compaction: Compaction | None) -> Path:
-    """Where a file of the manifest is now: in its place, or in the directory that waits for that place, or left it."""
+    """The current path of a file of the manifest: its final path, or a path in the successor that has not been
+    exchanged yet, or in the directory that has been replaced."""
     place = dest / path
     if compaction is not None and not place.exists():
         directory, _, name = path.rpartition("/")
@@ -99,7 +100,8 @@ def located(dest: Path, path: str, compaction: Compaction | None) -> Path:
 
 
 def settle(dest: Path, manifest: Manifest, at: Callable[[str], None]) -> Manifest:
-    """End a compaction that died, or undo it; remove what the last one has replaced; let the Delta table catch up.
+    """Finish or undo an interrupted compaction, remove what the last compaction has replaced, and bring the Delta table
+    up to date.
 
     Raises Unwritable, and what `follow` does.
     """
@@ -142,9 +144,9 @@ def _exchange(dest: Path, compaction: Compaction, at: Callable[[str], None]) -> 
 def compact(
     dest: Path, manifest: Manifest, target_bytes: int, *, on_bytes: Callable[[int], None], at: Callable[[str], None]
 ) -> tuple[Manifest, Summary]:
-    """Merge files below `target_bytes` into such of about that size; `on_bytes` gets the bytes read.
+    """Merge files below `target_bytes` into files of about that size; `on_bytes` gets the number of bytes read.
 
-    The lock is held, and `settle` has been called. Raises PipelineError if a run of the archive has not ended,
+    The caller holds the lock and has called `settle`. Raises PipelineError if a run of the archive has not ended,
     NoExchange, Unwritable, DamagedArchive.
     """
     if (dest / PLAN).exists():
@@ -183,7 +185,7 @@ def compact(
 
 
 def bytes_to_merge(manifest: Manifest, target_bytes: int) -> int:
-    """How much `compact` would read."""
+    """How many bytes `compact` would read."""
     rows = sum(file.bytes for group in _groups(manifest.files, target_bytes) for file in group)
     return rows + sum(file.bytes for group in _groups(manifest.batches, target_bytes) for file in group)
 
@@ -204,7 +206,7 @@ def _groups_by_directory(manifest: Manifest, target_bytes: int) -> Iterator[tupl
 
 
 def _groups(files: Iterable[File], target_bytes: int) -> Iterator[list[File]]:
-    """Neighbours in one directory and partition that are merged into one file each."""
+    """Groups of neighbouring files, in one directory and partition; each group is merged into one file."""
 
     def place(file: File) -> tuple[str, int]:
         return file.path.rpartition("/")[0], file.partition
@@ -231,7 +233,7 @@ def _hull(group: Sequence[RowsFile] | Sequence[BatchesFile]) -> Stretch:
 def _build(
     dest: Path, directory: str, built: Path, groups: list[list[RowsFile]], on_bytes: Callable[[int], None]
 ) -> list[RowsFile]:
-    """Build a directory's successor; returns what is new in it."""
+    """Build a directory's successor. Returns the files that only the successor has."""
     merged = {file.path.rpartition("/")[2] for group in groups for file in group}
     with writing(built):
         built.mkdir()
@@ -277,7 +279,7 @@ def _merge(
     dest: Path, group: Sequence[RowsFile] | Sequence[BatchesFile], target: Path, writer: Callable[[Path], Any],
     on_bytes: Callable[[int], None],
 ) -> int:  # fmt: skip
-    """Put the rows of files behind one another; how many there were."""
+    """Append the rows of several files to one new file. Returns how many rows it has."""
     count = 0
     with writer(target) as merged:
         for file in group:

@@ -2,10 +2,10 @@
 
     1  _delta/topic=.../*.rows     second names of what the manifest names anew    no version of the table knows of them
     2  _delta/_delta_log/N.json    the next version: what the manifest names
-    3  second names go that no version has, or none that is younger than a week
+    3  second names are removed that no version younger than a week has
 
-The manifest is published before, and counts: a run that finds the table behind it repeats this. Since a second name
-keeps a file that compaction has replaced in the archive, who reads an older version of the table goes on reading.
+The manifest is published first: a run that finds the table behind the manifest repeats these steps. Since a second name
+keeps a file that compaction has replaced in the archive, readers of an older version of the table go on.
 """
 
 import json
@@ -26,15 +26,15 @@ from pipeline.requirements import require_delta
 from pipeline.schema import COLUMNS, arrow_schema
 
 _SUFFIX: Final = ".rows"
-"""Not `.parquet`: there are readers that look everywhere, and would find each row twice."""
+"""Not `.parquet`: some readers read all Parquet files below a directory, and would find each row twice."""
 _PROTOCOL: Final = (1, 2)
-"""The Delta protocol versions for readers and writers: the least that exist."""
+"""The lowest Delta protocol versions for readers and writers."""
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
 _REMEDY: Final = "remove it, and the next run makes it anew: the archive does not need it"
 
 
 class StrangeTable(PipelineError):
-    """The table cannot be read, or another program has written to it."""
+    """The Delta table cannot be read, or another program has written to it."""
 
     exit_code = DAMAGED
 
@@ -45,21 +45,22 @@ class TableFile(NamedTuple):
     bytes: int
     rows: int
     values: tuple[str, ...]
-    """Of the columns by which the archive has directories."""
+    """The values of the partition columns."""
 
 
 class Table(NamedTuple):
-    """The table at its last version."""
+    """The Delta table at its last version."""
 
     delta: Any
     follows: int
-    """The version of the manifest that it was made after."""
+    """The version of the manifest from which this version of the table was made."""
     files: Mapping[str, TableFile]
-    """By path."""
+    """The files of the table, by path."""
 
 
 def require_possible(dest: Path) -> None:
-    """Raises Missing without the library for Delta tables, Unwritable where files cannot have second names."""
+    """Check that a Delta table can be kept. Raises Missing without the library, Unwritable where the file system has no
+    hard links."""
     require_delta()
     probe = dest / BOOKS / "probe"
     try:
@@ -73,9 +74,10 @@ def require_possible(dest: Path) -> None:
 
 
 def follow(dest: Path, manifest: Manifest, at: Callable[[str], None]) -> None:
-    """Let the table name what the manifest names, where the archive is kept as one.
+    """Add a version to the Delta table that names the files of the manifest. Does nothing if the archive is not kept as
+    a Delta table.
 
-    The lock is held, and every file is in its place. Raises StrangeTable, Missing, Unwritable.
+    The caller holds the lock, and every file is in its final place. Raises StrangeTable, Missing, Unwritable.
     """
     if manifest.table_format != DELTA:
         return
@@ -99,7 +101,7 @@ def follow(dest: Path, manifest: Manifest, at: Callable[[str], None]) -> None:
 
 
 def read_table(dest: Path, manifest: Manifest) -> Table | None:
-    """The table, None if it has no version yet. Raises StrangeTable, Missing."""
+    """The Delta table; None if it has no version yet. Raises StrangeTable, Missing."""
     require_delta()
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
@@ -128,12 +130,12 @@ def read_table(dest: Path, manifest: Manifest) -> Table | None:
 
 
 def published_files(manifest: Manifest) -> dict[str, RowsFile]:
-    """What the manifest names, by the names in the table."""
+    """The manifest's files with rows, by their paths in the Delta table."""
     return {file.path.removesuffix(".parquet") + _SUFFIX: file for file in manifest.files}
 
 
 def table_file(manifest: Manifest, file: RowsFile) -> TableFile:
-    """What the table is to say of a file."""
+    """The entry that the Delta table has for a file of the manifest."""
     return TableFile(file.bytes, file.rows, tuple(_values(manifest, file).values()))
 
 
@@ -151,7 +153,7 @@ def _schema(manifest: Manifest) -> pa.Schema:
 def _commit(
     dest: Path, manifest: Manifest, table: Table | None, new: Mapping[str, RowsFile], gone: Sequence[str]
 ) -> Any:
-    """Add a version to the table, with files that come and files that go."""
+    """Add a version to the table, with new files and removed files."""
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import (
         AddAction,
@@ -212,7 +214,8 @@ def _give_second_names(dest: Path, new: Mapping[str, RowsFile]) -> None:
 
 @contextmanager
 def _written_by_delta(dest: Path) -> Iterator[None]:
-    """Turns what delta-rs says into a sentence, and syncs what it has added to the log. Raises Unwritable."""
+    """A context that turns errors of delta-rs into Unwritable, and syncs the files that delta-rs has added to the Delta
+    log."""
     from deltalake.exceptions import DeltaError
 
     log = dest / DELTA_LOG
@@ -228,5 +231,5 @@ def _written_by_delta(dest: Path) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of delta-rs's error; the lines behind it are places in its own source."""
+    """The first line of an error of delta-rs. The lines after it are positions in the source of delta-rs."""
     return str(error).partition("\n")[0]

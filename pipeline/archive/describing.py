@@ -1,7 +1,7 @@
-"""The batches of a range as rows of `pipeline/batches.py`, made beside the rows of their records.
+"""The batches of a range as rows of `pipeline/batches.py`, made while the rows of their records are written.
 
-A batch counts as made of its rows if these give its bytes: tried here, for all batches together. What comes out
-otherwise is kept as it is. No batch without a codec costs Python anything of its own.
+A batch is stored as `Kept.ROWS` if encoding its rows gives its bytes. This is tried here, for many batches at once. A
+batch for which it fails is stored with its payload. A batch without a codec needs no Python code of its own.
 """
 
 from collections import deque
@@ -29,25 +29,26 @@ from storage.batch.record_batch import (
 )
 
 _MOST_FAILURES: Final = 4
-"""After so many batches in a row of one codec that cannot be recompressed to the same bytes, no more are tried."""
+"""After so many batches in a row of one codec that cannot be recompressed to the same bytes, no further batch of that
+codec is tried."""
 
 _TAKEN_OVER: Final = tuple(name for name in BATCH_SCHEMA.names if name in LAYOUT)
-"""The columns that are a field of the header."""
+"""The columns whose values are fields of the batch header."""
 
 Numbers = Any
 """A numpy array."""
 
 
 class _Stored(NamedTuple):
-    """Batches as they stand in a log; an element of `headers` and `begins` for each."""
+    """Batches as they are in the log. `headers` and `begins` have an element for each batch."""
 
     data: bytes
     begins: Numbers
     headers: Numbers
-    """Of `storage.batch.record_batch.LAYOUT`."""
+    """An array of `storage.batch.record_batch.LAYOUT`."""
 
     def part(self, chosen: slice) -> "_Stored":
-        """Some of them."""
+        """A part of these batches."""
         return _Stored(self.data, self.begins[chosen], self.headers[chosen])
 
     @property
@@ -63,38 +64,39 @@ class _Stored(NamedTuple):
         return self.begins + LOG_OVERHEAD + self.headers["batch_length"]
 
     def payload(self, number: int) -> bytes:
-        """What is behind a batch's header."""
+        """The bytes behind the batch's header."""
         return self.data[int(self.payload_begins[number]) : int(self.payload_ends[number])]
 
 
 class BatchDescriber:
-    """Takes the batches of a range, and the rows of their records as they come; gives a row for each batch."""
+    """Takes the batches of a range, then the rows of their records; gives a row for each batch."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Stored] = deque()
-        """Those that have not been described."""
+        """Batches that have not been described yet."""
         self._rows = pa.Table.from_batches([], arrow_schema(COLUMNS))
-        """Theirs."""
+        """The rows of the waiting batches."""
         self._failures: dict[Codec, int] = {}
         self._levels: dict[Codec, int] = {}
-        """At which level the last batch came out right."""
+        """The compression level that gave the last batch's bytes, by codec."""
 
     def add(self, stretch: Stretch) -> None:
-        """Batches, whole and of the right CRC, that follow those before. They come before their rows."""
+        """Add whole batches with correct CRCs that follow the batches before. They have to be added before their
+        rows."""
         begins: Numbers = np.array(stretch.begins, dtype=np.int64)
         self._waiting.append(_Stored(stretch.data, begins, whole_headers(stretch.data, stretch.begins)))
 
     def take(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows that follow those before. Gives what can be said of batches by now."""
+        """Take rows that follow the rows before. Gives the rows of the batches whose records are complete now."""
         self._rows = pa.concat_tables([self._rows, pa.Table.from_batches([rows])])
         yield from self._described(int(rows.column("offset")[-1].as_py()))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """There are no more rows."""
+        """Describe the remaining batches: there are no more rows."""
         yield from self._described(None)
 
     def _described(self, until: int | None) -> Iterator[pa.RecordBatch]:
-        """The batches that end before an offset."""
+        """Describe the batches that end before the offset ``until``, or all batches (None)."""
         waiting = self._waiting
         while waiting:
             stored = waiting.popleft()
@@ -140,7 +142,7 @@ class BatchDescriber:
         return (headers["attributes"] & (CONTROL_BIT | LOG_APPEND_TIME_BIT) == 0) & np.isin(codecs, known)
 
     def _encode(self, stored: _Stored, firsts: Numbers, ends: Numbers, is_tried: Numbers) -> EncodedRecords:
-        """The records of the batches that are tried, one after the other."""
+        """The encoded records of all batches that are tried, one after another."""
         counts = (ends - firsts)[is_tried]
         total = int(counts.sum())
         if not total:
@@ -158,7 +160,8 @@ class BatchDescriber:
         return encode_records(batch, bases, times)
 
     def _recompressed(self, codec: Codec, original: bytes, records: bytes) -> tuple[int, bytes] | None:
-        """Level and head with which a codec makes these bytes of records; None if they are not found."""
+        """The level and the head with which the codec compresses ``records`` to the bytes of ``original``; None if no
+        level does."""
         head = head_of(codec, original)
         if head is not None:
             for level in self._levels_of(codec):
@@ -170,24 +173,25 @@ class BatchDescriber:
         return None
 
     def _levels_of(self, codec: Codec) -> Iterable[int]:
-        """The level that was right before comes first."""
+        """The levels to try: first the level of the last batch."""
         known = self._levels.get(codec)
         return sorted(LEVELS[codec], key=lambda level: level != known)
 
 
 _Pieces = tuple[bytes | memoryview, Numbers, Numbers]
-"""Bytes, and where in them pieces begin and end: both rise."""
+"""A buffer, and the positions in it at which pieces begin and end, both rising."""
 
 
 def _are_same(some: _Pieces, others: _Pieces) -> Numbers:
-    """Which pieces have the same bytes as their counterparts."""
+    """Which pieces have the same bytes as the pieces of the same number in ``others``."""
     if not len(some[1]):
         return np.zeros(0, dtype=bool)
     return pc.equal(_gathered(some), _gathered(others)).to_numpy(zero_copy_only=False)
 
 
 def _gathered(pieces: _Pieces) -> pa.LargeBinaryArray:
-    """The pieces as Arrow: all of the bytes count as pieces, of which every second one is wanted."""
+    """The pieces as an Arrow array. All bytes are first taken for pieces of an array, of which every second piece is
+    taken."""
     data, begins, ends = pieces
     edges: Numbers = np.empty(2 * len(begins), dtype=np.int64)
     edges[0::2] = begins

@@ -19,7 +19,7 @@ class Unwritable(PipelineError):
 
 @contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """Turns what the system says against writing there into a sentence. Raises Unwritable."""
+    """A context that turns an OSError of the file system at ``path`` into Unwritable."""
     try:
         yield
     except OSError as error:
@@ -31,7 +31,8 @@ def writing(path: Path | str) -> Iterator[None]:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory with those above it, each on disk before what is put into it. Raises Unwritable."""
+    """Make a directory and its missing parents. Each directory is on disk before the next one is made in it. Raises
+    Unwritable."""
     if path.is_dir():
         return
     make_directory(path.parent)
@@ -55,7 +56,8 @@ def sync_directory(path: Path) -> None:
 
 
 def put(data: bytes, path: Path, *, aside: Path, written: Callable[[], None] = lambda: None) -> None:
-    """Replace a file by way of another on the same file system. ``written`` is called between. Raises Unwritable."""
+    """Replace a file atomically: its new content is written to ``aside``, on the same file system, and renamed.
+    ``written`` is called before the rename. Raises Unwritable."""
     with writing(path):
         with aside.open("wb") as file:
             file.write(data)

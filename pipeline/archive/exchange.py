@@ -19,7 +19,7 @@ class NoExchange(Unwritable):
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Let two directories change places, on disk when it returns. Raises NoExchange, Unwritable."""
+    """Exchange two directories; on disk when this returns. Raises NoExchange, Unwritable."""
     libc = ctypes.CDLL(None, use_errno=True)
     if sys.platform != "linux" or not hasattr(libc, "renameat2"):
         raise NoExchange("this system cannot exchange two directories in one step (Linux's renameat2 can)")
@@ -35,7 +35,8 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def require_exchange(one: Path, other: Path) -> None:
-    """Try it on two empty directories that are made in these. Raises NoExchange, Unwritable."""
+    """Check that directories in ``one`` and ``other`` can be exchanged, with two empty ones. Raises NoExchange,
+    Unwritable."""
     probes = [place / f"probe-{os.getpid()}" for place in (one, other)]
     try:
         for probe in probes:

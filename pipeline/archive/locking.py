@@ -14,7 +14,8 @@ from pipeline.errors import PipelineError
 
 @contextmanager
 def as_archiver(dest: Path) -> Iterator[None]:
-    """For as long as a process archives, with the time that it waits between. Raises PipelineError if another does."""
+    """A context in which this process is the archive's only archiver, waiting times included. Raises PipelineError if
+    another process is."""
     with _open(dest / ARCHIVER) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -28,7 +29,7 @@ def as_archiver(dest: Path) -> Iterator[None]:
 
 @contextmanager
 def changing(dest: Path) -> Iterator[None]:
-    """For as long as the archive is changed; waits for another process that changes it."""
+    """A context in which only this process may change the archive. Waits for another process that changes it."""
     with _open(dest / LOCK) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,18 +15,18 @@ FORMAT: Final = 1
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
 TABLE_FORMATS: Final = (PARQUET, DELTA)
-"""As what an archive can be read beside its directories of Parquet files: as nothing else, or as a Delta table."""
+"""The table formats of an archive: only directories of Parquet files, or also a Delta table."""
 
 
 class NoArchive(PipelineError):
-    """There is no archive, or none that this version can read."""
+    """There is no archive, or its format is of another version."""
 
 
 class RowsFile(NamedTuple):
-    """A Parquet file with rows of one partition and, where dates have directories, one date."""
+    """A Parquet file with rows of one partition and, if the archive has directories by date, of one date."""
 
     path: str
-    """Relative to the archive."""
+    """The path relative to the archive."""
     topic: str
     partition: int
     date: str | None
@@ -44,7 +44,7 @@ class RowsFile(NamedTuple):
 
 
 class BatchesFile(NamedTuple):
-    """A file with a row for each batch between two offsets."""
+    """A Parquet file with a row for each batch of a range of offsets."""
 
     path: str
     topic: str
@@ -53,9 +53,9 @@ class BatchesFile(NamedTuple):
     until_offset: int
     batches: int
     rows: int
-    """How many rows the files with rows hold of these offsets."""
+    """How many rows of these offsets the files with rows have."""
     leader_epoch: int
-    """Of the last batch; -1 where there is none."""
+    """The leader epoch of the last batch; -1 if there is no batch."""
     bytes: int
     sha256: str
 
@@ -73,7 +73,7 @@ class Gap(NamedTuple):
 
 
 class ArchivedPartition(NamedTuple):
-    """How far a partition is archived."""
+    """The range of offsets of a partition that is archived."""
 
     from_offset: int
     until_offset: int
@@ -82,17 +82,17 @@ class ArchivedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedTopic:
-    """A topic of the archive, as the last run has seen it."""
+    """A topic of the archive, as the last run found it."""
 
     topic_id: str
     partition_count: int
     configs: Mapping[str, str] | None = None
-    """The topic's configs; None where no broker was asked for them."""
+    """The topic's configs; None if the archive was made without a broker."""
     partitions: Mapping[int, ArchivedPartition] = field(default_factory=dict)
 
 
 class CommittedOffset(NamedTuple):
-    """What a consumer group had committed."""
+    """The committed offset of a consumer group for a partition."""
 
     group: str
     topic: str
@@ -104,7 +104,7 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The content of the manifest's file. A change makes a new object."""
+    """The content of the manifest's file. It is immutable."""
 
     name: str
     cluster_id: str
@@ -113,7 +113,7 @@ class Manifest:
     table_format: str = PARQUET
     version: int = 0
     plan: int = 0
-    """The number of the last plan that counts."""
+    """The number of the last plan that has been published."""
     topics: Mapping[str, ArchivedTopic] = field(default_factory=dict)
     files: tuple[RowsFile, ...] = ()
     batches: tuple[BatchesFile, ...] = ()
@@ -121,11 +121,11 @@ class Manifest:
 
     @property
     def group(self) -> str:
-        """The group whose committed offsets say on the broker how far the archive is."""
+        """The consumer group whose committed offsets record on the broker how far topics are archived."""
         return f"archive.{self.name}"
 
     def partition(self, topic: str, partition: int) -> ArchivedPartition | None:
-        """How far it is archived; None if it is not."""
+        """The archived range of the partition; None if it is not archived."""
         archived = self.topics.get(topic)
         return None if archived is None else archived.partitions.get(partition)
 
@@ -140,16 +140,16 @@ def read_manifest(dest: Path) -> Manifest | None:
     except OSError as error:
         raise NoArchive(f"cannot read {path}: {error.strerror}") from error
     try:
-        told = json.loads(text)
-        if told["format"] != FORMAT:
-            raise NoArchive(f"{path} is of format {told['format']}; this version reads format {FORMAT}")
-        return _from_json(told)
+        content = json.loads(text)
+        if content["format"] != FORMAT:
+            raise NoArchive(f"{path} is of format {content['format']}; this version reads format {FORMAT}")
+        return _from_json(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoArchive(f"{path} is no manifest of an archive: {error!r}") from error
 
 
 def publish(manifest: Manifest, dest: Path, *, aside: Path, at: Callable[[str], None]) -> Manifest:
-    """Let this manifest count from now on; returns it with its version. Raises Unwritable."""
+    """Replace the manifest of the archive. Returns the published manifest with its new version. Raises Unwritable."""
     published = replace(manifest, version=manifest.version + 1)
     text = json.dumps(_to_json(published), indent=1)
     put(text.encode() + b"\n", dest / MANIFEST, aside=aside, written=lambda: at("manifest written"))
@@ -161,13 +161,13 @@ _STRETCH: Final = {"from_offset": "from", "until_offset": "until", "first_offset
                    "last_offset": "lastOffset", "leader_epoch": "leaderEpoch"}  # fmt: skip
 
 
-def told(value: Any) -> dict[str, Any]:
+def to_entry(value: Any) -> dict[str, Any]:
     """A named tuple as a JSON object, under the manifest's own names."""
     return {_STRETCH.get(name, name): content for name, content in value._asdict().items()}
 
 
-def heard(kind: Any, entry: Mapping[str, Any]) -> Any:
-    """A named tuple of this kind from a JSON object that `told` has made."""
+def from_entry(kind: Any, entry: Mapping[str, Any]) -> Any:
+    """A named tuple of the class ``kind`` from a JSON object that `to_entry` has made."""
     return kind(**{name: entry[_STRETCH.get(name, name)] for name in kind._fields})
 
 
@@ -184,17 +184,17 @@ def _to_json(manifest: Manifest) -> dict[str, Any]:
         "topics": {name: _topic_to_json(topic) for name, topic in sorted(manifest.topics.items())},
         "files": _sorted(manifest.files),
         "batches": _sorted(manifest.batches),
-        "groups": None if manifest.groups is None else [told(one) for one in manifest.groups],
+        "groups": None if manifest.groups is None else [to_entry(one) for one in manifest.groups],
     }
 
 
 def _sorted(files: Sequence[RowsFile] | Sequence[BatchesFile]) -> list[dict[str, Any]]:
-    return [told(file) for file in sorted(files, key=lambda file: (file.stretch, file.path))]
+    return [to_entry(file) for file in sorted(files, key=lambda file: (file.stretch, file.path))]
 
 
 def _topic_to_json(topic: ArchivedTopic) -> dict[str, Any]:
     partitions = {
-        str(number): {**told(partition), "gaps": [told(gap) for gap in partition.gaps]}
+        str(number): {**to_entry(partition), "gaps": [to_entry(gap) for gap in partition.gaps]}
         for number, partition in sorted(topic.partitions.items())
     }
     return {
@@ -217,9 +217,9 @@ def _from_json(entry: Mapping[str, Any]) -> Manifest:
         version=entry["version"],
         plan=entry["plan"],
         topics={name: _topic_from_json(topic) for name, topic in entry["topics"].items()},
-        files=tuple(heard(RowsFile, file) for file in entry["files"]),
-        batches=tuple(heard(BatchesFile, file) for file in entry["batches"]),
-        groups=None if groups is None else tuple(heard(CommittedOffset, one) for one in groups),
+        files=tuple(from_entry(RowsFile, file) for file in entry["files"]),
+        batches=tuple(from_entry(BatchesFile, file) for file in entry["batches"]),
+        groups=None if groups is None else tuple(from_entry(CommittedOffset, one) for one in groups),
     )
 
 
@@ -230,7 +230,7 @@ def _topic_from_json(entry: Mapping[str, Any]) -> ArchivedTopic:
         configs=entry["configs"],
         partitions={
             int(number): ArchivedPartition(
-                partition["from"], partition["until"], tuple(heard(Gap, gap) for gap in partition["gaps"])
+                partition["from"], partition["until"], tuple(from_entry(Gap, gap) for gap in partition["gaps"])
             )
             for number, partition in entry["partitions"].items()
         },

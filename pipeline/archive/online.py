@@ -16,7 +16,7 @@ HOLD: Final = "ottla.archive.group"
 def known_of(broker: Broker, topics: Collection[str], own_group: str) -> Known:
     """Configs, groups and committed offsets of these topics, from the broker. Raises BrokerError.
 
-    The archive's own group is left out: what it has committed says nothing to who restores the topics.
+    The group of the archive itself is left out: its committed offsets mean nothing to the users of restored topics.
     """
     seen = broker.topics()
     return Known(
@@ -38,10 +38,11 @@ def _committed(broker: Broker, topics: Collection[str], own_group: str) -> Itera
 
 
 def commit_archived(broker: Broker, manifest: Manifest, topic_ids: Collection[tuple[str, str | None]]) -> None:
-    """Commit for the archive's group what is archived of the topics that are still the same. Raises BrokerError.
+    """Commit, for the archive's group, the archived offsets of topics that still have the same topic id. Raises
+    BrokerError.
 
-    With the leader epoch of the last batch: after a power cut other records may stand at these offsets, and the broker
-    knows by it that they are not archived.
+    The leader epoch of the last batch is committed too: after a power cut other records may have these offsets, and by
+    the epoch the broker knows that those are not archived.
     """
     epochs: dict[TopicPartition, int] = {}
     for file in manifest.batches:
@@ -58,7 +59,8 @@ def commit_archived(broker: Broker, manifest: Manifest, topic_ids: Collection[tu
 
 
 def hold(broker: Broker, group: str, topics: Iterable[str]) -> None:
-    """Let retention of these topics wait for the group. Raises PipelineError where another group holds one."""
+    """Set the config `ottla.archive.group` of these topics: their retention waits for the group. Raises PipelineError
+    if a topic has another group."""
     configs = broker.topic_configs(topics)
     for topic, set_on_it in sorted(configs.items()):
         holder = set_on_it.get(HOLD)

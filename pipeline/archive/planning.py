@@ -1,5 +1,5 @@
-"""The plan of a run: which ranges it archives, written first, so that a run that died is repeated with the same
-ranges, into files of the same names."""
+"""The plan of a run: the ranges that it archives. The plan is written first, so that a run that was killed is repeated
+with the same ranges, into files of the same names."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.archive.durable import put
-from pipeline.archive.manifest import Gap, Manifest, NoArchive, heard, told
+from pipeline.archive.manifest import Gap, Manifest, NoArchive, from_entry, to_entry
 from pipeline.archive.places import PLAN, Stretch
 from pipeline.errors import DAMAGED, PipelineError, RecordsGone
 from pipeline.reading.ranges import Bounds
 
 
 class LogWentBack(PipelineError):
-    """A log ends before what is archived of it."""
+    """A log ends before the end of its archived range."""
 
     exit_code = DAMAGED
 
@@ -29,7 +29,7 @@ class Partition(NamedTuple):
 
 
 class NewGap(NamedTuple):
-    """Offsets that had been deleted before they were archived."""
+    """Offsets that were deleted from the log before they were archived."""
 
     topic: str
     partition: int
@@ -50,13 +50,13 @@ class Plan(NamedTuple):
 
 
 Split = Callable[[Stretch], Iterable[Stretch]]
-"""Cuts what one partition has into the ranges of tasks, at batch boundaries."""
+"""Cuts the range of a partition into the ranges of tasks, at batch boundaries."""
 
 
 def make_plan(
     manifest: Manifest, partitions: Sequence[Partition], split: Split, *, read_committed: bool, accepts_gaps: bool
 ) -> Plan:
-    """What is there and not archived yet. Raises RecordsGone, LogWentBack, PipelineError."""
+    """Plan the ranges that are readable and not archived yet. Raises RecordsGone, LogWentBack, PipelineError."""
     check_topic_ids(manifest, {partition.topic: partition.topic_id for partition in partitions})
     found = [(one, *_missing(manifest, one, read_committed=read_committed)) for one in partitions]
     gaps = [NewGap(one.topic, one.partition, gap) for one, _, gap in found if gap is not None]
@@ -76,7 +76,7 @@ def make_plan(
 
 
 def check_topic_ids(manifest: Manifest, topic_ids: Mapping[str, str]) -> None:
-    """Raises PipelineError if a topic is no longer the one that is archived."""
+    """Raises PipelineError if a topic has another topic id than the archived topic of that name."""
     for topic, topic_id in topic_ids.items():
         archived = manifest.topics.get(topic)
         if archived is not None and archived.topic_id != topic_id:
@@ -87,7 +87,8 @@ def check_topic_ids(manifest: Manifest, topic_ids: Mapping[str, str]) -> None:
 
 
 def _missing(manifest: Manifest, one: Partition, *, read_committed: bool) -> tuple[Stretch | None, Gap | None]:
-    """What is to be archived of a partition, and what had been deleted before."""
+    """The range of a partition that is to be archived, and the gap before it that was deleted unarchived; None for what
+    there is not."""
     start, high_watermark, stable = one.bounds
     until = stable if read_committed else high_watermark
     archived = manifest.partition(one.topic, one.partition)
@@ -105,12 +106,12 @@ def _missing(manifest: Manifest, one: Partition, *, read_committed: bool) -> tup
 
 
 def write_plan(plan: Plan, dest: Path, *, aside: Path) -> None:
-    """Raises Unwritable."""
+    """Write the plan of a run. Raises Unwritable."""
     entry = {
         "number": plan.number,
         "topicIds": dict(plan.topic_ids),
-        "ranges": [told(stretch) for stretch in plan.ranges],
-        "gaps": [{"topic": gap.topic, "partition": gap.partition, "gap": told(gap.gap)} for gap in plan.gaps],
+        "ranges": [to_entry(stretch) for stretch in plan.ranges],
+        "gaps": [{"topic": gap.topic, "partition": gap.partition, "gap": to_entry(gap.gap)} for gap in plan.gaps],
     }
     put(json.dumps(entry).encode() + b"\n", dest / PLAN, aside=aside)
 
@@ -127,17 +128,18 @@ def read_plan(dest: Path) -> Plan | None:
     return Plan(
         entry["number"],
         entry["topicIds"],
-        tuple(heard(Stretch, stretch) for stretch in entry["ranges"]),
+        tuple(from_entry(Stretch, stretch) for stretch in entry["ranges"]),
         tuple(_gap(gap) for gap in entry["gaps"]),
     )
 
 
 def _gap(entry: Mapping[str, Any]) -> NewGap:
-    return NewGap(entry["topic"], entry["partition"], heard(Gap, entry["gap"]))
+    return NewGap(entry["topic"], entry["partition"], from_entry(Gap, entry["gap"]))
 
 
 def readable(plan: Plan, partitions: Mapping[tuple[str, int], Partition], *, accepts_gaps: bool) -> Iterator[NewGap]:
-    """What has gone of planned ranges since they were planned. Raises RecordsGone if that is not accepted."""
+    """Gaps in planned ranges: offsets that were deleted after the plan was made. Raises RecordsGone unless
+    ``accepts_gaps``."""
     gone = []
     for stretch in plan.ranges:
         now = partitions.get((stretch.topic, stretch.partition))

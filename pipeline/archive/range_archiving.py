@@ -1,4 +1,4 @@
-"""The task of archiving one range: writes its rows and its batches to files, and leaves a receipt.
+"""The task that archives one range: it writes files of rows and of batches, and a receipt.
 
 Everything is written into the run's directory first and renamed out of it. That directory gets another name when the
 run is tried anew, so a task of a run that has died cannot put anything in place any more.
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipeline.archive.describing import BatchDescriber
 from pipeline.archive.durable import make_directory, put, sha256_of, sync, sync_directory, writing
-from pipeline.archive.manifest import BatchesFile, Gap, RowsFile, heard, told
+from pipeline.archive.manifest import BatchesFile, Gap, RowsFile, from_entry, to_entry
 from pipeline.archive.places import DATE, Stretch, batches_path, rows_path
 from pipeline.archive.rows_format import batches_writer, rows_writer
 from pipeline.decoding.headers import read_headers
@@ -27,7 +27,7 @@ from pipeline.schema import COLUMNS
 from storage.batch.record_batch import read_header
 
 MOST_OPEN_FILES: Final = 100
-"""Of how many dates files are written at once. For more of them the range is read again."""
+"""For how many dates files are written at once. If a range has more dates, it is read again for the others."""
 
 _GROUP_BYTES: Final = 16 << 20
 """About how many bytes of a log become one row group of a file."""
@@ -37,43 +37,43 @@ _EVERY_DATE: Final = 0
 
 
 class Task(NamedTuple):
-    """One range, and where it goes to. It travels to Spark's workers."""
+    """One range to archive, with its destination. It is pickled for Spark's workers."""
 
     dest: str
     run: str
-    """The run's directory, relative to `dest`."""
+    """The path of the run's directory, relative to `dest`."""
     stretch: Stretch
-    """The planned offsets, after which the files are called."""
+    """The planned offsets, from which the files have their names."""
     source: OffsetRange
-    """What can be read of them."""
+    """The part of the planned offsets that can be read."""
     partition_by: tuple[str, ...]
     read_committed: bool
     skip_damaged: bool
 
 
 class Receipt(NamedTuple):
-    """The result of archiving a range, whose files are in place, on disk."""
+    """The result of archiving a range. Its files are in place and on disk."""
 
     stretch: Stretch
     files: tuple[RowsFile, ...]
     batches: BatchesFile
     gaps: tuple[Gap, ...]
-    """What was passed over because it is damaged."""
+    """Ranges that were skipped because they are damaged."""
 
 
 def receipt_path(run: Path, stretch: Stretch) -> Path:
-    """Where the receipt of a range lies."""
+    """The path of a range's receipt."""
     return run / f"{stretch.topic}-{stretch.stem}.json"
 
 
 def read_receipt(path: Path) -> Receipt:
-    """A receipt that a task has left."""
+    """Read the receipt of a task."""
     entry = json.loads(path.read_bytes())
     return Receipt(
         Stretch(**entry["stretch"]),
-        tuple(heard(RowsFile, file) for file in entry["files"]),
-        heard(BatchesFile, entry["batches"]),
-        tuple(heard(Gap, gap) for gap in entry["gaps"]),
+        tuple(from_entry(RowsFile, file) for file in entry["files"]),
+        from_entry(BatchesFile, entry["batches"]),
+        tuple(from_entry(Gap, gap) for gap in entry["gaps"]),
     )
 
 
@@ -122,7 +122,7 @@ class _RangeArchiving:
             batch_bytes=_GROUP_BYTES,
         )
         self._damages: dict[int, str] = {}
-        """Where, and what."""
+        """Descriptions of damage, by the first damaged offset."""
         self._bases: list[int] = []
         self._nexts: list[int] = []
         self._leader_epoch = -1
@@ -147,7 +147,8 @@ class _RangeArchiving:
         return receipt
 
     def _read(self, describer: BatchDescriber | None, batches: Any) -> Iterator[pa.RecordBatch]:
-        """The rows of the range, their batches described on the way."""
+        """Read the rows of the range. Meanwhile ``describer`` gets the batches, and its rows are written to
+        ``batches``."""
         source = self._task.source
         if source.from_offset >= source.until_offset:
             return
@@ -166,7 +167,8 @@ class _RangeArchiving:
             yield rows
 
     def _write_rows(self, read: Iterator[pa.RecordBatch], done: frozenset[str | None]) -> tuple[list[RowsFile], bool]:
-        """Write the rows whose dates are not done; whether there are more dates than could be written at once."""
+        """Write the rows of dates that are not in ``done``. Returns the files, and whether dates are left for which no
+        file could be open."""
         writers: dict[int, _RowsWriter] = {}
         is_more = False
         skipped = {_day(date) for date in done}
@@ -228,9 +230,9 @@ class _RangeArchiving:
     def _leave(self, receipt: Receipt) -> None:
         entry = {
             "stretch": receipt.stretch._asdict(),
-            "files": [told(file) for file in receipt.files],
-            "batches": told(receipt.batches),
-            "gaps": [told(gap) for gap in receipt.gaps],
+            "files": [to_entry(file) for file in receipt.files],
+            "batches": to_entry(receipt.batches),
+            "gaps": [to_entry(gap) for gap in receipt.gaps],
         }
         path = receipt_path(self._run, receipt.stretch)
         put(json.dumps(entry).encode(), path, aside=self._aside("receipt"))
@@ -250,7 +252,7 @@ class _RangeArchiving:
         self._damages.setdefault(damage.offset, str(damage))
 
     def _gaps(self) -> Iterator[Gap]:
-        """What is damaged, each up to the next batch that is not."""
+        """The damaged ranges, each up to the next undamaged batch."""
         until = self._task.source.until_offset
         for offset, what in sorted(self._damages.items()):
             number = int(np.searchsorted(self._bases, offset, side="right"))

@@ -1,4 +1,4 @@
-"""Encoding rows of Arrow as the records section of Kafka's batches, before compression, column by column.
+"""Encoding rows of Arrow as the uncompressed records section of Kafka's batches, column by column.
 
     length, attributes 0, timestamp delta, offset delta, key length, key, value length, value, count of headers, headers
 
@@ -20,19 +20,19 @@ _NULL: Final = -1
 
 
 class EncodedRecords(NamedTuple):
-    """Records behind one another."""
+    """Encoded records, one after another."""
 
     data: memoryview
     offsets: Numbers
-    """Where each of them begins, and at the end where the last one ends."""
+    """The position of each record, and the end of the last record."""
 
     def section(self, first: int, last: int) -> memoryview:
-        """The records from one up to, and without, another."""
+        """The bytes of the records with numbers from ``first`` to before ``last``."""
         return self.data[int(self.offsets[first]) : int(self.offsets[last])]
 
 
 def encode_records(rows: pa.RecordBatch, base_offsets: Numbers, base_timestamps: Numbers) -> EncodedRecords:
-    """The rows as records. `base_offsets` and `base_timestamps` (ms) are, for each row, those of its batch."""
+    """Encode the rows as records. `base_offsets` and `base_timestamps` (ms) are the base values of each row's batch."""
     keys, values, headers = rows.column("key"), rows.column("value"), rows.column("headers")
     key_lengths, value_lengths = _lengths(keys), _lengths(values)
     header_counts = _of(pc.fill_null(pc.list_value_length(headers), 0))
@@ -51,7 +51,7 @@ def encode_records(rows: pa.RecordBatch, base_offsets: Numbers, base_timestamps:
 
 
 def _encoded_headers(headers: pa.ListArray, counts: Numbers) -> tuple[pa.BinaryArray, Numbers]:
-    """The headers of each row, encoded, and how many bytes they are."""
+    """The encoded headers of each row, and their sizes in bytes."""
     flat = headers.flatten()
     if len(flat) == 0:
         return pa.nulls(len(headers), pa.binary()), np.zeros(len(headers), dtype=np.int64)
@@ -76,7 +76,7 @@ def _lengths(column: pa.Array) -> Numbers:
 
 
 def _varint(numbers: Numbers) -> tuple[Numbers, Numbers]:
-    """Zigzag varints: a row of bytes for each number, and how many of them count."""
+    """Zigzag varints: a row of bytes for each number, as wide as the longest varint, and the length of each varint."""
     zigzag = (numbers << 1 ^ numbers >> 63).view(np.uint64)
     most = int(zigzag.max(initial=0))
     room = next(count for count in range(1, _MOST_VARINT_BYTES + 1) if most >> 7 * count == 0)
@@ -92,7 +92,7 @@ def _varint(numbers: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _binary(varints: list[tuple[Numbers, Numbers]]) -> pa.BinaryArray:
-    """The varints of each row behind one another."""
+    """The varints of each row, joined."""
     data = np.hstack([one for one, _ in varints])
     counts = np.hstack([np.arange(one.shape[1]) < widths[:, None] for one, widths in varints])
     ends = np.cumsum(sum(widths for _, widths in varints))

@@ -11,15 +11,16 @@ from pipeline.batches import BATCH_SCHEMA
 from pipeline.schema import COLUMNS, arrow_schema
 
 _DICTIONARIES: Final = ["topic", "partition", "timestampType"]
-"""On all columns they cost up to half of the speed, and keys and values seldom repeat."""
+"""Columns with a dictionary. With dictionaries for all columns writing is up to twice as slow, and keys and values
+seldom repeat."""
 
 _STATISTICS: Final = ["topic", "partition", "offset", "timestamp", "timestampType"]
-"""Least and greatest value of a row group. For keys and values they are useless, and Arrow holds six copies of a value
-for them."""
+"""Columns with the least and greatest value of each row group. For keys and values these are useless, and Arrow holds
+six copies of a value for them."""
 _OF_BATCHES: Final = [name for name in BATCH_SCHEMA.names if name not in ("head", "payload")]
 
 _TOGETHER_BYTES: Final = 32 << 20
-"""Row groups are read together up to this size."""
+"""Row groups are read together up to this many bytes."""
 
 
 def rows_writer(path: Path) -> Any:
@@ -30,13 +31,13 @@ def rows_writer(path: Path) -> Any:
 
 
 def batches_writer(path: Path) -> Any:
-    """A Parquet writer for rows of batches."""
+    """A Parquet writer for the rows of batches."""
     return pq.ParquetWriter(str(path), BATCH_SCHEMA, compression="zstd", write_statistics=_OF_BATCHES)
 
 
 def bounded_batches(parquet: Any, most_rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """All rows of a file, so many at once at most, and no more than some MB or what is in one row group: all columns,
-    or these."""
+    """All rows of a file with all columns, or with ``columns``, in batches of at most ``most_rows`` rows. Memory holds
+    no more than some MB, or one row group."""
     chosen = None if columns is None else list(columns)
     together: list[int] = []
     size = 0

@@ -7,8 +7,8 @@
     5  run-N.A, plan.json go
     6  the group's offsets are committed: the broker may delete what is archived
 
-A reader that knows nothing of manifests sees the files of 2 as they come: rows that are in the log, once. Whoever does
-the run again puts the same rows into files of the same names.
+A reader that knows nothing of manifests sees the files of 2 as they come: rows that are in the log, once. A repeated
+run puts the same rows into files of the same names.
 """
 
 import shutil
@@ -41,7 +41,7 @@ READ_COMMITTED: Final = "read_committed"
 
 
 def nothing(step: str) -> None:
-    """The callback for steps that does nothing."""
+    """A callback for steps that does nothing."""
 
 
 At = Callable[[str], None]
@@ -49,7 +49,7 @@ At = Callable[[str], None]
 
 
 class ReadPartition(Protocol):
-    """What a run needs of a partition: see `pipeline.source.PartitionSource`."""
+    """The properties of a partition that a run reads: see `pipeline.source.PartitionSource`."""
 
     @property
     def topic(self) -> str: ...
@@ -60,19 +60,19 @@ class ReadPartition(Protocol):
     @property
     def bounds(self) -> Bounds: ...
     def range(self, from_offset: int, until_offset: int) -> OffsetRange:
-        """A part of it."""
+        """A range of the partition."""
 
 
 class Work(Protocol):
-    """A function that runs the tasks."""
+    """A function that runs the archiving tasks."""
 
     def __call__(self, tasks: Sequence[Task], run: Path, at: At) -> Iterable[Receipt]:
-        """Do all of them, in any order. Raises PipelineError if one could not be done."""
+        """Run all tasks, in any order. Raises PipelineError if a task could not be done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What an archive is, and how it is added to."""
+    """The properties of an archive, and how a run adds to it."""
 
     dest: Path
     name: str
@@ -80,7 +80,7 @@ class Settings:
     isolation: str = READ_COMMITTED
     partition_by: tuple[str, ...] = ("topic", "date")
     table_format: str | None = None
-    """None: what it is already."""
+    """`parquet` or `delta`; None: as the archive is already kept."""
     skip_damaged: bool = False
     accepts_gaps: bool = False
 
@@ -99,7 +99,7 @@ class Known:
 
 
 def check_destination(dest: Path) -> None:
-    """Raises PipelineError where something is that is no archive."""
+    """Raises PipelineError if ``dest`` is neither an archive, nor empty, nor missing."""
     if not dest.exists():
         return
     if not dest.is_dir():
@@ -110,9 +110,10 @@ def check_destination(dest: Path) -> None:
 
 
 def open_for_archiving(settings: Settings, at: At = nothing) -> Manifest:
-    """The manifest of the destination, a first one if it is new. Raises PipelineError if it is another's, Unwritable.
+    """Open the manifest of the destination, or publish the first one. Raises PipelineError if it is another archive's,
+    Unwritable.
 
-    To be called, like everything here, by who holds the lock of `locking.changing`.
+    Like for all functions of this module, the caller holds the lock of `locking.changing`.
     """
     dest = settings.dest
     check_destination(dest)
@@ -144,7 +145,7 @@ def open_for_archiving(settings: Settings, at: At = nothing) -> Manifest:
 
 
 def _published_as(table_format: str, manifest: Manifest, dest: Path, at: At) -> Manifest:
-    """The manifest of an archive that is kept in this format from now on."""
+    """Publish the manifest of an archive that has this table format from now on."""
     if table_format == DELTA:
         require_possible(dest)
     published = publish(replace(manifest, table_format=table_format), dest, aside=_aside(dest), at=at)
@@ -153,15 +154,15 @@ def _published_as(table_format: str, manifest: Manifest, dest: Path, at: At) -> 
 
 
 class Run:
-    """One run. The lock is held meanwhile."""
+    """One run of an archive. The caller holds the lock."""
 
     def __init__(
         self, settings: Settings, partitions: Sequence[ReadPartition],
         split: Callable[[OffsetRange], Iterable[OffsetRange]],
         work: Work, *, known: Known, at: At = nothing,
     ) -> None:  # fmt: skip
-        """`partitions`: all of the topics that are archived, and of those that a run before had planned.
-        `split` cuts a range into those of tasks."""
+        """`partitions` are all partitions of the topics to archive, and of the topics in the plan of an interrupted
+        run. `split` cuts a range into the ranges of tasks."""
         self._settings = settings
         self._dest = settings.dest
         self._split = split
@@ -171,10 +172,10 @@ class Run:
         self._partitions = {(one.topic, one.partition): one for one in partitions}
 
     def go(self, manifest: Manifest, topics: Iterable[str]) -> Manifest:
-        """Do what is to be done for these topics; returns the manifest as it is then.
+        """Finish an interrupted plan, then archive the new records of these topics. Returns the manifest as it is then.
 
-        Raises RecordsGone, DamagedLog, LogWentBack, Unwritable, PipelineError. What has been done of a plan until then
-        is not lost, and not to be seen twice.
+        Raises RecordsGone, DamagedLog, LogWentBack, Unwritable, PipelineError. Finished tasks of a plan are kept then,
+        and their rows are not seen twice.
         """
         left = read_plan(self._dest)
         if left is not None and left.number > manifest.plan:
@@ -207,7 +208,7 @@ class Run:
             yield Stretch(stretch.topic, stretch.partition, piece.from_offset, piece.until_offset)
 
     def _carry_out(self, plan: Plan, manifest: Manifest) -> Manifest:
-        """Do the tasks of a plan that have no receipt, and publish."""
+        """Run the tasks of the plan that have no receipt, and publish the manifest."""
         run = self._dest / self._begin_attempt(plan)
         receipts = {
             stretch: read_receipt(receipt_path(run, stretch))
@@ -237,7 +238,8 @@ class Run:
         return published
 
     def _begin_attempt(self, plan: Plan) -> str:
-        """A directory for this attempt, with the receipts of those before it, whose tasks lose theirs."""
+        """Make the directory of this attempt. It takes over the receipts of earlier attempts, whose tasks can no longer
+        put files in place."""
         found = [attempt for number, attempt in runs(self._dest) if number == plan.number]
         name = run_name(plan.number, max(found, default=0) + 1)
         if found:
@@ -268,7 +270,8 @@ class Run:
         )
 
     def _remove_strays(self, plan: Plan, receipts: Mapping[Stretch, Receipt]) -> None:
-        """What an attempt before has put in place, and the log did not give once more: compaction was there between."""
+        """Remove files of an earlier attempt that the repeated tasks did not write again, because the log was compacted
+        in between."""
         expected = {file.path for receipt in receipts.values() for file in receipt.files}
         planned = set(plan.ranges)
         for topic in plan.topic_ids:
@@ -279,7 +282,7 @@ class Run:
     def _with(
         self, manifest: Manifest, plan: Plan, receipts: Sequence[Receipt], gaps: Sequence[tuple[str, int, Gap]]
     ) -> Manifest:
-        """The manifest with what a plan has brought."""
+        """The manifest with the files and gaps of the finished plan."""
         topics = {name: dict(topic.partitions) for name, topic in manifest.topics.items()}
         for receipt in receipts:
             topic, partition, from_offset, until_offset = receipt.stretch
@@ -324,7 +327,7 @@ class Run:
         return replace(manifest, topics=topics, groups=manifest.groups if known.groups is None else known.groups)
 
     def _refreshed(self, manifest: Manifest) -> Manifest:
-        """Where there are no new records, groups may have committed all the same."""
+        """Publish committed offsets and configs that have changed, though there are no new records."""
         partitions = {name: topic.partitions for name, topic in manifest.topics.items()}
         ids = {one.topic: one.topic_id or "" for one in self._partitions.values()}
         refreshed = self._refreshed_topics(manifest, partitions, ids)
@@ -333,7 +336,7 @@ class Run:
         return publish(refreshed, self._dest, aside=_aside(self._dest), at=self._at)
 
     def _clear(self) -> None:
-        """Remove what a run needs until it is published."""
+        """Remove the plan and the run directories."""
         for number, attempt in runs(self._dest):
             path = self._dest / run_name(number, attempt)
             with writing(path):
@@ -348,7 +351,7 @@ def _aside(dest: Path) -> Path:
 
 
 def _remove_unfinished(run: Path, plan: Plan) -> None:
-    """Take away what tasks have left in a run's directory, but for the receipts."""
+    """Remove the files that tasks have left in a run's directory, except for the receipts."""
     receipts = {receipt_path(run, stretch) for stretch in plan.ranges}
     for path in run.iterdir():
         if path not in receipts:

@@ -23,25 +23,25 @@ _CHECKED_ROWS: Final = 1 << 20
 
 
 class Finding(NamedTuple):
-    """A fault or a remark that verification has found in an archive."""
+    """A fault or a remark of the verification of an archive."""
 
     is_damage: bool
     what: str
-    """`gap`, `overlap`, `missing`, `bytes`, `rows`, `offsets`, `batches`, `stray`, `delta`; where it is no damage
-    `gap`, `run`, `compaction`, `delta`."""
+    """The kind of fault: `gap`, `overlap`, `missing`, `bytes`, `rows`, `offsets`, `batches`, `stray`, `delta`; of a
+    remark: `gap`, `run`, `compaction`, `delta`."""
     path: str
-    """The file, or topic and partition."""
+    """The path of the file, or topic and partition."""
     text: str
 
 
 def bytes_to_check(archive: Archive) -> int:
-    """How much `findings` reads."""
+    """How many bytes `findings` reads."""
     manifest = archive.manifest
     return sum(file.bytes for file in manifest.files) + sum(file.bytes for file in manifest.batches)
 
 
 def findings(archive: Archive, on_bytes: Callable[[int], None]) -> Iterator[Finding]:
-    """All faults and remarks; `on_bytes` is called with how many more bytes have been read."""
+    """Find all faults and remarks; `on_bytes` is called with the number of bytes that were read since its last call."""
     yield from _Verification(archive, on_bytes).findings()
 
 
@@ -81,7 +81,7 @@ class _Verification:
         return self._plan is not None and self._plan.number > self._manifest.plan
 
     def _strays(self) -> Iterator[Finding]:
-        """Files that a reader of the directory reads, and the manifest does not name."""
+        """Files that readers of the directory read, although the manifest does not name them."""
         known = {file.path for file in self._manifest.files}
         planned = set(self._plan.ranges) if self._plan is not None and self._is_plan_open else set()
         waiting = {one.directory for one in self._waiting()}
@@ -98,14 +98,14 @@ class _Verification:
             yield Finding(False, "compaction", directory, "a compaction has not ended; the next run ends it")
 
     def _waiting(self) -> list[Any]:
-        """LogDirs whose successors have not taken their place."""
+        """Successors of the published compaction that have not been exchanged with their directories yet."""
         compaction = self._compaction
         if compaction is None or compaction.version > self._manifest.version:
             return []
         return [one for one in compaction.successors if not (self._dest / one.directory / one.new).exists()]
 
     def _delta_table(self) -> Iterator[Finding]:
-        """Whether the Delta table names what the manifest names."""
+        """Check that the Delta table names the files of the manifest."""
         try:
             table = read_table(self._dest, self._manifest)
         except StrangeTable as error:
@@ -124,7 +124,7 @@ class _Verification:
                 yield Finding(True, "delta", f"{DELTA_TABLE}/{path}", wrong)
 
     def _of_table(self, path: str, file: RowsFile | None, named: TableFile | None, *, is_behind: bool) -> str | None:
-        """What is wrong with a file that the manifest names, the Delta table, or both."""
+        """The fault of a file that is named by the manifest, the Delta table, or both; None if it is sound."""
         if not is_behind and (file is None or named is None):
             return f"the {'manifest' if file is None else 'table'} does not name it"
         if named is None:
@@ -179,7 +179,7 @@ class _Verification:
             )  # fmt: skip
 
     def _broken(self, file: RowsFile | BatchesFile, path: Path) -> Finding | None:
-        """What is wrong with the bytes of a file."""
+        """Check size and SHA-256 of a file against the manifest."""
         try:
             size = path.stat().st_size
             digest = sha256_of(path)
@@ -195,7 +195,7 @@ class _Verification:
         return None
 
     def _batches(self, place: str, key: tuple[str, int], files: Sequence[BatchesFile]) -> Iterator[Finding]:
-        """The files of batches of a partition, and that the rows are theirs."""
+        """Check the files of a partition's batches, and that the archived rows belong to these batches."""
         rows = _Offsets(self._archive, key)
         next_offset = 0
         for file in files:
@@ -221,7 +221,7 @@ class _Verification:
 
 
 class _Offsets:
-    """The offsets of a partition's rows, asked for front to back."""
+    """The offsets of a partition's rows. They have to be requested in rising order."""
 
     def __init__(self, archive: Archive, key: tuple[str, int]) -> None:
         self._archive = archive
@@ -229,7 +229,7 @@ class _Offsets:
         self._held: list[Any] = []
 
     def between(self, from_offset: int, until_offset: int) -> Any:
-        """Those from one offset up to, and without, another, sorted; None if a file cannot be read."""
+        """The offsets from ``from_offset`` to before ``until_offset``, sorted; None if a file cannot be read."""
         while self._waiting and self._waiting[0].from_offset < until_offset:
             path = self._archive.path(self._waiting.popleft())
             try:
@@ -246,7 +246,7 @@ class _Offsets:
 
 
 def _headers(path: Path) -> tuple[Any, Any, Any, Any]:
-    """Of the batches in a file: base offsets, next offsets, record counts, and whether they are made of rows."""
+    """The batches in a file: base offsets, next offsets, record counts, and whether each is rebuilt from rows."""
     columns = ["base_offset", "last_offset_delta", "record_count", "kept"]
     table = pq.ParquetFile(path).read(columns)
     bases, deltas, counts, kept = (table.column(name).to_numpy().astype(np.int64) for name in columns)
@@ -254,7 +254,7 @@ def _headers(path: Path) -> tuple[Any, Any, Any, Any]:
 
 
 def _compared(place: str, found: Any, bases: Any, nexts: Any, counts: Any, is_of_rows: Any) -> Iterator[Finding]:
-    """Whether rows of these offsets are those of these batches."""
+    """Check that each row is in a batch, and that each batch has its rows."""
     inside: Any = np.searchsorted(bases, found, side="right") - 1
     strange = (inside < 0) | (found >= nexts[inside])
     if strange.any():
@@ -276,7 +276,7 @@ def _by_partition(files: Iterable[Any]) -> Iterator[tuple[tuple[str, int], list[
 
 
 def _overlaps(topic: str, partition: int, files: Sequence[RowsFile]) -> Iterator[Finding]:
-    """Files of one date that both may have a row: those of different dates may be of the same offsets."""
+    """Files of one date whose ranges of offsets overlap. Files of different dates may have the same range."""
     for date, some in groupby(
         sorted(files, key=lambda file: (file.date or "", file.from_offset)), lambda file: file.date
     ):
@@ -290,13 +290,15 @@ def _overlaps(topic: str, partition: int, files: Sequence[RowsFile]) -> Iterator
 
 
 def _coverage(place: str, how_far: ArchivedPartition, files: Sequence[BatchesFile]) -> Iterator[Finding]:
-    """Whether batches and known gaps together are all offsets that the manifest calls archived."""
+    """Check that batches and known gaps together cover the range that the manifest calls archived."""
     from_offset, until_offset, gaps = how_far
     at = from_offset
     covered = sorted([(file.from_offset, file.until_offset) for file in files] + [gap[:2] for gap in gaps])
     for first, end in covered:
         if first > at:
-            yield Finding(True, "gap", place, f"offsets {at} to {first - 1} are in no file, and nobody says why")
+            yield Finding(
+                True, "gap", place, f"offsets {at} to {first - 1} are in no file, and the manifest has no such gap"
+            )
         at = max(at, end)
     if at != until_offset:
         yield Finding(True, "gap", place, f"it is archived up to {until_offset}, its files end at {at}")

@@ -12,7 +12,7 @@ from storage.files import FileSystem
 
 _MOST_ATTEMPTS: Final = 3
 _MOST_FINDINGS: Final = 10_000
-"""Of one part; what is behind is counted only."""
+"""The most findings of one part that are kept; findings after them are only counted."""
 
 
 class Checked(NamedTuple):
@@ -22,18 +22,18 @@ class Checked(NamedTuple):
     extent: LogExtent
     findings: Sequence[Finding]
     counts: dict[str, int]
-    """damage, notes, segments, batches, bytes."""
+    """Numbers by name: damage, notes, segments, batches, bytes."""
 
 
 def check_parts(parts: Sequence[LogPart], with_records: bool) -> list[Checked]:
-    """Check these parts, one behind the other."""
+    """Check these parts, one after the other."""
     files = FileSystem()
     return [_check(files, part, with_records) for part in parts]
 
 
 def _check(files: FileSystem, part: LogPart, with_records: bool) -> Checked:
-    """Where a broker works, retention or cleaning may take files away in the middle; then look again at what is there
-    instead."""
+    """Check a part, again if a running broker has changed its files meanwhile: retention or compaction may have removed
+    files during the check."""
     for attempt in range(1, _MOST_ATTEMPTS + 1):
         before = _listing(files, part)
         checked = _check_once(files, part, with_records)
@@ -65,7 +65,7 @@ def _check_once(files: FileSystem, part: LogPart, with_records: bool) -> Checked
 
 
 def _listing(files: FileSystem, part: LogPart) -> dict[str, int]:
-    """The part's files but for the last segment, which grows."""
+    """The part's files and their sizes, without the last segment, which grows."""
     try:
         log = LogFiles.found_in(files, part.directory)
     except FileNotFoundError:

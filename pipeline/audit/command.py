@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Audit; the exit code: 0 whole, 1 damaged."""
+    """Audit. Returns the exit code: 0 no damage, 1 damage."""
     check_places(options.reports)
     files = FileSystem()
     paths = list(dict.fromkeys(path.rstrip("/") or "/" for path in options.data_dirs))
@@ -87,7 +87,8 @@ def _lock(files: FileSystem, paths: Sequence[str]) -> list[File | None]:
 
 
 def _check_is_its(broker: Broker, surveyed: Surveyed) -> None:
-    """The broker must be the one that works in the directories, or its high watermarks say nothing."""
+    """Raise PipelineError unless the broker is of the directories' cluster: its high watermarks mean nothing for
+    others."""
     cluster_id = broker.cluster_id()
     for directory in surveyed.directories:
         if directory.properties is not None and directory.properties.cluster_id != cluster_id:
@@ -127,7 +128,7 @@ def _live_ends(broker: Broker, places: Sequence[TopicPartition]) -> Mapping[Topi
 
 
 def _run_tasks(planned: Plan, options: argparse.Namespace) -> tuple[list[Checked], float]:
-    """What the tasks found, and how long it took once there was a Spark, in seconds."""
+    """Run the audit's tasks. Returns their results, and the seconds that they took without the start of Spark."""
     tasks = tasks_of(planned.parts)
     with spark_session(options, "audit") as spark:
         progress = Progress("audit", len(tasks), unit="parts")

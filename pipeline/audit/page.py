@@ -10,7 +10,7 @@ _MOST_LOGS: Final = 2000
 
 
 def audit_page(audit: Audit) -> str:
-    """The page: what is damaged first."""
+    """Render the HTML page; damaged logs come first."""
     findings = sorted(audit.findings, key=lambda finding: finding.kind != "damage")
     logs = sorted(audit.logs, key=lambda log: (-log.counts["damage"], -log.counts["notes"], log.topic_partition))
     return page(

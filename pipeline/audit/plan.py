@@ -16,53 +16,53 @@ from storage.topic_partition import TopicPartition, parse_dir_name
 PART_BYTES: Final = 256 << 20
 """About how much of a log one task checks."""
 _LEAST_COST_BYTES: Final = 1 << 16
-"""What opening the files of an empty log takes about as long as."""
+"""The size that an empty log counts as: opening its files takes about as long as checking so many bytes."""
 _TOGETHER_BYTES: Final = 32 << 20
-"""Logs are checked by one task up to this size: a task of its own would cost more than its log."""
+"""Logs up to this size together are checked by one task: a task for each would take longer than the checks."""
 
 
 class LogPart(NamedTuple):
-    """Some segments of a log, and what is known of the log. It travels to Spark's workers."""
+    """Some segments of a log, with the claims that the checks start from. It is pickled for Spark's workers."""
 
     topic_partition: TopicPartition
     directory: str
     claims: Claims
     part: Part
     size: int
-    """Bytes of its log files, or about as many."""
+    """The size of the part's log files in bytes, exactly or about."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All that is to be checked, and what is known already."""
+    """The parts of logs to check, and the findings so far."""
 
     directories: Sequence[DataDirectory]
     parts: Sequence[LogPart]
     findings: Sequence[Finding]
-    """What is wrong with the directories themselves."""
+    """Faults of the directories themselves."""
 
     @property
     def cluster_id(self) -> str | None:
-        """Whose directories they are; None if none of them says so."""
+        """The cluster id of the directories; None if no directory has one."""
         return next((each.properties.cluster_id for each in self.directories if each.properties is not None), None)
 
 
 class Surveyed(NamedTuple):
-    """Data directories as they were found."""
+    """Data directories, and the faults that were found when they were listed."""
 
     directories: Sequence[DataDirectory]
     findings: Sequence[Finding]
 
     @property
     def topics(self) -> set[str]:
-        """The topics that have a log here; not the metadata log."""
+        """The topics that have a log in these directories, without the metadata log."""
         return {place.topic for directory in self.directories for place in directory.logs}
 
 
 def survey_all(files: FileSystem, paths: Sequence[str]) -> Surveyed:
-    """Look at data directories, all or some of one node's. Raises StorageError, FileNotFoundError."""
+    """List data directories, all or some of one node. Raises StorageError, FileNotFoundError."""
     found: list[Finding] = []
-    findings = Findings(found.append, _nobody_counts)
+    findings = Findings(found.append, _ignore_size)
     directories = [survey(files, path, findings) for path in paths]
     check_identities(directories, findings)
     check_no_log_twice(directories, findings)
@@ -78,13 +78,13 @@ def plan(
     expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     part_bytes: int = PART_BYTES,
 ) -> Plan:
-    """What to check of these topics; None means everything, with the metadata log.
+    """Plan the checks of these topics; None means all topics and the metadata log.
 
-    ``live_ends`` has the high watermarks where a broker works in the directories; partitions that it does not know
-    (any more) are left out. ``expiration_ms`` is how long a producer may be silent before the broker forgets it.
+    ``live_ends`` gives the high watermarks if a broker is running on the directories; partitions that the broker does
+    not know (any more) are left out. ``expiration_ms`` is the broker's `producer.id.expiration.ms`.
     """
     found = list(surveyed.findings) if topics is None else []
-    findings = Findings(found.append, _nobody_counts)
+    findings = Findings(found.append, _ignore_size)
     chosen = None if topics is None else set(topics)
     parts: list[LogPart] = []
     for directory in surveyed.directories:
@@ -115,7 +115,8 @@ def _parts(files: FileSystem, place: TopicPartition, directory: str, claims: Cla
 
 
 def _metadata_parts(files: FileSystem, directory: DataDirectory, *, is_live: bool) -> list[LogPart]:
-    """The metadata log, which is written to disk before anything is answered: no checkpoint speaks of it."""
+    """The metadata log, which is flushed before each answer, so that no checkpoint describes it. Empty if a broker is
+    running."""
     path = f"{directory.path}/{METADATA_DIR_NAME}"
     # Which segments a running broker is writing to cannot be known from outside.
     if is_live or not files.exists(path):
@@ -129,7 +130,7 @@ def _metadata_parts(files: FileSystem, directory: DataDirectory, *, is_live: boo
 
 
 def tasks_of(parts: Sequence[LogPart]) -> list[list[LogPart]]:
-    """What each task checks: the largest first, small ones together."""
+    """The parts that each task checks: large parts first, small parts together."""
     tasks: list[list[LogPart]] = []
     room = 0
     for part in sorted(parts, key=lambda part: -part.size):
@@ -142,5 +143,5 @@ def tasks_of(parts: Sequence[LogPart]) -> list[list[LogPart]]:
     return tasks
 
 
-def _nobody_counts(size: int) -> None:
+def _ignore_size(size: int) -> None:
     pass

@@ -22,11 +22,11 @@ class LogChecked:
     end_offset: int
     latest_epoch: int
     open_transactions: Sequence[tuple[int, int]]
-    """(producer id, first offset)."""
+    """Open transactions as (producer id, first offset)."""
     counts: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON can have it."""
+        """The object for the JSON report."""
         return {
             "topic": self.topic_partition.topic,
             "partition": self.topic_partition.partition,
@@ -52,7 +52,7 @@ class Audit:
     is_deep: bool
     bootstrap: str | None
     topics: Sequence[str] | None
-    """Those that were asked for; None if everything was."""
+    """The audited topics; None if all logs were audited."""
     finished_at: str
     """UTC, to the second."""
     seconds: float
@@ -63,7 +63,7 @@ class Audit:
 
     @property
     def summary(self) -> str:
-        """One line for people."""
+        """The result in one line."""
         counts = self.counts
         result = "whole" if self.is_whole else f"{counts['damage']} damaged"
         notes = f", {counts['notes']} to be recovered by the next start" if counts["notes"] else ""
@@ -73,7 +73,7 @@ class Audit:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON can have it."""
+        """The object for the JSON report."""
         return {
             "report": "audit",
             "result": "whole" if self.is_whole else "damaged",
@@ -100,7 +100,7 @@ def put_together(
     finished_at: str,
     seconds: float,
 ) -> Audit:
-    """The audit that the tasks' results add up to."""
+    """Combine the results of the tasks to one audit."""
     by_log: dict[tuple[TopicPartition, str], list[Checked]] = {}
     for checked in results:
         by_log.setdefault((checked.part.topic_partition, checked.part.directory), []).append(checked)

@@ -24,7 +24,7 @@ _REPLACEMENT: Final = "\ufffd".encode()
 
 
 class Columns:
-    """Records whose columns can be made."""
+    """The records of opened batches, from which Arrow columns are made."""
 
     def __init__(self, sections: Sections, fields: Fields, topic: str, partition: int) -> None:
         self._buffer = pa.py_buffer(sections.data)
@@ -40,7 +40,7 @@ class Columns:
 
     @property
     def bytes_up_to(self) -> Numbers:
-        """For each record, how many bytes of keys, values and headers there are up to its end."""
+        """For each record, the total bytes of keys, values and headers up to its end."""
         fields = self._fields
         sizes = np.maximum(fields.key_size, 0) + np.maximum(fields.value_size, 0)
         if len(fields.headers.key_size):
@@ -50,7 +50,7 @@ class Columns:
         return np.cumsum(sizes)
 
     def batch(self, chosen: Numbers | slice, names: Sequence[str]) -> pa.RecordBatch:
-        """The chosen records (a slice, or their numbers, rising) with these columns."""
+        """These columns of the chosen records: a slice, or their numbers, rising."""
         return pa.RecordBatch.from_arrays([_MAKERS[name](self, chosen) for name in names], schema=arrow_schema(names))
 
     def _key(self, chosen: Any) -> pa.Array:
@@ -113,9 +113,9 @@ _MAKERS: Final[dict[str, Callable[[Columns, Any], pa.Array]]] = {
 
 
 def _gather(buffer: pa.Buffer, at: Numbers, size: Numbers) -> pa.Array:
-    """The bytes at these rising positions, of these sizes; null where a size is negative.
+    """The bytes at rising positions ``at`` with these sizes; null where a size is negative.
 
-    The whole buffer is taken for an array of strings, in which every second one is wanted: Arrow copies them at once.
+    The buffer is read as an array of strings, of which Arrow copies every second string, all at once.
     """
     count = len(at)
     if not count:
@@ -139,5 +139,5 @@ def _as_text(keys: pa.Array) -> pa.Array:
 
 
 def java_text(data: bytes) -> str:
-    """UTF-8 as Java's `String` decodes it: what is malformed becomes U+FFFD, as often as there."""
+    """Decode UTF-8 as Java's `String` does: with as many U+FFFD for malformed bytes as Java gives."""
     return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")

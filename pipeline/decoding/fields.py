@@ -1,10 +1,10 @@
 """Finding the positions of fields in a buffer, for all records of many batches at once.
 
-Only one thing about records has to be found out one after the other: where each begins, for that depends on the length
-of the one before. This is a loop over lengths and nothing else. The fields inside are then read for all records
-together, column by column, with numpy; what is odd about one shows as a position that is not where its record ends.
+Only the positions of the records have to be found one after the other, since each depends on the length of the record
+before. This is a loop over lengths and nothing else. The fields inside are then read for all records together, column
+by column, with numpy; a malformed record shows as an end of its fields that is not the end of the record.
 
-Whether a batch can be read is what `storage.batch.records.walk` says of it, and nothing else: this is the same, faster.
+A batch can be read if `storage.batch.records.walk` can read it: this is the same check, faster.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from storage.batch.records import SMALLEST_RECORD
 from storage.batch.varints import VARINT_BYTES, VARLONG_BYTES, decode_signed
 
 MOST_HEADERS: Final = 1 << 21
-"""The most headers that the records of a batch may have together: one takes two bytes there, and thirty times that
-here."""
+"""The most headers that the records of a batch may have together: a header takes two bytes there, and thirty times as
+many here."""
 
 
 class Fields(NamedTuple):
-    """The fields of records, an element for each; positions are in the buffer that they were read from."""
+    """The fields of records, an element for each record; positions are in the buffer that the records were read
+    from."""
 
     batch: Numbers
-    """The number of the batch it is in."""
+    """The number of the record's batch."""
     timestamp_delta: Numbers
     offset_delta: Numbers
     key_at: Numbers
     key_size: Numbers
-    """-1: null."""
+    """-1 for a null key."""
     value_at: Numbers
     value_size: Numbers
     header_count: Numbers
@@ -44,17 +45,17 @@ class Fields(NamedTuple):
 
 
 class HeaderFields(NamedTuple):
-    """The headers of all records, one record's behind the other's."""
+    """The headers of all records, in the order of the records."""
 
     key_at: Numbers
     key_size: Numbers
     value_at: Numbers
     value_size: Numbers
-    """-1: null."""
+    """-1 for a null value."""
 
 
 def read_fields(sections: Sections) -> tuple[Fields, list[int]]:
-    """The fields of all records, and the numbers of batches that cannot be read: of their records nothing is right."""
+    """The fields of all records, and the numbers of unreadable batches, whose records' fields mean nothing."""
     data = np.frombuffer(sections.data or b"\0", dtype=np.uint8)
     bad: set[int] = set()
     if (sections.headers.record_count == 1).all():
@@ -94,7 +95,8 @@ def read_fields(sections: Sections) -> tuple[Fields, list[int]]:
 
 
 def _record_starts(sections: Sections) -> tuple[list[int], list[int], set[int]]:
-    """Where records begin, how many there are of each batch, and which batches have not as many as they say."""
+    """The positions of all records, the number of records of each batch, and the batches with another number of records
+    than their header has."""
     data = sections.data
     steps = _steps()
     starts: list[int] = []
@@ -136,10 +138,11 @@ _unpack_head = _HEAD.unpack_from
 
 @cache
 def _steps() -> list[int]:
-    """By the first two bytes of a record: how far it is to the next one; 0 where its length takes more than two.
+    """The distance to the next record, by the first two bytes of a record; 0 where its length takes more than two
+    bytes.
 
-    One look-up instead of the arithmetic: half of what finding the records costs (bench: decode). A length that is
-    negative gives a step that means nothing, and is noticed when the fields are read.
+    One look-up instead of the arithmetic saves half of the time for finding the records (bench: decode). A negative
+    length gives a meaningless distance, which is noticed when the fields are read.
     """
     first: Numbers
     second: Numbers
@@ -150,9 +153,10 @@ def _steps() -> list[int]:
 
 
 def _varints(data: Numbers, at: Numbers, most_bytes: int) -> tuple[Numbers, Numbers, Numbers]:
-    """The numbers at these positions, the positions behind them, and which of them have more than `most_bytes`.
+    """The varints at these positions, the positions behind them, and which of them are longer than `most_bytes`.
 
-    A position may lie behind the end of the data: then its number means nothing, and what follows lies there, too.
+    A position may lie behind the end of the data: then the number means nothing, and the position behind it lies there,
+    too.
     """
     number = data.take(at, mode="clip").astype(np.int64)
     behind = at + 1
@@ -184,17 +188,17 @@ def _varints(data: Numbers, at: Numbers, most_bytes: int) -> tuple[Numbers, Numb
 
 _NONE: Final[Numbers] = np.zeros(0, dtype=np.int64)
 _FEW_RECORDS: Final = 16
-"""A round costs as much as so many headers that are read one by one."""
+"""For so few records, reading header by header is faster than a round."""
 
 
 def _read_headers(
     content: bytes, data: Numbers, at: Numbers, counts: Numbers, wrong: Numbers
 ) -> tuple[HeaderFields, Numbers]:
-    """The headers that begin at these positions, so many of each record, and the positions behind them. `data` are the
-    bytes of `content`.
+    """The headers at the positions ``at``, ``counts`` of each record, and the positions behind them. `data` are the
+    bytes of `content` as an array.
 
-    Read in rounds: the first header of all records that have one, then the second. Where few records have more, the
-    rest of each is read header by header.
+    Read in rounds: the first header of all records that have a header, then the second. When few records have more
+    headers, these are read header by header.
     """
     total = int(counts.sum())
     if not total:
@@ -229,8 +233,8 @@ def _read_headers(
 
 
 def _read_one_by_one(content: bytes, position: int, fields: HeaderFields, slots: range) -> int:
-    """The headers that begin at a position, into these slots; the position behind them. Raises IndexError,
-    OverflowError."""
+    """Read the headers of one record into the elements ``slots`` of ``fields``. Returns the position behind them.
+    Raises IndexError, OverflowError."""
     for slot in slots:
         size, position = decode_signed(content, position, VARINT_BYTES)
         if size < 0:

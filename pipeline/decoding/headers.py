@@ -23,7 +23,8 @@ _HEADER: Final = np.dtype(
 
 
 class Headers(NamedTuple):
-    """An element for each batch, all of 64 bits; the names are those of `storage.batch.record_batch.BatchHeader`."""
+    """The fields of batch headers, an element for each batch, all of 64 bits; the names are those of
+    `storage.batch.record_batch.BatchHeader`."""
 
     base_offset: Numbers
     batch_length: Numbers
@@ -35,23 +36,23 @@ class Headers(NamedTuple):
     record_count: Numbers
 
     def chosen(self, chosen: Numbers) -> Headers:
-        """Those of some of the batches."""
+        """The headers of the chosen batches."""
         return Headers(*(column[chosen] for column in self))
 
 
 def read_headers(data: bytes, positions: Sequence[int]) -> Headers:
-    """The headers at these positions of `data`, all of them there."""
+    """The headers at these positions of `data`, which has all of their bytes."""
     rows = whole_headers(data, positions)
     return Headers(*(rows[name].astype(np.int64) for name in Headers._fields))
 
 
 def whole_headers(data: bytes, positions: Sequence[int]) -> Numbers:
-    """The same with all fields of `storage.batch.record_batch.LAYOUT`, each of its own width."""
+    """The headers at these positions with all fields of `storage.batch.record_batch.LAYOUT`, each of its own width."""
     # As if a header began with each byte; those that do are picked, before numpy knows of fields: it would copy each.
     everywhere: Numbers = np.ndarray((max(len(data) - HEADER_SIZE + 1, 0),), f"V{HEADER_SIZE}", data, 0, (1,))
     return everywhere[np.asarray(positions, dtype=np.int64)].view(_HEADER)
 
 
 def joined(parts: Sequence[Headers]) -> Headers:
-    """The headers of one part behind those of the other."""
+    """Concatenate the headers of several parts."""
     return Headers(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

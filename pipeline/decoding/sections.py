@@ -1,4 +1,4 @@
-"""Decompressed records sections of several batches, one behind the other in one buffer."""
+"""Decompressed records sections of several batches, one after another in one buffer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pipeline.decoding.headers import Headers
 
 
 class Sections(NamedTuple):
-    """Opened batches; all but `data` has an element for each of them."""
+    """The records sections of several batches. All fields but `data` have an element for each batch."""
 
     data: bytes
-    """Where their records stand; there may be something else between them."""
+    """The buffer with the records. Between the sections there may be other bytes."""
     begins: Sequence[int]
     ends: Sequence[int]
-    """Where in `data` the records of each batch begin and end."""
+    """The positions in `data` at which the records of each batch begin and end."""
     headers: Headers
     paths: Sequence[str]
     positions: Sequence[int]
-    """File and position of each batch, for error messages."""
+    """The file of each batch and its position there, for error messages."""

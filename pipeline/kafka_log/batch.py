@@ -13,7 +13,7 @@ from pipeline.source import PartitionSource, Source, split
 
 
 def plan(options: Options) -> list[OffsetRange]:
-    """The ranges of a batch read. Raises PipelineError."""
+    """Plan the ranges of a batch read. Raises PipelineError."""
     starting = options.starting or FROM_THE_START
     if LATEST in (starting.everywhere, *starting.by_partition.values()):
         raise OptionError(f"{starting.option} cannot be latest (-1) in a batch read: nothing would be read")
@@ -28,7 +28,7 @@ def plan(options: Options) -> list[OffsetRange]:
 
 
 def within_bounds(partition: PartitionSource, start: int, end: int, options: Options) -> OffsetRange:
-    """The part of a wanted range that is there. What is not is reported as lost."""
+    """The readable part of the range from ``start`` to ``end``. The rest is reported as lost."""
     name = f"{partition.topic}-{partition.partition}"
     first, behind = partition.bounds.start_offset, end_of(partition, options)
     if start < min(first, end):
@@ -46,8 +46,8 @@ def within_bounds(partition: PartitionSource, start: int, end: int, options: Opt
 
 
 def in_tasks(ranges: Sequence[OffsetRange], options: Options) -> list[OffsetRange]:
-    """Ranges cut to what a task reads: about `splitBytes`, and at least `minPartitions` of them where there are so many
-    offsets. Empty ones are left out."""
+    """Cut ranges to what one task reads: about `splitBytes`, and at least `minPartitions` ranges where there are so
+    many offsets. Empty ranges are left out."""
     found = [part for one in ranges if one.from_offset < one.until_offset for part in split(one, options.split_bytes)]
     if not found or len(found) >= options.least_ranges:
         return found
@@ -60,7 +60,7 @@ def in_tasks(ranges: Sequence[OffsetRange], options: Options) -> list[OffsetRang
 
 
 def _cut(one: OffsetRange, parts: int) -> list[OffsetRange]:
-    """A range in so many parts of about as many offsets. A batch that lies across a cut is read for both."""
+    """Cut a range into so many parts with about as many offsets each. A batch across a cut is read by both tasks."""
     size = one.until_offset - one.from_offset
     cuts = [one.from_offset + size * number // parts for number in range(parts + 1)]
     return [one._replace(from_offset=begin, until_offset=end) for begin, end in pairwise(cuts) if begin < end]

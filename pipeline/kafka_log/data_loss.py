@@ -1,4 +1,4 @@
-"""Reporting records that were deleted before they were read: an error, or, by option, a warning."""
+"""Reporting records that were deleted before they were read: by an error or, by option, a warning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log: Final = logging.getLogger("kafka_log")
 
 
 def report_loss(text: str, *, fail: bool) -> None:
-    """Raise RecordsGone with this sentence, or warn with it."""
+    """Raise RecordsGone with this text, or log it as a warning."""
     if fail:
         raise RecordsGone(f"{text} (failOnDataLoss=false goes on without them)")
     log.warning("kafka_log: %s", text)

@@ -1,4 +1,4 @@
-"""The options of `format("kafka_log")`: those of Spark's Kafka connector where they mean something, and a few more.
+"""The options of `format("kafka_log")`: the applicable options of Spark's Kafka connector, and a few more.
 
 Spark gives their names in lower case only; here they stand as `docs/spark.md` writes them.
 """
@@ -18,7 +18,7 @@ from storage.topic_partition import TopicPartition
 T = TypeVar("T")
 
 SPLIT_BYTES: Final = 128 << 20
-"""What Spark reads of other files in a task (`spark.sql.files.maxPartitionBytes`)."""
+"""Spark's default for the bytes of files that one task reads (`spark.sql.files.maxPartitionBytes`)."""
 
 _BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _ISOLATION: Final = "kafka.isolation.level"
@@ -55,19 +55,19 @@ _OF_A_CONSUMER: Final = frozenset(
         "default.api.timeout.ms", "session.timeout.ms", "heartbeat.interval.ms", "check.crcs", "client.id", "group.id",
     )
 )  # fmt: skip
-"""How a consumer fetches. A job that has these for the connector may keep them: nothing is fetched here."""
+"""Options for a consumer's fetching. A job that has these for the connector may keep them: nothing is fetched here."""
 
 
 class OptionError(PipelineError):
-    """An option says what it cannot say."""
+    """An option has an invalid value."""
 
 
 class Place(NamedTuple):
-    """Where in a partition reading begins or ends."""
+    """A position in a partition at which reading begins or ends."""
 
     kind: str
     number: int = 0
-    """An offset, or a time in ms since 1970."""
+    """An offset, or a timestamp in ms since 1970."""
 
 
 EARLIEST: Final = Place("earliest")
@@ -79,15 +79,15 @@ _SPECIAL_OFFSETS: Final = {-2: EARLIEST, -1: LATEST}
 
 
 class Places(NamedTuple):
-    """For each partition a place: the same for all, or one for each."""
+    """A position for each partition: the same for all, or one for each."""
 
     everywhere: Place | None
     by_partition: Mapping[TopicPartition, Place]
     option: str
-    """The option that gave these places."""
+    """The name of the option that gave these positions."""
 
     def of(self, partition: TopicPartition) -> Place:
-        """The place in this partition. Raises OptionError where the option does not name it."""
+        """The position in this partition. Raises OptionError where the option does not name the partition."""
         if self.everywhere is not None:
             return self.everywhere
         if (place := self.by_partition.get(partition)) is None:
@@ -96,7 +96,7 @@ class Places(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """Which topics are read: one of the three."""
+    """The topics or partitions to read: exactly one field is set."""
 
     topics: Sequence[str] = ()
     pattern: str | None = None
@@ -104,7 +104,7 @@ class Subscription(NamedTuple):
 
 
 class Options(NamedTuple):
-    """All of them, as they are meant."""
+    """The parsed options."""
 
     data_dirs: Sequence[str]
     bootstrap: str | None
@@ -112,17 +112,18 @@ class Options(NamedTuple):
     starting: Places | None
     ending: Places | None
     latest_for_missing_times: bool
-    """Whether a partition without a record as late as `startingTimestamp` begins at its end; else it is an error."""
+    """Whether a partition without a record as late as `startingTimestamp` begins at its end. If not, such a partition
+    is an error."""
     wanted: Wanted
     fail_on_data_loss: bool
     split_bytes: int
     least_ranges: int
     most_offsets: int | None
-    """How many offsets a micro-batch takes at most."""
+    """The most offsets that a micro-batch takes."""
 
 
 def read_options(given: Mapping[str, str]) -> Options:
-    """What the options say, their names in any case. Raises OptionError."""
+    """Parse the options; their names may be in any case. Raises OptionError."""
     names = {name.lower(): name for name in _NAMES}
     values: dict[str, str] = {}
     for key, value in given.items():
@@ -141,7 +142,7 @@ def _nearest(key: str) -> str:
 
 
 class _Reading:
-    """The values of options by name, as they are read one after the other."""
+    """Parses the values of options, one after the other."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
@@ -203,7 +204,8 @@ class _Reading:
         return Subscription(tuple(dict.fromkeys(topics)))
 
     def _places(self, side: str) -> Places | None:
-        """As the connector has it, a time for all goes before times by partition, and these before offsets."""
+        """The positions where reading starts or ends. As in the connector, one time for all partitions wins over times
+        by partition, and these win over offsets."""
         if (time_ms := self._number(f"{side}Timestamp")) is not None:
             return Places(Place(TIME, time_ms), {}, f"{side}Timestamp")
         if (option := f"{side}OffsetsByTimestamp") in self._values:

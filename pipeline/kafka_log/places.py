@@ -19,7 +19,8 @@ TO_THE_END: Final = Places(LATEST, {}, "endingOffsets")
 
 
 def subscribed(source: Source, subscription: Subscription, *, may_be_gone: bool = False) -> Partitions:
-    """The partitions that are asked for. Raises PipelineError for those that do not exist, unless they may be gone."""
+    """The partitions that ``subscription`` names. Raises PipelineError if a partition does not exist, unless
+    ``may_be_gone``."""
     names = [name for name in subscription.topics if not may_be_gone or _is_there(source, name)]
     topics = source.topics(names, subscription.pattern) if names or subscription.pattern is not None else []
     found = {TopicPartition(one.topic, one.partition): one for one in source.partitions(topics)}
@@ -40,15 +41,15 @@ def _is_there(source: Source, topic: str) -> bool:
 
 
 def end_of(partition: PartitionSource, options: Options) -> int:
-    """Up to where a partition can be read, at the isolation level that is asked for."""
+    """The offset up to which a partition can be read at the isolation level of the options."""
     bounds = partition.bounds
     return bounds.last_stable_offset if options.wanted.read_committed else bounds.high_watermark
 
 
 def offsets_at(source: Source, places: Places, partitions: Partitions, options: Options, *, is_start: bool) -> Offsets:
-    """The offset of its place in each partition. Raises OptionError.
+    """The offset of each partition's position. Raises OptionError.
 
-    Behind a time that no record is as late as: reading ends there at the end, and begins there only where
+    If a partition has no record as late as a time, reading ends at the partition's end. Reading begins there only if
     `startingOffsetsByTimestampStrategy` allows it.
     """
     if unknown := [one for one in places.by_partition if one not in partitions]:
@@ -78,5 +79,5 @@ def offsets_at(source: Source, places: Places, partitions: Partitions, options: 
 
 
 def is_at_the_end(places: Places, partitions: Partitions, options: Options) -> bool:
-    """Whether in some partition reading begins where it ends now, so that asking later gives another offset."""
+    """Whether a partition's start is its current end, so that the same question gives another offset later."""
     return options.latest_for_missing_times or any(places.of(one) == LATEST for one in partitions)

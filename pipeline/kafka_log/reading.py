@@ -15,7 +15,7 @@ from pipeline.reading.segment_files import list_segments
 
 
 def read(one: OffsetRange, options: Options) -> Iterator[pa.RecordBatch]:
-    """The records of a range as the options want them. Raises what `read_range` raises."""
+    """The records of a range, read by the options. Raises the errors of `read_range`."""
     if options.fail_on_data_loss:
         yield from read_range(one, options.wanted, _warn)
         return

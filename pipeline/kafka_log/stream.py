@@ -1,9 +1,9 @@
 """A streaming read of `kafka_log`: the start and end offsets of each micro-batch.
 
-Spark keeps the end of every micro-batch in its checkpoint before it reads it, and asks for the same range again after
-a death. It does not keep where the first one begins, but asks `initial_offset` again. An answer that changes with
-time, such as "the end", would lose what was between the two answers. So a stream that begins at such a place has a
-first micro-batch without records, and what it ends at, which is kept, is where the second one begins.
+Spark writes the end of every micro-batch into its checkpoint before it reads the batch, and requests the same range
+again after a failure. It does not write the start of the first micro-batch, but calls `initial_offset` again. A start
+that changes with time, such as "the end", would lose the records between the two calls. So a stream that begins at such
+a position has a first micro-batch without records. Its end is in the checkpoint, and the second one begins there.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pipeline.source import Source
 from storage.topic_partition import TopicPartition
 
 JsonOffsets = dict[str, dict[str, int]]
-"""Offsets as Spark keeps them, in the connector's form: {"orders": {"0": 23}}."""
+"""Offsets in the form in which Spark and its Kafka connector store them: {"orders": {"0": 23}}."""
 
 
 class Stream:
-    """What one streaming query reads; it lives as long as the query runs. All methods raise PipelineError."""
+    """The state of one streaming query; it lives as long as the query runs. All methods raise PipelineError."""
 
     def __init__(self, options: Options) -> None:
         if options.ending is not None:
@@ -37,7 +37,7 @@ class Stream:
         self._has_begun = False
 
     def initial_offset(self) -> JsonOffsets:
-        """Where a new query begins."""
+        """The offsets at which a new query begins."""
         starting = self._options.starting or FROM_THE_END
         with self._opened() as source:
             partitions = self._partitions(source)
@@ -47,11 +47,11 @@ class Stream:
         return self._initial
 
     def stop_at_the_end_of_now(self) -> None:
-        """From here on nothing is there that was not there now (Trigger.AvailableNow)."""
+        """Let the query end at the current ends of the partitions (Trigger.AvailableNow)."""
         self._target = self._ends()
 
     def latest_offset(self, start: JsonOffsets, most_offsets: int | None) -> JsonOffsets:
-        """Where a micro-batch that begins at `start` ends; it has at most so many offsets."""
+        """The end of the micro-batch that begins at `start`, with at most `most_offsets` offsets."""
         if self._begins_without_records and start == self._initial:
             self._begins_without_records = False
             return start
@@ -73,11 +73,11 @@ class Stream:
         return as_json({**_gone(starts, ends), **_limited(starts, ends, most_offsets)})
 
     def newest_offset(self) -> JsonOffsets:
-        """Where the partitions end now, for the query's progress report."""
+        """The current ends of the partitions, for the query's progress report."""
         return as_json(self._ends())
 
     def ranges(self, start: JsonOffsets, end: JsonOffsets) -> list[OffsetRange]:
-        """What the tasks of a micro-batch read."""
+        """The ranges that the tasks of a micro-batch read."""
         self._has_begun = True
         starts, ends = from_json(start), from_json(end)
         wanted = []
@@ -124,7 +124,7 @@ class Stream:
             return {one: end_of(partition, self._options) for one, partition in partitions.items()}
 
     def _partitions(self, source: Source) -> Partitions:
-        """The partitions as they are now."""
+        """The partitions that the query reads, as they are now."""
         options = self._options
         # A query that begins is to hear of a topic that it has misspelt; one that goes on, of those that have gone.
         may_be_gone = self._has_begun and not options.fail_on_data_loss
@@ -132,7 +132,7 @@ class Stream:
 
     @contextmanager
     def _opened(self) -> Iterator[Source]:
-        """The data directories as they are now."""
+        """The data directories, listed anew."""
         options = self._options
         if options.bootstrap is None:
             # They are kept away from brokers while they are looked at, and no longer.
@@ -147,7 +147,7 @@ class Stream:
 
 
 def as_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
-    """Offsets in the form that Spark keeps, always in the same order."""
+    """Offsets in the form that Spark stores, always in the same order."""
     found: JsonOffsets = {}
     for one, offset in sorted(offsets.items()):
         found.setdefault(one.topic, {})[str(one.partition)] = offset
@@ -155,7 +155,7 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
 
 
 def from_json(offsets: JsonOffsets) -> Offsets:
-    """Offsets from the form that Spark keeps; the reverse of `as_json`."""
+    """Offsets from the form that Spark stores; the inverse of `as_json`."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in offsets.items()
@@ -164,13 +164,13 @@ def from_json(offsets: JsonOffsets) -> Offsets:
 
 
 def _gone(starts: Offsets, ends: Offsets) -> Offsets:
-    """What is not there, or not meant any more, stays where it was."""
+    """Start offsets of partitions that are not readable now: their end is their start."""
     return {one: start for one, start in starts.items() if one not in ends}
 
 
 def _limited(starts: Offsets, ends: Offsets, most_offsets: int | None) -> Offsets:
-    """Ends so that at most so many offsets are taken, from each partition in proportion to what it has; at least one
-    from each that has any, so that none waits for ever."""
+    """Limit the ends to at most so many offsets in all, shared in proportion to the offsets that each partition has. A
+    partition with any gets at least one offset, so that none waits for ever."""
     sizes = {one: max(end - starts[one], 0) for one, end in ends.items()}
     total = sum(sizes.values())
     if most_offsets is None or total <= most_offsets:

@@ -7,41 +7,41 @@ from pipeline.schema import COLUMNS_WITHOUT_HEADERS
 
 
 class Bounds(NamedTuple):
-    """Between which offsets a partition can be read."""
+    """The offsets between which a partition can be read."""
 
     start_offset: int
-    """Its first offset: what lies before has been deleted."""
+    """The first offset; records below it have been deleted."""
     high_watermark: int
-    """Behind its last offset that is there for good."""
+    """The offset behind the last record that is on all in-sync replicas."""
     last_stable_offset: int
-    """Behind its last offset that no open transaction can still take back; at most the high watermark."""
+    """The offset of the first record of the oldest open transaction; the high watermark if no transaction is open."""
 
 
 class OffsetRange(NamedTuple):
-    """The records of one partition from one offset up to, and without, another. It travels to Spark's workers."""
+    """The records of a partition from ``from_offset`` to before ``until_offset``. It is pickled for Spark's workers."""
 
     topic: str
     partition: int
     directory: str
-    """The partition's own directory, with its segments."""
+    """The path of the partition's directory, with its segments."""
     from_offset: int
     until_offset: int
     topic_id: str | None = None
-    """What the directory must be of still; None where it is not known."""
+    """The topic id that the directory must still have; None where it is not known."""
     are_aborts_indexed: bool = False
-    """Whether the transaction indexes know every aborted transaction. After an unclean stop they may not, and the
-    markers in the log are looked for."""
+    """Whether the transaction indexes have every aborted transaction. After an unclean stop they may not; then the
+    markers in the log are searched."""
 
 
 class Wanted(NamedTuple):
-    """What of the records is read."""
+    """Which records and columns are read, and how."""
 
     columns: Sequence[str] = COLUMNS_WITHOUT_HEADERS
-    """Names out of `pipeline.schema.COLUMNS`, in the order in which they come."""
+    """Names from `pipeline.schema.COLUMNS`, in the order in which the columns come."""
     read_committed: bool = True
-    """Whether records of aborted transactions are left out. Control batches always are."""
+    """Whether records of aborted transactions are left out. Control batches are always left out."""
     skip_damaged: bool = False
-    """Whether what is damaged is passed over and reported, instead of ending the reading."""
+    """Whether damaged batches are skipped and reported, instead of ending the read."""
     batch_bytes: int = 2 << 20
-    """About how many bytes of records an Arrow batch holds. With more of them, or far fewer, reading is slower:
+    """About how many bytes of records an Arrow batch holds. With many more or far fewer bytes, reading is slower:
     docs/decisions/columns.md."""

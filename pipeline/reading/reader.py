@@ -1,11 +1,11 @@
 """Reading a range of a partition as Arrow record batches, without control batches and aborted transactions.
 
-What is not given:
+Left out are:
 - control batches, ever; with `read_committed` the batches of aborted transactions;
 - the records of a batch that lie outside the range: the first batch may begin before it, the last end behind it.
 
 A batch that cannot be read as the log's own reader reads it is damage, and so is one with records outside its own
-offsets or not in their order: a reader that goes by offsets would meet them twice or never.
+offsets or not in their order: a consumer that reads by offset would get such records twice or never.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipeline.decoding.sections import Sections
 from pipeline.errors import Damage, DamagedLog
 from pipeline.reading.ranges import OffsetRange, Wanted
 from pipeline.reading.scan import MOST_BATCH_BYTES, Scan, Stretch
-from pipeline.reading.segment_files import told_as_pipeline_errors
+from pipeline.reading.segment_files import raised_as_pipeline_errors
 from pipeline.reading.transactions import AbortedTransactions, aborted_in
 from storage.batch.record_batch import CODEC_BITS, CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, read_header
 from storage.batch.records import open_records, walk
@@ -32,9 +32,9 @@ from storage.errors import UndecodableRecords
 OnDamage = Callable[[Damage], None]
 
 MOST_RECORDS: Final = 1 << 21
-"""The most records that a batch may have: a megabyte of zstd could otherwise hold enough of them for some gigabytes."""
+"""The most records that a batch may have: a megabyte of zstd could hold enough records for some gigabytes of memory."""
 MOST_ARROW_BYTES: Final = 32 << 20
-"""What an Arrow batch is cut at, at the latest: its offsets have 32 bits, and it is copied on its way to Spark."""
+"""The most bytes of an Arrow batch: its offsets have 32 bits, and it is copied on its way to Spark."""
 
 
 def read_range(
@@ -45,10 +45,11 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range, in the order of their offsets, with the columns of `wanted`.
 
-    `on_damage` is called for damage passed over by `skip_damaged`, `on_stretch` for all batches, those without a record
-    that is given among them, before their records are. Raises RecordsGone, DamagedLog, PipelineError.
+    `on_damage` is called for each damage that `skip_damaged` skips. `on_stretch` is called for all batches before their
+    records are returned, also for batches without a record of the range. Raises RecordsGone, DamagedLog,
+    PipelineError.
     """
-    with told_as_pipeline_errors():
+    with raised_as_pipeline_errors():
         if wanted_range.from_offset < wanted_range.until_offset:
             yield from _Reading(wanted_range, wanted, on_damage, on_stretch).batches()
 
@@ -79,7 +80,7 @@ class _Reading:
             self._on_damage(damage)
 
     def _opened(self, aborted: AbortedTransactions) -> Iterator[Sections]:
-        """What is to be seen, opened, some MB at a time."""
+        """The records sections of the batches to read, decompressed, some MB at a time."""
         opened = _Opened()
         for stretch in Scan(self._range, self._damaged, chunk_bytes=self._batch_bytes).stretches():
             if self._on_stretch is not None:
@@ -166,7 +167,7 @@ class _Reading:
 
 
 class _Opened:
-    """Batches that have been opened, until there are enough of them."""
+    """Collects decompressed batches until they are large enough for one buffer."""
 
     def __init__(self) -> None:
         self._clear()
@@ -181,7 +182,7 @@ class _Opened:
         self.size = 0
 
     def add(self, section: bytes, path: str, position: int) -> None:
-        """One more; its header comes with those of its stretch."""
+        """Add the section of a batch. The batch's header is added to `headers` with those of the stretch."""
         self._parts.append(section)
         self._begins.append(self.size)
         self.size += len(section)
@@ -190,7 +191,7 @@ class _Opened:
         self._positions.append(position)
 
     def taken(self) -> Iterator[Sections]:
-        """All of them, if there are any; it is empty then."""
+        """The collected batches as one buffer, if there are any. The collection is empty afterwards."""
         if self._parts:
             sections = Sections(
                 b"".join(self._parts), self._begins, self._ends, joined(self.headers), self._paths, self._positions
@@ -200,7 +201,7 @@ class _Opened:
 
 
 def _disordered(sections: Sections, batch: Numbers, deltas: Numbers) -> list[int]:
-    """The batches whose records do not have rising offsets within those of the batch."""
+    """The numbers of batches whose record offsets do not rise, or are outside the batch's range."""
     if not len(deltas):
         return []
     wrong = (deltas < 0) | (deltas > sections.headers.last_offset_delta[batch])
@@ -210,7 +211,7 @@ def _disordered(sections: Sections, batch: Numbers, deltas: Numbers) -> list[int
 
 
 def _why_unreadable(sections: Sections, number: int) -> str:
-    """What the log's own reader says of a batch."""
+    """The error of `storage.batch.records.walk` for this batch."""
     section = sections.data[sections.begins[number] : sections.ends[number]]
     try:
         for _ in walk(section, int(sections.headers.record_count[number]), MOST_HEADERS):

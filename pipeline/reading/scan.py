@@ -1,8 +1,8 @@
 """The whole batches of a range, front to back: found by their headers, their CRCs checked, damage reported.
 
-A batch's place is believed if its header follows what is before it and fits to what is behind it, because offsets and
-lengths stand outside the CRC. Where one cannot be believed, reading goes on (if it is to go on) at the next whole batch
-that there is, or at the next one that the offset index names, whichever comes first.
+A batch's position is trusted if its header fits to the batches before and behind it, because offsets and lengths are
+outside the CRC. Behind a batch that cannot be trusted, reading goes on (if damage is skipped) at the next whole batch
+or at the next batch in the offset index, whichever comes first.
 
 Headers are looked at without a `BatchWalk` (`storage.batch.walk`), whose objects would cost twice the time (bench:
 decode); a test holds the two against each other.
@@ -33,7 +33,7 @@ from storage.files import FileSystem
 
 CHUNK_BYTES: Final = 4 << 20
 MOST_BATCH_BYTES: Final = 1 << 28
-"""The largest batch that is read (256 MiB), as stored and as opened."""
+"""The largest batch that is read (256 MiB), compressed and decompressed."""
 
 _LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 _COPIED_BYTES: Final = 4096
@@ -43,28 +43,28 @@ _FILES: Final = FileSystem()
 
 
 class Stretch(NamedTuple):
-    """Batches that stand behind one another in a file, or nearly so."""
+    """Batches that follow one another in a segment file, possibly with bytes between them."""
 
     segment: SegmentFile
     position: int
-    """Where in the file `data` begins."""
+    """The position in the file at which `data` begins."""
     data: bytes
     begins: list[int]
-    """Where in `data` each batch begins; they are whole and have the right CRC."""
+    """The positions in `data` of the batches, which are whole and have the right CRC."""
 
 
 class Scan:
-    """A range being read."""
+    """The scan of a range for its batches."""
 
     def __init__(
         self, wanted: OffsetRange, on_damage: Callable[[Damage], None], *, chunk_bytes: int = CHUNK_BYTES
     ) -> None:
-        """`on_damage` is called with each damage; reading goes on behind it unless it raises."""
+        """`on_damage` is called with each damage. Unless it raises, the scan goes on behind the damage."""
         self._range = wanted
         self._on_damage = on_damage
         self._chunk_bytes = max(chunk_bytes, HEADER_SIZE)
         self.next_offset = wanted.from_offset
-        """Everything of the range below this has been given, or does not exist."""
+        """Each batch of the range below this offset has been returned, or does not exist."""
 
     def stretches(self) -> Iterator[Stretch]:
         """All batches that have offsets of the range. Raises RecordsGone."""
@@ -92,7 +92,7 @@ class Scan:
         return f"{self._range.topic}-{self._range.partition}"
 
     def _segment_at(self, offset: int) -> SegmentFile:
-        """Open the segment that holds an offset."""
+        """Open the segment that holds an offset. Raises RecordsGone."""
         while True:
             self._check_topic()
             segments = list_segments(self._range.directory)
@@ -208,7 +208,7 @@ class Scan:
             first = self.next_offset = max(first, follows)
 
     def _behind_damage(self, segment: SegmentFile, position: int, follows: int) -> tuple[int, int]:
-        """Where reading can go on behind a damaged batch: (position, first offset there)."""
+        """The position behind a damaged batch at which reading can go on: (position, first offset there)."""
         end_offset = segment.most_offset + 1 if segment.end_offset is not None else self._range.until_offset
         size = segment.file().size
         header = segment.header_at(position)
@@ -253,7 +253,7 @@ def _no_header(header: BatchHeader) -> tuple[str, str]:
 
 
 def _leads_on(segment: SegmentFile, position: int, chunk: bytes, at: int) -> bool:
-    """Whether behind a batch, which stands at `at` in the chunk, stands another with later offsets, or nothing."""
+    """Whether the batch at `at` in the chunk is followed by a batch with later offsets, or ends the file."""
     header = read_header(chunk, at)
     end = at + header.size
     if end + HEADER_SIZE <= len(chunk):
@@ -270,7 +270,7 @@ def _leads_on(segment: SegmentFile, position: int, chunk: bytes, at: int) -> boo
 
 
 def _may_leave_a_gap(segment: SegmentFile, position: int, chunk: bytes, at: int) -> bool:
-    """Whether a batch that does not follow the one before it may be believed: offsets stand outside the CRC. Compaction
-    leaves gaps, but not before the last batch of all, behind which nothing would show that its offset is wrong."""
+    """Whether a gap before this batch can be trusted although offsets are outside the CRC. Compaction leaves gaps, but
+    none before the very last batch, where no batch behind it would show a wrong offset."""
     is_last = segment.end_offset is None and position + read_header(chunk, at).size >= segment.file().size
     return not is_last and _leads_on(segment, position, chunk, at)

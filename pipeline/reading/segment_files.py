@@ -1,7 +1,7 @@
 """The segments of a partition as a reader finds them, while a broker may append to them, replace and remove them.
 
-Nothing here is changed and nothing is mapped: a broker cuts its indexes when a segment rolls, and whoever touched a map
-beyond the new end would be killed. An index is a hint, and believed only where the batch that it names agrees.
+Files are neither changed nor mapped: a broker cuts its indexes when a segment rolls, and a process that touched a map
+beyond the new end would be killed. An index entry is a hint: it is used only if there is such a batch at its position.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from storage.index.transaction_index import ENTRY as TRANSACTION_ENTRY
 from storage.index.transaction_index import AbortedTransaction
 
 SWAP_SUFFIX: Final = ".swap"
-"""What the cleaner has put on disk whole, and is about to give the name of what it replaces."""
+"""The suffix of files that the cleaner has written and synced, and is about to rename over the files that they
+replace."""
 
 _MOST_STEPS: Final = 65_536
-"""Batches of 16 KiB in a segment of a gigabyte. Without any index, smaller ones are not all worth a read each."""
+"""As many batches of 16 KiB make a segment of a gigabyte. Without an index, smaller batches are not worth a read
+each."""
 
 _FILES: Final = FileSystem()
 
 
 @contextmanager
-def told_as_pipeline_errors() -> Iterator[None]:
+def raised_as_pipeline_errors() -> Iterator[None]:
     """A context that turns storage's errors about unreadable files into those of the pipeline."""
     try:
         yield
@@ -41,12 +43,12 @@ def told_as_pipeline_errors() -> Iterator[None]:
 
 
 class SegmentFile:
-    """One segment, opened when it is first read; what has been opened stays readable when it is removed."""
+    """A segment. Its files are opened when they are first read, and stay readable when they are removed."""
 
     def __init__(self, directory: str, base_offset: int, end_offset: int | None, suffix: str = "") -> None:
         self.base_offset = base_offset
         self.end_offset = end_offset
-        """Where the next segment began when this one was found; None for the last."""
+        """The base offset of the next segment when this segment was listed; None for the last segment."""
         self._directory = directory
         self._suffix = suffix
         self._file: File | None = None
@@ -56,7 +58,7 @@ class SegmentFile:
 
     @property
     def path(self) -> str:
-        """The file of batches."""
+        """The path of the file with the batches."""
         return self._path(LOG_SUFFIX)
 
     def _path(self, suffix: str) -> str:
@@ -64,7 +66,7 @@ class SegmentFile:
 
     @property
     def most_offset(self) -> int:
-        """The greatest offset that can be in it."""
+        """The greatest offset that the segment can have."""
         most = self.base_offset + MOST_RELATIVE_OFFSET
         if self.end_offset is None or self._suffix:
             # What the cleaner is about to put in place reaches over segments that may still be there.
@@ -72,17 +74,17 @@ class SegmentFile:
         return min(most, self.end_offset - 1)
 
     def is_in(self, segments: list[SegmentFile]) -> bool:
-        """Whether a later listing has it, and the segment behind it, as they were."""
+        """Whether ``segments``, a later listing, has this segment with the same end."""
         return any((one.path, one.end_offset) == (self.path, self.end_offset) for one in segments)
 
     def file(self) -> File:
-        """Its batches. Raises FileNotFoundError."""
+        """The file with the batches, opened. Raises FileNotFoundError."""
         if self._file is None:
             self._file = _FILES.open_read(self.path)
         return self._file
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """What stands at a position, if it looks like the header of a batch."""
+        """The batch header at a position; None if the bytes there cannot be a header."""
         data = self.file().pread(HEADER_SIZE, position)
         if len(data) < HEADER_SIZE:
             return None
@@ -91,8 +93,8 @@ class SegmentFile:
         return header if is_one else None
 
     def place_near(self, offset: int) -> tuple[int, int]:
-        """(Where to begin looking for an offset: position of a batch, its first offset). At most an index interval
-        before it, where the index is sound."""
+        """A batch at or before ``offset``, near it: (position, base offset). With a sound index it is at most an index
+        interval before."""
         for number in self._entries_up_to(offset):
             entry_offset, position = self._index_entry(number)
             header = self.header_at(position)
@@ -106,7 +108,8 @@ class SegmentFile:
         yield from range(last, max(last - 16, -1), -1)
 
     def entry_behind(self, position: int) -> tuple[int, int] | None:
-        """The first batch behind a position that the index names and that is there: (position, first offset)."""
+        """The first batch behind ``position`` that is in the index and in the file: (position, base offset); None if
+        there is none."""
         first = bisect_right(range(self._index_entries), position, key=lambda n: self._index_entry(n)[1])
         for number in range(first, self._index_entries):
             entry_offset, at = self._index_entry(number)
@@ -116,7 +119,8 @@ class SegmentFile:
         return None
 
     def boundary_before(self, position: int) -> tuple[int, int] | None:
-        """The last batch at or before a position that the index names and that is there: (position, first offset)."""
+        """The last batch at or before ``position`` that is in the index and in the file: (position, base offset); None
+        if there is none."""
         last = bisect_right(range(self._index_entries), position, key=lambda n: self._index_entry(n)[1]) - 1
         for number in range(last, -1, -1):
             entry_offset, at = self._index_entry(number)
@@ -126,8 +130,9 @@ class SegmentFile:
         return None
 
     def batch_behind(self, batch: int, position: int) -> tuple[int, int] | None:
-        """The first batch at or behind a position, stepping from header to header from another one before it:
-        (position, first offset). For the end of a segment in use, whose last entries its broker still holds back."""
+        """The first batch at or behind ``position``: (position, base offset), found by stepping through the headers
+        from the batch at position ``batch``. For the end of an active segment, whose last index entries the broker
+        still holds back."""
         for _ in range(_MOST_STEPS):
             header = self.header_at(batch)
             if header is None or not self.base_offset <= header.base_offset <= self.most_offset:
@@ -139,7 +144,7 @@ class SegmentFile:
 
     @property
     def _index_entries(self) -> int:
-        """How many entries are valid: an active segment's index has zeros behind them."""
+        """How many entries the offset index has: behind the entries of an active segment's index are zeros."""
         if self._count is None:
             size = 0 if self._index is None else self._index.size // INDEX_ENTRY.size
             self._count = bisect_left(range(size), True, key=lambda n: self._index_entry(n)[1] <= 0)
@@ -156,7 +161,8 @@ class SegmentFile:
         return self._opened_index
 
     def _index_entry(self, number: int) -> tuple[int, int]:
-        """An entry of the offset index: (last offset of a batch, its position); a position of 0 where none is."""
+        """An entry of the offset index: (last offset of a batch, its position). The position is 0 where there is no
+        entry."""
         assert self._index is not None
         data = self._index.pread(INDEX_ENTRY.size, number * INDEX_ENTRY.size)
         if len(data) < INDEX_ENTRY.size:
@@ -165,7 +171,8 @@ class SegmentFile:
         return self.base_offset + relative_offset, position
 
     def aborted_transactions(self) -> list[AbortedTransaction] | None:
-        """What its transaction index holds, up to an entry that is written just now; None if that cannot be."""
+        """The entries of the segment's transaction index, without an entry that is being written; None if the index is
+        corrupt."""
         try:
             data = _FILES.read_file(self._path(TRANSACTION_INDEX_SUFFIX))
         except FileNotFoundError:
@@ -182,9 +189,9 @@ class SegmentFile:
 
 
 def list_segments(directory: str) -> list[SegmentFile]:
-    """The segments in a partition's directory, by rising base offset; none where there is no such directory.
+    """The segments in a partition's directory, by rising base offset; none if there is no such directory.
 
-    Where the cleaner is at work, a `.swap` counts if what it replaces has gone.
+    While the cleaner renames files, a `.swap` file counts if the file that it replaces has been removed.
     """
     try:
         names = set(os.listdir(directory))
@@ -207,5 +214,5 @@ def list_segments(directory: str) -> list[SegmentFile]:
 
 
 def segment_of(segments: list[SegmentFile], offset: int) -> int:
-    """The number of the segment that an offset belongs to; -1 if it lies before all of them."""
+    """The number of the segment that an offset belongs to; -1 if the offset lies before all of them."""
     return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1

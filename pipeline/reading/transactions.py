@@ -1,7 +1,7 @@
 """Finding the batches of aborted transactions in a range, which readers of committed records skip.
 
-The transaction indexes say it, where they can be trusted. Otherwise the markers do, which stand behind the records that
-they decide on, at times behind the range: then batches are walked until the last transaction in the range has its end.
+The transaction indexes have them, where the indexes can be trusted. Otherwise the markers are searched. A marker is
+behind the records of its transaction, at times behind the range, so the search ends when each transaction has ended.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ class AbortedTransactions:
 
     def __init__(self) -> None:
         self._by_producer: dict[int, tuple[list[int], list[int]]] = {}
-        """First offsets and markers' offsets of each producer's aborted transactions, both rising."""
+        """The first offsets and the markers' offsets of each producer's aborted transactions, both rising."""
 
     def add(self, producer_id: int, first_offset: int, last_offset: int) -> None:
-        """A producer's transaction, from its first record to its marker; they come in the order of the markers."""
+        """Add an aborted transaction, from its first record to its marker. Transactions are added in the order of their
+        markers."""
         firsts, lasts = self._by_producer.setdefault(producer_id, ([], []))
         firsts.append(first_offset)
         lasts.append(last_offset)
 
     def have(self, headers: Headers) -> Numbers:
-        """Which batches belong to them."""
+        """Which of these batches belong to aborted transactions."""
         found: Numbers = np.zeros(len(headers.attributes), dtype=bool)
         if self._by_producer:
             for number in np.flatnonzero(headers.attributes & TRANSACTIONAL_BIT):
@@ -51,10 +52,10 @@ class AbortedTransactions:
 
 
 def aborted_in(wanted: OffsetRange) -> AbortedTransactions:
-    """The aborted transactions with records in a range. To be called before its batches are opened: what the cleaner
-    takes out of the indexes afterwards, it has taken out of the batches before.
+    """The aborted transactions with records in a range. Call it before the batches are opened: what the cleaner removes
+    from the indexes later was removed from the batches before.
 
-    Raises PipelineError if a transaction with records in it is still open.
+    Raises PipelineError if a transaction with records in the range is still open.
     """
     if wanted.are_aborts_indexed:
         found = _by_indexes(wanted)
@@ -81,7 +82,7 @@ def _by_indexes(wanted: OffsetRange) -> AbortedTransactions | None:
 def _by_markers(wanted: OffsetRange) -> AbortedTransactions:
     found = AbortedTransactions()
     undecided: dict[int, int] = {}
-    """First batch in the range of each producer's transaction that has not ended yet."""
+    """The first offset in the range of each producer's open transaction."""
     # A damaged batch is passed over here; the reader of the range reports it.
     walk = Scan(wanted._replace(until_offset=_BEHIND_EVERYTHING), lambda damage: None)
     try:
@@ -113,7 +114,7 @@ def _by_markers(wanted: OffsetRange) -> AbortedTransactions:
 
 
 def _marker(header: BatchHeader, data: bytes) -> Marker | None:
-    """The marker in a control batch; None in one that says nothing, and ends no transaction."""
+    """The marker in a control batch; None if the batch has no valid marker, and so ends no transaction."""
     try:
         return read_marker(header, data)
     except UndecodableRecords:

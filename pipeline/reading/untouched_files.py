@@ -1,6 +1,6 @@
 """A copy-on-write file system: changes stay in memory, and the files on disk stay as they are.
 
-With it a log is opened exactly as a start of the broker opens it, recovery included, and no file has changed.
+With it a log is opened exactly as the broker opens it at its start, recovery included, but no file is changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from storage.files import Buffer, DirectoryEntry, DiskSpace, File, FileMap, File
 
 
 class _Content:
-    """What a file holds: the beginning of a file on disk, or bytes of our own once it has been written to."""
+    """The content of a file: the first bytes of a file on disk, or bytes in memory after the first write."""
 
     def __init__(self, original: File | None) -> None:
         self.original = original
@@ -87,11 +87,11 @@ class _UntouchedFile(File):
 
 
 class UntouchedFiles(FileSystem):
-    """The machine's file system as it would be after everything that has been done to it here."""
+    """The machine's file system, as it would be after the changes that were made through this object."""
 
     def __init__(self) -> None:
         self._contents: dict[str, _Content | None] = {}
-        """By path; None: removed."""
+        """Contents by path; None for a removed file."""
 
     def _content_of(self, path: str) -> _Content:
         if path not in self._contents:

@@ -1,1 +1,1 @@
-"""Reports as files: pages that fetch nothing from anywhere, and JSON."""
+"""Reports as files: HTML pages that load nothing from elsewhere, and JSON."""

@@ -15,7 +15,7 @@ JSON: Final = ".json"
 
 
 def check_places(paths: Iterable[str], suffixes: Iterable[str] = (HTML, JSON)) -> None:
-    """Raise PipelineError unless a file can be written to each of these, whose names end with one of `suffixes`."""
+    """Raise PipelineError unless a file can be written to each path, and each name ends with one of `suffixes`."""
     known = tuple(suffixes)
     for path in paths:
         if known and not path.endswith(known):
@@ -38,7 +38,7 @@ def check_places(paths: Iterable[str], suffixes: Iterable[str] = (HTML, JSON)) -
 
 
 def write_reports(paths: Iterable[str], as_json: Callable[[], dict[str, Any]], as_page: Callable[[], str]) -> None:
-    """Write a report to each path, in the form that its name ends with. Raises PipelineError."""
+    """Write a report to each path, in the format of the path's suffix. Raises PipelineError."""
     for path in paths:
         text = as_page() if path.endswith(HTML) else json.dumps(as_json(), indent=2, ensure_ascii=False) + "\n"
         # A name on disk need not be Unicode, and keys are anything.
@@ -46,14 +46,15 @@ def write_reports(paths: Iterable[str], as_json: Callable[[], dict[str, Any]], a
 
 
 def replace_atomically(path: str, content: bytes) -> None:
-    """Give a file this content, whole or not at all. Raises PipelineError."""
+    """Replace a file's content atomically. Raises PipelineError."""
     with written_atomically(path) as file:
         file.write(content)
 
 
 @contextmanager
 def written_atomically(path: str) -> Iterator[IO[bytes]]:
-    """A file to write to, which gets its name when all of it is on disk; without an end there is none.
+    """A context with a file to write to. The file gets its name when all of it is on disk; after an error it is
+    removed.
 
     Raises PipelineError.
     """
@@ -79,7 +80,7 @@ def written_atomically(path: str) -> Iterator[IO[bytes]]:
 
 
 def _beside(place: Path) -> tuple[int, str]:
-    """A new file in the same directory: its descriptor and its path."""
+    """Create a new file in the directory of ``place``: its descriptor and its path."""
     return tempfile.mkstemp(prefix=f".{place.name[:40]}.", suffix=".tmp", dir=place.parent)
 
 

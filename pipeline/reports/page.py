@@ -14,7 +14,7 @@ _TEMPLATES: Final = Path(__file__).with_name("templates")
 
 
 def page(template: str, values: Mapping[str, Any]) -> str:
-    """A page, whole."""
+    """Render a whole page."""
     text: str = _environment().get_template(template).render(values)
     return text
 

@@ -1,7 +1,7 @@
 """Plots as SVG inside of a page, in the page's own colours: light, dark and printed alike.
 
-They are drawn in stand-in colours, which the style sheet's variables then replace. All text in them is ours: numbers
-and times, never names or keys.
+They are drawn in placeholder colours, which are then replaced by variables of the style sheet. Their text is numbers
+and times, never names or keys from topics.
 """
 
 import io
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 SERIES_COLORS: Final = 6
-"""How many colours there are; the last is for what is put together."""
+"""How many colours there are; the last colour is for series that are added together."""
 
 _SOFT: Final = "#010203"
 _GRID: Final = "#010204"
@@ -34,12 +34,12 @@ _STYLE: Final = {
 _WIDE: Final = (10.6, 2.7)
 _NARROW: Final = (5.1, 2.3)
 _LEAST_BARS: Final = 8
-"""Fewer are no wider than so many would be."""
+"""With fewer bars than these, each bar is as wide as with so many."""
 
 
 def areas(times: Sequence[Any], series: Sequence[Sequence[float]], colors: Sequence[int], label: str) -> Markup:
-    """Numbers over time, put on each other; `times` are datetimes, rising, as many as each series has numbers, and each
-    number stands until the next time. `colors` are numbers below SERIES_COLORS."""
+    """Stacked areas of numbers over time. `times` are rising datetimes, as many as each series has numbers; each number
+    counts until the next time. `colors` are numbers below SERIES_COLORS."""
     with rc_context(_STYLE):
         figure, axes = _figure(_WIDE)
         axes.stackplot(times, *series, colors=[_SERIES[color] for color in colors], step="post", linewidth=0)
@@ -52,7 +52,7 @@ def areas(times: Sequence[Any], series: Sequence[Sequence[float]], colors: Seque
 
 
 def bars(names: Sequence[str], values: Sequence[float], label: str) -> Markup:
-    """A number for each of some ranges, whose names stand below them."""
+    """A bar for each number, above its name."""
     with rc_context(_STYLE):
         figure, axes = _figure(_NARROW)
         places = range(len(names))

@@ -1,4 +1,4 @@
-"""Numbers, times and bytes as people read them."""
+"""Numbers, times and bytes as text for people."""
 
 import base64
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ _UNITS: Final = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def bytes_text(size: float) -> str:
-    """1536 -> 1.5 KB."""
+    """A size in bytes: 1536 -> 1.5 KB."""
     number = float(size)
     for unit in _UNITS:
         if abs(number) < 1000 or unit == _UNITS[-1]:
@@ -20,23 +20,23 @@ def bytes_text(size: float) -> str:
 
 
 def count_text(count: float) -> str:
-    """1234567 -> 1,234,567, with the thin spaces that do not break."""
+    """A count with thin spaces that do not break: 1234567 -> 1,234,567."""
     return f"{count:,.0f}".replace(",", "\u202f")
 
 
 def ratio_text(ratio: float | None) -> str:
-    """2.345 -> 2.3; nothing where there is none."""
+    """A ratio: 2.345 -> 2.3; empty for None."""
     return _NOTHING if ratio is None else f"{ratio:.1f}" if ratio < 100 else f"{ratio:.0f}"
 
 
 def percent_text(share: float) -> str:
-    """0.1234 -> 12 %."""
+    """A share in per cent: 0.1234 -> 12 %."""
     percent = share * 100
     return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
 
 
 def time_text(timestamp_ms: int | None) -> str:
-    """A time of UTC to the second; the bare number where no calendar has it."""
+    """A time in UTC, to the second; the number itself where no calendar has the time."""
     if timestamp_ms is None or timestamp_ms < 0:
         return _NOTHING
     try:
@@ -46,12 +46,12 @@ def time_text(timestamp_ms: int | None) -> str:
 
 
 def shown(text: str) -> str:
-    """Text in which what cannot be seen, and what turns the writing around, is spelled out."""
+    """Text with invisible characters and changes of the writing direction escaped."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def bytes_as_json(value: bytes) -> str | dict[str, str]:
-    """Bytes as JSON has them: text if they are UTF-8."""
+    """Bytes for JSON: as text if they are UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -59,7 +59,7 @@ def bytes_as_json(value: bytes) -> str | dict[str, str]:
 
 
 def bytes_as_text(value: bytes) -> str:
-    """Bytes in one line: text if they are UTF-8, else hexadecimal digits behind 0x."""
+    """Bytes in one line: as text if they are UTF-8, else as hexadecimal digits behind 0x."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -1,1 +1,1 @@
-"""Archived topics brought back: as segments in a data directory, or produced to any Kafka."""
+"""Restoring archived topics: as segments in a data directory, or produced to any Kafka."""

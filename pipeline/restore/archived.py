@@ -19,18 +19,18 @@ _MICROSECONDS: Final = 1000
 
 
 class Archived:
-    """An archive at one version. Every method raises DamagedArchive for files that are not what they were."""
+    """The archive that is restored, at one version. All methods raise DamagedArchive for files that have changed."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
 
     @property
     def manifest(self) -> Manifest:
-        """What it holds."""
+        """The manifest of the archive."""
         return self._archive.manifest
 
     def log_bytes(self, topic: str, partition: int) -> int:
-        """How many bytes the batches of a partition have in a log."""
+        """How many bytes the batches of a partition take in a log."""
         total = 0
         for file in self.manifest.batches:
             if (file.topic, file.partition) == (topic, partition):
@@ -42,16 +42,17 @@ class Archived:
         return total
 
     def batches(self, topic: str, partition: int, from_offset: int, until_offset: int) -> Iterator[Buffer]:
-        """The batches that have offsets between these, in order."""
+        """The batches that have offsets from ``from_offset`` to before ``until_offset``, in order."""
         for batch in self._archive.batches(topic, partition, from_offset, until_offset):
             yield batch.data
 
     def extents(self, topic: str, partition: int, from_offset: int, until_offset: int) -> Iterator[BatchExtent]:
-        """How far each of them reaches."""
+        """The extents of these batches: offsets, timestamp and size."""
         return self._archive.extents(topic, partition, from_offset, until_offset)
 
     def rows(self, topic: str, partition: int, from_offset: int, until_offset: int) -> Iterator[pa.RecordBatch]:
-        """The records between two offsets, without those of aborted transactions, in the order of their offsets."""
+        """The records with offsets from ``from_offset`` to before ``until_offset``, in order, without records of
+        aborted transactions."""
         if self.manifest.isolation == READ_COMMITTED:
             yield from self._archive.rows(topic, partition, from_offset, until_offset)
             return
@@ -60,7 +61,7 @@ class Archived:
             yield rows.filter(pa.array(~aborted.have(rows.column("offset").to_numpy())))
 
     def first_offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """The offset of the first record that is as late as this or later; None if all of them are older."""
+        """The offset of the first record with this timestamp or a later one; None if all records are older."""
         for rows in self._archive.rows(topic, partition):
             times = rows.column("timestamp").cast(pa.int64()).to_numpy() // _MICROSECONDS
             late = np.flatnonzero(times >= timestamp_ms)
@@ -78,7 +79,7 @@ class Archived:
 
 
 class _AbortedBatches:
-    """Finds the batches of transactions that were not committed, from all transactional batches in order."""
+    """Finds the batches of transactions that were not committed. It is given all transactional batches in order."""
 
     def __init__(self) -> None:
         self._open: dict[int, list[BatchHeader]] = {}
@@ -94,7 +95,7 @@ class _AbortedBatches:
             self._found += () if marker.is_commit else ended
 
     def have(self, offsets: Any) -> Any:
-        """For each offset whether it is in one of them."""
+        """For each offset, whether it is in a batch of a transaction that was not committed."""
         # An undecided transaction is not committed.
         headers = sorted([*self._found, *(header for undecided in self._open.values() for header in undecided)])
         if not headers:

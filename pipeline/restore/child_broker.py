@@ -17,7 +17,7 @@ from pipeline.errors import PipelineError
 _READY: Final = "ready "
 _ADDRESS: Final = "//"
 _START_TIMEOUT_S: Final = 600.0
-"""A directory that was left by a kill is recovered first."""
+"""How long a broker may take to start: a data directory that was left by a kill is recovered first."""
 _STOP_TIMEOUT_S: Final = 120.0
 _LAST_LINES: Final = 3
 _PR_SET_PDEATHSIG: Final = 1
@@ -54,7 +54,7 @@ class BrokerFailed(PipelineError):
 def broker_on(directory: str, settings: Mapping[str, str]) -> Iterator[Broker]:
     """Start a broker on ``directory``, which is made if it is missing; stop it in order at the end.
 
-    Raises BrokerFailed, with what the broker said last.
+    Raises BrokerFailed, with the last lines of the broker's log.
     """
     # Its log goes into a file and no pipe, since no process reads a pipe while all goes well.
     with tempfile.TemporaryFile() as log:
@@ -93,7 +93,7 @@ class _Process:
         return line.partition(_ADDRESS)[2].split()[0].partition(",")[0]
 
     def stop(self) -> None:
-        """Stop it in order. Raises BrokerFailed."""
+        """Stop the broker in order. Raises BrokerFailed."""
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.communicate(timeout=_STOP_TIMEOUT_S)
@@ -119,7 +119,8 @@ class _Process:
 
 
 def _environment() -> dict[str, str]:
-    """Where Python finds the broker: beside this package, in a checkout and in a wheel alike."""
-    rooms = str(Path(__file__).resolve().parents[2])
-    others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", rooms)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([rooms, *others])}
+    """The environment of the broker process. Python finds the package `broker` beside this package, in a checkout and
+    in a wheel."""
+    packages = str(Path(__file__).resolve().parents[2])
+    others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", packages)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([packages, *others])}

@@ -14,7 +14,7 @@ from pipeline.archive.run import At, nothing
 from pipeline.broker import Broker
 from pipeline.command_line import add_spark_options
 from pipeline.errors import DONE, PipelineError
-from pipeline.reading.segment_files import told_as_pipeline_errors
+from pipeline.reading.segment_files import raised_as_pipeline_errors
 from pipeline.restore.archived import Archived
 from pipeline.restore.journal import Journal
 from pipeline.restore.offset_map import JSON, PARQUET
@@ -30,7 +30,7 @@ _EPILOG: Final = """\
 --mode segments works offline: no broker may be running in DIR. Offsets, time stamps, headers, batches, leader epochs,
 aborted transactions and their markers come back as they were, whatever isolation the archive was made with. It starts
 a broker of its own on DIR for the topics and the groups' offsets. --mode produce brings the committed records, in
-their order and partition, under new offsets, which --offset-map tells.
+their order and partition, under new offsets, which --offset-map writes down.
 
 A restore that was interrupted goes on when it is asked for once more in the same words. Records older than a topic's
 retention are deleted again by the next broker: --config retention.ms=-1 keeps them.
@@ -42,7 +42,7 @@ exit code: 0 done; 1 the archive is damaged or lacks records; 2 it could not be 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of `restore`."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--archive", required=True, metavar="DIR", help="what `archive` had as --dest")
@@ -79,14 +79,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do it; the exit code. Raises PipelineError."""
+    """Restore. Returns the exit code. Raises PipelineError."""
     return restore(options)
 
 
 def restore(options: argparse.Namespace, at: At = nothing) -> int:
     """Run like `run`, reporting each step to a callback."""
     _check(options)
-    with told_as_pipeline_errors():
+    with raised_as_pipeline_errors():
         archive = Archived(Archive.open(options.archive))
         wishes = Wishes(
             topics=options.topics,
@@ -140,7 +140,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _asked(options: argparse.Namespace) -> str:
-    """What was asked for, in words that ask for the same again."""
+    """The options of this restore as words of a command line that asks for the same restore."""
     words = ["--archive", str(Path(options.archive).absolute())]
     words += ["--topics", ",".join(options.topics)] if options.topics else []
     for name in ("topic_map", "config"):

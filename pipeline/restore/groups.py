@@ -29,9 +29,9 @@ _NOT_YET: Final = (
 
 
 def commit_offsets(broker: Broker, committed: Iterable[CommittedOffset]) -> None:
-    """Commit these offsets at any Kafka. Raises BrokerError; a group with members refuses.
+    """Commit these offsets to any Kafka. Raises BrokerError; a group with members refuses.
 
-    The library adds a zero byte to what a consumer has remarked; see `commit_as_archived`.
+    librdkafka adds a zero byte to the metadata of a committed offset; see `commit_as_archived`.
     """
     for group, places in groupby(sorted(committed), key=lambda one: one.group):
         broker.commit(
@@ -44,9 +44,9 @@ def commit_offsets(broker: Broker, committed: Iterable[CommittedOffset]) -> None
 
 
 def commit_as_archived(bootstrap: str, committed: Iterable[CommittedOffset]) -> None:
-    """Commit these offsets at a broker that is alone in its cluster, each remark to the byte. Raises BrokerError.
+    """Commit these offsets, with their exact metadata, to a broker that is alone in its cluster. Raises BrokerError.
 
-    Kafka Streams keeps its own in the remarks and reads them strictly.
+    Kafka Streams stores data of its own in the metadata, and reads them strictly.
     """
     try:
         with socket.create_connection(_address(bootstrap), _TIMEOUT_S) as connection:

@@ -1,7 +1,7 @@
 """The journal of a restore: a file in the data directory that says how far an unfinished restore has come.
 
-Brokers take no notice of it. A restore that was killed finds here how far it had come, and goes on with the same
-plan, also when the archive has grown since.
+Brokers ignore the file. A restore that was killed is continued from it with the same plan, also when the archive has
+grown since.
 """
 
 import json
@@ -24,32 +24,32 @@ class Step(IntEnum):
     """The step of a restore that is under way."""
 
     STAGING = 0
-    """Logs are made, set aside."""
+    """The logs are built in directories of their own, which brokers ignore."""
     CREATING = 1
-    """The topics come into being, empty."""
+    """A broker creates the topics, empty."""
     PLACING = 2
-    """The logs take the places of the empty ones."""
+    """The built logs replace the empty logs."""
     COMMITTING = 3
-    """Group offsets are committed."""
+    """The groups' offsets are committed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Journal:
-    """One restore."""
+    """The journal of one restore."""
 
     restore_id: str
-    """32 hex digits, for the names of directories."""
+    """32 hex digits, from which the names of directories are made."""
     wishes: str
-    """What was asked for, as text: only who asks for the same may go on."""
+    """The options of the restore, as text: only a restore with the same options may continue it."""
     plan: Plan
     is_new: bool
-    """Whether there was nothing in the directory before."""
+    """Whether the data directory was empty before."""
     step: Step = Step.STAGING
     staged: dict[TopicPartition, StagedLog] = field(default_factory=dict)
 
     def save(self, files: FileSystem, directory: str) -> None:
         """Write the journal; on disk when this returns. Raises DiskFull, LogDirFailed."""
-        told = {
+        entry = {
             "format": _FORMAT,
             "restoreId": self.restore_id,
             "wishes": self.wishes,
@@ -58,7 +58,7 @@ class Journal:
             "isNew": self.is_new,
             "staged": {place.dir_name: staged for place, staged in self.staged.items()},
         }
-        files.replace_atomically(f"{directory}/{NAME}", json.dumps(told).encode(), fsync=True)
+        files.replace_atomically(f"{directory}/{NAME}", json.dumps(entry).encode(), fsync=True)
 
     def remove(self, files: FileSystem, directory: str) -> None:
         """Remove the journal: the restore is finished."""
@@ -67,24 +67,24 @@ class Journal:
 
 
 def read_journal(files: FileSystem, directory: str) -> Journal | None:
-    """The restore that was not finished in a directory; None if there is none. Raises PipelineError."""
+    """The journal of an unfinished restore in a directory; None if there is none. Raises PipelineError."""
     path = f"{directory}/{NAME}"
     try:
         content = files.read_file(path)
     except FileNotFoundError:
         return None
     try:
-        told: Mapping[str, Any] = json.loads(content)
-        if told["format"] != _FORMAT:
-            raise PipelineError(f"{path} is of format {told['format']}; this version goes on with {_FORMAT}")
+        entry: Mapping[str, Any] = json.loads(content)
+        if entry["format"] != _FORMAT:
+            raise PipelineError(f"{path} is of format {entry['format']}; this version goes on with {_FORMAT}")
         return Journal(
-            restore_id=told["restoreId"],
-            wishes=told["wishes"],
-            plan=Plan.from_json(told["plan"]),
-            is_new=told["isNew"],
-            step=Step[told["step"].upper()],
+            restore_id=entry["restoreId"],
+            wishes=entry["wishes"],
+            plan=Plan.from_json(entry["plan"]),
+            is_new=entry["isNew"],
+            step=Step[entry["step"].upper()],
             staged={
-                parse_dir_name(name).topic_partition: StagedLog(*staged) for name, staged in told["staged"].items()
+                parse_dir_name(name).topic_partition: StagedLog(*staged) for name, staged in entry["staged"].items()
             },
         )
     except (ValueError, KeyError, TypeError) as error:

@@ -1,8 +1,8 @@
 """Raising leader epochs in the metadata log of a stopped broker above those of restored batches.
 
 A new topic's partitions begin with leader epoch 0. A consumer that has read a record of epoch 7 takes a leader of epoch
-0 for one that has been deposed, so the epoch has to go on where the records end. No request raises it; the log does, by
-one more PartitionRecord, as Kafka's controller itself writes it.
+0 for a leader of the past, so the epoch has to go on where the records end. No request raises a leader epoch. So
+another PartitionRecord is appended to the metadata log, as Kafka's controller itself writes it.
 """
 
 from collections.abc import Mapping
@@ -35,13 +35,13 @@ def raise_leader_epochs(
     was_clean: bool,
     now_ms: int,
 ) -> None:
-    """Let partitions, by topic id and number, have at least these leader epochs from the next start on.
+    """Append records to the metadata log that raise the leader epochs of partitions, given by topic id and number.
 
-    They must have come into being since the newest snapshot was taken; others stay as they are.
+    Only partitions that were created since the newest snapshot are raised.
 
     Args:
         directory: The data directory, locked by the caller.
-        was_clean: Whether its last broker stopped in order.
+        was_clean: Whether the directory's last broker stopped in order.
     """
     log = open_log(
         files,
@@ -75,7 +75,7 @@ def raise_leader_epochs(
 
 
 def _partitions(log: Log) -> dict[tuple[bytes, int], tuple[PartitionRecord, int]]:
-    """What the log says of each partition that it has seen come into being, in the version that it says it in."""
+    """The current record of each partition that was created in this part of the log, with the version of the record."""
     found: dict[tuple[bytes, int], tuple[PartitionRecord, int]] = {}
     for header, data in log.batches(log.log_start_offset):
         if header.is_control:

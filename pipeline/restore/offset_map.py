@@ -1,9 +1,9 @@
-"""A map from archived offsets to produced ones, kept as stretches in which both offsets rise by one.
+"""A map from archived offsets to produced offsets, as ranges in which both offsets rise by one.
 
-topic, partition            where it is now
-sourceTopic                 what the topic is called in the archive
-sourceOffset, offset        of the first record of the stretch, there and here
-count                       of records
+topic, partition where the records were produced to
+sourceTopic the topic's name in the archive
+sourceOffset, offset of the first record of the range, in the archive and in the topic
+records number of records
 """
 
 import bisect
@@ -31,7 +31,7 @@ JSON: Final = ".json"
 
 
 class Stretch(NamedTuple):
-    """Records that follow one another in both places."""
+    """Consecutive records, in the archive and in the new topic."""
 
     source_offset: int
     offset: int
@@ -39,14 +39,14 @@ class Stretch(NamedTuple):
 
 
 class PartitionMap:
-    """The offsets of one partition."""
+    """The map of one partition."""
 
     def __init__(self) -> None:
         self.stretches: list[Stretch] = []
         self.next_offset = 0
 
     def add(self, offsets: pa.Array) -> None:
-        """The offsets that the next records have in the archive."""
+        """Add the archived offsets of the records that were produced next."""
         numbers: Any = offsets.to_numpy()
         breaks = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
         for first, end in pairwise(breaks):
@@ -61,7 +61,7 @@ class PartitionMap:
             self.next_offset += count
 
     def translate(self, source_offset: int) -> int:
-        """Where a consumer goes on that would have gone on there."""
+        """The produced offset that corresponds to a committed offset of the archive."""
         place = bisect.bisect_right(self.stretches, source_offset, key=lambda stretch: stretch.source_offset) - 1
         if place < 0:
             return 0
@@ -70,7 +70,7 @@ class PartitionMap:
 
 
 def write_offset_map(path: Path, maps: dict[tuple[str, str, int], PartitionMap]) -> None:
-    """Write the maps, by (topic in the archive, topic, partition), as Parquet or JSON, as the file's name says.
+    """Write the maps, by (topic in the archive, topic, partition), as Parquet or JSON, by the path's suffix.
 
     Raises OSError.
     """

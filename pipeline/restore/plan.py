@@ -17,13 +17,13 @@ _INTERNAL: Final = "__"
 
 
 class ArchiveHasGaps(PipelineError):
-    """Offsets that are to come back are not in the archive."""
+    """Offsets that are to be restored are not in the archive."""
 
     exit_code = DAMAGED
 
 
 class Place(NamedTuple):
-    """An offset, or a moment: one of the two."""
+    """An offset, or a timestamp: exactly one is set."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -35,7 +35,8 @@ class Place(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """Digits are an offset, everything else a moment in ISO 8601, UTC where it names no zone. Raises ValueError."""
+        """Digits are an offset; everything else is a timestamp in ISO 8601, in UTC if it has no zone. Raises
+        ValueError."""
         if text.isascii() and text.isdigit():
             return cls(offset=int(text))
         moment = datetime.fromisoformat(text)
@@ -45,7 +46,7 @@ class Place(NamedTuple):
 
 
 def name_pair(text: str) -> tuple[str, str]:
-    """What stands before and behind a =, for `argparse`."""
+    """The words before and behind a =, for `argparse`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ArgumentTypeError(f"found {text!r}; expected two words with = between them")
@@ -53,7 +54,7 @@ def name_pair(text: str) -> tuple[str, str]:
 
 
 class PlannedPartition(NamedTuple):
-    """A partition that comes back, with the offsets that it will have."""
+    """A partition to restore, with the range of its offsets."""
 
     number: int
     from_offset: int
@@ -66,27 +67,27 @@ class PlannedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTopic:
-    """A topic that comes back."""
+    """A topic to restore."""
 
     source: str
     """Its name in the archive."""
     name: str
     configs: Mapping[str, str]
     partitions: tuple[PlannedPartition, ...]
-    """All of them, from 0 on; what nothing was archived of is empty."""
+    """All partitions, from 0 on. A partition without archived records is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that a restore does. Plain data: it is written down before the work begins."""
+    """The plan of a restore. It is written to disk before the work begins."""
 
     archive: str
     topics: tuple[PlannedTopic, ...]
     committed: tuple[CommittedOffset, ...]
-    """Under the topics' new names."""
+    """The groups' offsets, with the topics' new names."""
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The plan as a JSON object."""
         topics = [
             {"source": one.source, "name": one.name, "configs": dict(one.configs), "partitions": one.partitions}
             for one in self.topics
@@ -94,10 +95,10 @@ class Plan:
         return {"archive": self.archive, "topics": topics, "committed": self.committed}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Plan:
-        """The plan from the JSON object that `to_json` made."""
+    def from_json(cls, content: Mapping[str, Any]) -> Plan:
+        """The plan from a JSON object of `to_json`."""
         return cls(
-            archive=told["archive"],
+            archive=content["archive"],
             topics=tuple(
                 PlannedTopic(
                     source=one["source"],
@@ -105,37 +106,37 @@ class Plan:
                     configs=one["configs"],
                     partitions=tuple(PlannedPartition(*partition) for partition in one["partitions"]),
                 )
-                for one in told["topics"]
+                for one in content["topics"]
             ),
-            committed=tuple(CommittedOffset(*one) for one in told["committed"]),
+            committed=tuple(CommittedOffset(*one) for one in content["committed"]),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the user asks for."""
+    """The options of a restore."""
 
     topics: Sequence[str] = ()
-    """None at all means all but internal ones."""
+    """Empty means all topics but internal ones."""
     names: Mapping[str, str] | None = None
-    """New names by old ones."""
+    """New names of topics, by their names in the archive."""
     begin: Place | None = None
     end: Place | None = None
     configs: Mapping[str, str] | None = None
-    """Put over what was set on the topics."""
+    """Configs that override those of the archived topics."""
     groups: Sequence[str] | None = None
-    """None means all that were archived."""
+    """None means all archived groups."""
     accepts_gaps: bool = False
 
 
 def make_plan(manifest: Manifest, wishes: Wishes, offset_at: Callable[[str, int, int], int | None]) -> Plan:
-    """Find out what comes back.
+    """Find the topics, ranges and group offsets to restore.
 
     Args:
-        offset_at: The first offset of a topic's partition that is as late as a time, or None: asked only where the
-            wishes name a time.
+        offset_at: The offset of the first record of a topic's partition with a timestamp or a later one, or None: only
+            called if the wishes have a timestamp.
 
-    Raises PipelineError for topics that are not there or two with one name, ArchiveHasGaps.
+    Raises PipelineError for topics that do not exist or two with one name, ArchiveHasGaps.
     """
     names = dict(wishes.names or {})
     chosen = _chosen(manifest, wishes.topics, names)

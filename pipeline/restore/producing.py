@@ -1,8 +1,8 @@
 """`restore --mode produce`: archived records produced to any Kafka, into topics that are made for them.
 
-The new topics begin empty and have no other producer, so how far a restore has come is to be seen from where they
-end: one that was interrupted goes on there, and what a record's new offset must be is known before it is sent. If one
-gets another, another producer writes there, and the restore ends with a sentence. One task produces to a partition.
+The new topics begin empty and have no other producer. So the end of a partition shows how far a restore has come: an
+interrupted restore goes on there, and the new offset of a record is known before it is sent. If a record gets another
+offset, another producer writes to the topic, and the restore ends with an error. Each partition has one task.
 """
 
 import json
@@ -27,31 +27,31 @@ from storage.topic_partition import TopicPartition
 _FORMAT: Final = 1
 _UNFINISHED: Final = ".unfinished"
 OURS: Final = "ottla."
-"""Configs that begin so are known to no other broker."""
+"""The prefix of configs that other brokers do not know."""
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _CREATE_TIME: Final = "CreateTime"
 _AT_ONCE: Final = 10_000
-"""Rows that are made Python objects of together."""
+"""How many rows are made Python objects at a time."""
 
 
 class Rows(Protocol):
-    """Where records come from: an archive."""
+    """A source of records: an archive."""
 
     def rows(self, topic: str, partition: int, from_offset: int, until_offset: int) -> Iterator[pa.RecordBatch]:
-        """Those between two offsets, in order."""
+        """The records with offsets from ``from_offset`` to before ``until_offset``, in order."""
 
 
 class ToProduce(NamedTuple):
-    """What goes into one partition."""
+    """The records to produce to one partition."""
 
     source: str
-    """What its topic is called in the archive."""
+    """The topic's name in the archive."""
     place: TopicPartition
     offsets: Offsets
 
 
 class Produced:
-    """The result of a restore."""
+    """The result of a restore by producing."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -59,7 +59,7 @@ class Produced:
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """How many records were produced."""
         return sum(known.next_offset for known in self.maps.values())
 
 
@@ -73,13 +73,13 @@ def restore_by_producing(
     workers: GetWorkers = in_this_process,
     at: At = nothing,
 ) -> Produced:
-    """Produce what is archived, in the order of its offsets, and commit the groups' offsets as they are called there.
+    """Produce archived records to new topics, in the order of their offsets, and commit the groups' translated offsets.
 
     Args:
-        offset_map: Where the old and the new offsets are written; until all is done, a file beside it says what was
-            begun.
-        wishes: What was asked for, as text: one that was interrupted is only gone on with if it is the same.
-        workers: Who produces; asked for when it is certain that something is to be done.
+        offset_map: The path of the file with old and new offsets. Until the restore is finished, a file beside it
+            holds the plan.
+        wishes: The options as text: an interrupted restore is only continued with the same options.
+        workers: Gives the workers that produce; called when it is certain that there is work.
 
     Raises PipelineError.
     """
@@ -90,7 +90,7 @@ def restore_by_producing(
 
 
 def produce_partition(one: ToProduce, archive: Rows, broker: Broker, sender: Sender, at: At) -> PartitionMap:
-    """Produce what its partition lacks, and wait until it is there. Raises PipelineError."""
+    """Produce the records that the partition lacks, and wait until they are acknowledged. Raises PipelineError."""
     known = PartitionMap()
     # Asked here: Spark may try a task again that had come some way.
     end = broker.bounds([one.place])[one.place].high_watermark
@@ -120,7 +120,7 @@ class _Expected:
         if offset != self._offset:
             raise PipelineError(
                 f"a record of {topic}-{partition} got the offset {offset} where {self._offset} was to come next: "
-                "somebody else writes there. Delete the topic, and restore again"
+                "another producer writes to it. Delete the topic, and restore again"
             )
         self._offset += 1
 
@@ -152,21 +152,22 @@ class _Producing:
         return produced
 
     def _planned(self, make_plan: Callable[[], Plan]) -> Plan:
-        """Look whether it can be done, or what had begun. Nothing is changed."""
+        """The plan of an interrupted restore, or a new plan. Raises PipelineError if it cannot be done. Nothing is
+        changed."""
         try:
-            told: dict[str, Any] = json.loads(self._unfinished.read_bytes())
+            entry: dict[str, Any] = json.loads(self._unfinished.read_bytes())
         except FileNotFoundError:
             plan = make_plan()
             self._check_is_new(plan)
             return plan
         except ValueError as error:
             raise PipelineError(f"{self._unfinished} is not the beginning of a restore: {error}") from error
-        if told["wishes"] != self._wishes or told["clusterId"] != self._cluster_id:
+        if entry["wishes"] != self._wishes or entry["clusterId"] != self._cluster_id:
             raise PipelineError(
-                f"{self._unfinished} is of a restore that was not finished; it was asked for with {told['wishes']}, "
-                f"to the cluster {told['clusterId']}: do that again first, or name another --offset-map"
+                f"{self._unfinished} is of a restore that was not finished; it was asked for with {entry['wishes']}, "
+                f"to the cluster {entry['clusterId']}: do that again first, or name another --offset-map"
             )
-        return Plan.from_json(told["plan"])
+        return Plan.from_json(entry["plan"])
 
     def _check_is_new(self, plan: Plan) -> None:
         if self._offset_map.exists():
@@ -179,10 +180,10 @@ class _Producing:
             )
 
     def _begin(self, plan: Plan) -> None:
-        """Write down that it has begun."""
-        told = {"format": _FORMAT, "wishes": self._wishes, "clusterId": self._cluster_id, "plan": plan.to_json()}
+        """Write the plan to disk."""
+        entry = {"format": _FORMAT, "wishes": self._wishes, "clusterId": self._cluster_id, "plan": plan.to_json()}
         aside = self._unfinished.with_name(self._unfinished.name + ".tmp")
-        aside.write_text(json.dumps(told))
+        aside.write_text(json.dumps(entry))
         aside.replace(self._unfinished)
         self._at("begun")
 
@@ -225,8 +226,8 @@ class _Producing:
         for place, end in self._ends(list(expected)).items():
             if end != expected[place]:
                 raise PipelineError(
-                    f"{place} ends at offset {end}, and what was produced to it at {expected[place]}: somebody else "
-                    "writes there"
+                    f"{place} ends at offset {end}, and what was produced to it at {expected[place]}: another producer "
+                    "writes to it"
                 )
 
     def _commit(self, plan: Plan, produced: Produced) -> None:

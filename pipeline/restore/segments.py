@@ -1,15 +1,15 @@
 """`restore --mode segments`: a data directory gets archived topics as if it had always had them.
 
-    staging      each partition's log is made in a directory of its own, aside, under a name that brokers leave alone;
-                 this is the long part (`pipeline.restore.staging`), and Spark's where there is one; until it is over
-                 nothing of it is to be seen
-    creating     a broker of ours on the directory creates the topics, empty
-    placing      that broker is stopped; each log takes the place of the empty one; checkpoints say where logs begin and
-                 end; leader epochs go on where the records end
-    committing   the broker comes once more: it is asked whether the offsets are those that were archived, and is given
-                 the groups' commits
+    staging each partition's log is built in a directory of its own, under a name that brokers ignore; this is the
+                 long part (`pipeline.restore.staging`), and is done by Spark if there is a Spark; until it is over,
+                 brokers see none of it
+    creating a broker on the directory, started by the restore, creates the topics, empty
+    placing that broker is stopped; each built log replaces the empty log; the checkpoints get the logs' starts
+                 and ends; leader epochs go on where the records end
+    committing the broker is started once more: its offsets must be the archived ones, and the groups' offsets are
+                 committed
 
-A step that was interrupted is begun again, what it had done is kept: see `pipeline.restore.journal`.
+A step that was interrupted is started again, and keeps what was finished: see `pipeline.restore.journal`.
 """
 
 import hashlib
@@ -58,15 +58,16 @@ from storage.log_dir import METADATA_DIR_NAME, NOT_LOGS, LogDir
 from storage.topic_partition import TopicPartition, parse_dir_name
 
 _ASIDE: Final = "stray"
-"""What a broker calls a log that it does not know and does not touch."""
+"""The directory suffix of a log that a broker does not know and leaves alone."""
 _LOG: Final = "log"
 _PARTS: Final = "parts"
 _LOCK_TIMEOUT_S: Final = 120.0
-"""How long the broker of a restore that was killed may need to stop."""
+"""How long the restore waits for the lock: the broker of a restore that was killed needs time to stop."""
 _SAVE_AFTER_S: Final = 1.0
-"""How much staging is done again at most, but for the log that it was at. The journal names every partition."""
+"""At most about so many seconds of staging are repeated after an interruption, beside the log that was being built. The
+journal, which names every partition, is not saved more often."""
 _SPARE_BYTES: Final = 64 << 20
-"""For indexes, the metadata log, the groups' topic."""
+"""Bytes for indexes, the metadata log and the groups' topic."""
 
 
 def restore_segments(
@@ -80,14 +81,15 @@ def restore_segments(
     files: FileSystem | None = None,
     at: At = nothing,
 ) -> Journal:
-    """Bring topics back into the data directory of a node that is not running, or a new one; what came of it.
+    """Restore topics into the data directory of a stopped node, or into a new one. Returns the journal of the finished
+    restore.
 
     Args:
-        wishes: What was asked for, as text: a restore that was interrupted is only gone on with if it is the same.
-        make_plan: Only called where none was interrupted.
-        workers: Who makes the segments; asked for when it is certain that some are to be made.
-        part_bytes: About how many bytes one of them makes at least before another takes over.
-        at: Called with the name of each step that has been done, for tests that end the process there.
+        wishes: The options as text: an interrupted restore is only continued with the same options.
+        make_plan: Called unless a restore was interrupted.
+        workers: Gives the workers that build the segments; called when it is certain that there is work.
+        part_bytes: About how many bytes a task writes, at least.
+        at: Called with the name of each finished step, for tests that end the process there.
 
     Raises PipelineError; StorageError where the directory cannot be read or written.
     """
@@ -116,7 +118,8 @@ class _Target:
     # Beginning, or going on -------------------------------------------------------------------------------------------
 
     def planned(self, wishes: str, make_plan: Callable[[], Plan], archive: Batches) -> Journal:
-        """Look whether it can be done, and how far it has come if it had begun. Nothing is changed."""
+        """The journal of an interrupted restore, or a new journal with a new plan. Raises PipelineError, DiskFull if it
+        cannot be done. Nothing is changed."""
         if self._files.exists(self._directory) and not self._files.is_directory(self._directory):
             raise PipelineError(f"{self._directory} is no directory")
         journal = read_journal(self._files, self._directory)
@@ -136,14 +139,15 @@ class _Target:
         return Journal(restore_id=uuid4().hex, wishes=wishes, plan=plan, is_new=is_new)
 
     def begin(self, journal: Journal) -> None:
-        """Write the journal of the restore that begins. Raises DirectoryLocked."""
+        """Write the first journal of a restore. Raises DirectoryLocked."""
         self._files.make_directory(self._directory)
         with self._locked():
             journal.save(self._files, self._directory)
         self._at("begun")
 
     def _check_directory(self) -> None:
-        """Check which node's directory it is. A broker that works in it is found by the lock."""
+        """Check that the directory belongs to a node and has the metadata log. (The lock shows whether a broker runs on
+        it.)"""
         if not self._files.exists(self._directory):
             return
         properties = read_meta_properties(self._files, f"{self._directory}/{META_PROPERTIES}")
@@ -197,7 +201,7 @@ class _Target:
 
     @contextmanager
     def _locked(self) -> Iterator[LogDir]:
-        """The directory for ourselves; how it was left is put back at the end. Raises DirectoryLocked."""
+        """Lock the directory. At the end its clean-shutdown marker is as before. Raises DirectoryLocked."""
         deadline = time.monotonic() + (_LOCK_TIMEOUT_S if read_journal(self._files, self._directory) else 0)
         while True:
             try:
@@ -220,7 +224,7 @@ class _Target:
     # Staging ----------------------------------------------------------------------------------------------------------
 
     def stage(self, journal: Journal, archive: Batches, do: Workers, part_bytes: int) -> None:
-        """Make all logs, set aside."""
+        """Build all logs in directories that brokers ignore."""
         try:
             if not journal.staged:
                 self._ask_broker(journal.plan)
@@ -232,7 +236,8 @@ class _Target:
         self._at("staged")
 
     def _ask_broker(self, plan: Plan) -> None:
-        """See before the long work whether the topics can be made: names, configs. A new directory is formatted."""
+        """Check, before the long work, that the topics can be created: names, configs. The broker formats a new
+        directory."""
         self._wait_for_lock()
         with broker_on(self._directory, self._broker_settings()) as broker:
             for topic in plan.topics:
@@ -248,7 +253,7 @@ class _Target:
             journal.save(self._files, self._directory)
 
     def _logs(self, journal: Journal) -> Iterator[WantedLog]:
-        """All logs that the plan wants."""
+        """The logs of the plan."""
         for topic in journal.plan.topics:
             config = LogConfig().with_overrides(topic.configs)
             for partition in topic.partitions:
@@ -256,7 +261,7 @@ class _Target:
                 yield WantedLog(topic.source, place, partition.offsets, config, self._aside(journal, place, _PARTS))
 
     def _write_parts(self, parts: Mapping[WantedLog, Sequence[Part]], archive: Batches, do: Workers) -> None:
-        """Write the parts of logs that are not there yet."""
+        """Write those parts of the logs that do not exist yet."""
         todo = []
         for log, of_log in parts.items():
             self._files.make_directory(log.parts_directory)
@@ -270,7 +275,7 @@ class _Target:
                 pass
 
     def _written(self, logs: Iterable[WantedLog]) -> int:
-        """How many bytes of their segments are there."""
+        """How many bytes of these logs' parts have been written."""
         directories = [
             f"{log.parts_directory}/{part.name}"
             for log in logs
@@ -279,7 +284,7 @@ class _Target:
         return sum(entry.size for directory in directories for entry in self._files.list_directory(directory))
 
     def _put_together(self, journal: Journal, parts: Mapping[WantedLog, Sequence[Part]]) -> None:
-        """Make each log of its parts."""
+        """Build each log from its parts."""
         report = LoadReport()
         total = sum(part.bytes for of_log in parts.values() for part in of_log)
         saved = time.monotonic()
@@ -294,7 +299,7 @@ class _Target:
                     saved = time.monotonic()
 
     def _forget(self, journal: Journal) -> None:
-        """Leave the directory as it was found."""
+        """Remove everything that the restore has written."""
         if journal.is_new and not self._partitions():
             for entry in self._files.list_directory(self._directory):
                 path = f"{self._directory}/{entry.name}"
@@ -306,7 +311,7 @@ class _Target:
         journal.remove(self._files, self._directory)
 
     def _aside(self, journal: Journal, place: TopicPartition, what: str) -> str:
-        """Where a log, or what it is made of, is set aside."""
+        """The path of the directory in which a log, or its parts, are built."""
         # Long names are cut, so the partition is in the id, too.
         unique = hashlib.sha256(f"{journal.restore_id} {place} {what}".encode()).hexdigest()[:32]
         return f"{self._directory}/{place.suffixed_dir_name(unique, _ASIDE)}"
@@ -318,7 +323,7 @@ class _Target:
         return {} if properties is None else {"node.id": str(properties.node_id)}
 
     def create_topics(self, journal: Journal) -> None:
-        """Let the topics come into being, empty. Those that are there are from the time before an interruption."""
+        """Create the topics, empty. Topics that exist were created before an interruption."""
         self._wait_for_lock()
         with broker_on(self._directory, self._broker_settings()) as broker:
             there = broker.topics()
@@ -337,7 +342,7 @@ class _Target:
     # Placing ----------------------------------------------------------------------------------------------------------
 
     def place(self, journal: Journal) -> None:
-        """Put each log where the broker has an empty one."""
+        """Replace the broker's empty logs by the built logs."""
         with self._locked() as directory:
             was_clean = directory.begin_loading() is not None
             epochs: dict[tuple[bytes, int], int] = {}
@@ -355,7 +360,7 @@ class _Target:
             journal.save(self._files, self._directory)
 
     def _place_log(self, journal: Journal, place: TopicPartition) -> bytes:
-        """Let a staged log take its place; the topic's id. Does nothing where it has it."""
+        """Replace the empty log of a partition by its built log, unless this was done before. Returns the topic id."""
         path, aside = f"{self._directory}/{place.dir_name}", self._aside(journal, place, _LOG)
         if self._files.exists(aside):
             if self._files.exists(path):
@@ -394,7 +399,7 @@ class _Target:
     # Committing -------------------------------------------------------------------------------------------------------
 
     def commit(self, journal: Journal) -> None:
-        """See that a broker finds what was restored, and commit the groups' offsets."""
+        """Check that a broker finds the restored offsets, and commit the groups' offsets."""
         self._wait_for_lock()
         with broker_on(self._directory, self._broker_settings()) as broker:
             found = broker.bounds(journal.staged)
@@ -412,7 +417,7 @@ class _Target:
 
 
 def _within(journal: Journal) -> list[CommittedOffset]:
-    """The commits, none of them behind the end of what came back."""
+    """The groups' offsets, none of them above the end of the restored log."""
     return [
         one._replace(offset=min(one.offset, journal.staged[TopicPartition(one.topic, one.partition)].end_offset))
         for one in journal.plan.committed

@@ -9,15 +9,15 @@ from storage.batch.varints import wrap_64
 
 
 class Offsets(NamedTuple):
-    """A stretch of a partition: from one offset up to, and without, another."""
+    """A range of offsets of a partition: from ``from_offset`` to before ``until_offset``."""
 
     from_offset: int
     until_offset: int
 
 
 def batches_within(batches: Iterable[Buffer], offsets: Offsets) -> Iterator[Buffer]:
-    """The batches that hold any of these offsets. One that begins before them stays whole, since a log may begin inside
-    a batch; one that ends behind them loses the records there, since no log may end inside one."""
+    """The batches that have any of these offsets. A batch that begins before them stays whole, since a log may begin
+    inside a batch. A batch that ends behind them loses the records there, since no log may end inside a batch."""
     for batch in batches:
         header = read_header(batch)
         if header.next_offset <= offsets.from_offset:
@@ -28,7 +28,8 @@ def batches_within(batches: Iterable[Buffer], offsets: Offsets) -> Iterator[Buff
 
 
 def cut_batch(batch: Buffer, until_offset: int) -> bytearray:
-    """A batch without its records from ``until_offset`` on; it begins before that and ends at it."""
+    """A copy of a batch that ends at ``until_offset``, without the records from there on. ``until_offset`` is inside
+    the batch."""
     header = read_header(batch)
     kept = [record for record in iterate_records(batch, most_bytes=MOST_BYTES_READ) if record.offset < until_offset]
     section = b"".join(

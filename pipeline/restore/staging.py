@@ -1,11 +1,11 @@
 """Building logs from archived batches, in directories that no broker opens yet.
 
-    parts_of      finds out which segments there will be, from how far batches reach; neighbours are a part
-    write_part    writes a part, on any machine, always with the same bytes
-    put_together  makes the log of its parts, and lets storage make what belongs to it, where the command runs
+    parts_of computes the segments from the extents of the batches; neighbouring segments make a part
+    write_part writes a part, on any machine, always with the same bytes
+    put_together joins the parts to a log and lets storage build its indexes, on the machine of the command
 
-A part is written in a directory of its own and gets its name when it is on disk: it is there whole or not at all, and
-who comes later than another does no harm.
+A part is written in a directory of its own, which gets its name when the part is on disk: a part exists whole or not at
+all, and a task that finishes after another task with the same part does no harm.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,66 +28,67 @@ from storage.sentinels import NO_TIMESTAMP
 from storage.topic_partition import TopicPartition
 
 PART_BYTES: Final = 32 << 20
-"""About how much a task writes at least: a segment, or some where they are small."""
+"""About how many bytes a task writes, at least: one segment, or several small ones."""
 _WRITE_BYTES: Final = 1 << 20
 
 
 class Batches(Protocol):
-    """Where batches come from: an archive."""
+    """A source of batches: an archive."""
 
     def batches(self, topic: str, partition: int, from_offset: int, until_offset: int) -> Iterator[Buffer]:
-        """Those that have offsets between these, in order, each as it stood in the log."""
+        """The batches that have offsets from ``from_offset`` to before ``until_offset``, in order, as they were in the
+        log."""
 
     def extents(self, topic: str, partition: int, from_offset: int, until_offset: int) -> Iterator[BatchExtent]:
-        """How far each of them reaches."""
+        """The extents of these batches: offsets, timestamp and size."""
 
     def log_bytes(self, topic: str, partition: int) -> int:
-        """How many bytes all of a partition have."""
+        """How many bytes all batches of a partition have."""
 
 
 class WantedLog(NamedTuple):
-    """A log that is to be made."""
+    """A log that is to be built."""
 
     source: str
-    """What its topic is called in the archive."""
+    """The topic's name in the archive."""
     place: TopicPartition
     offsets: Offsets
-    """Where it begins, although its first batch may begin before; and where it ends, so that the next record does not
-    get an offset that another one had."""
+    """The start offset of the log, although its first batch may begin before; and the end offset, so that no new record
+    gets an offset that another record had."""
     config: LogConfig
-    """Says how large segments and how dense indexes are."""
+    """The config of the topic, for the size of segments and the interval of indexes."""
     parts_directory: str
-    """Where its parts are made."""
+    """The path of the directory in which the parts of the log are written."""
 
 
 class Part(NamedTuple):
-    """Some segments of a log that follow one another."""
+    """Some consecutive segments of a log."""
 
     log: WantedLog
     offsets: Offsets
     bytes: int
-    """Of its batches, the last of them uncut."""
+    """The size of the part's batches, the last of them uncut."""
 
     @property
     def name(self) -> str:
-        """What the directory is called in which they are once all of them are on disk."""
+        """The name of the part's directory once the part is on disk."""
         return f"{self.offsets.from_offset:020}-{self.offsets.until_offset:020}"
 
 
 class StagedLog(NamedTuple):
-    """A log that is complete and on disk."""
+    """A log that is complete and on disk, in a directory that brokers ignore."""
 
     start_offset: int
     end_offset: int
     latest_epoch: int
-    """The newest leader epoch of its batches; -1 if there is none."""
+    """The newest leader epoch of the batches; -1 if there is no batch."""
     bytes: int
     largest_timestamp: int
-    """Of all its records, in milliseconds; -1 without any."""
+    """The largest timestamp of all records, in milliseconds; -1 without records."""
 
 
 def parts_of(log: WantedLog, archive: Batches, part_bytes: int) -> list[Part]:
-    """What a log is made of, about ``part_bytes`` and at least one segment each."""
+    """Divide a log into parts of at least ``part_bytes``, about, and at least one segment."""
     begin, end = log.offsets
     if begin >= end:
         return []
@@ -103,7 +104,8 @@ def parts_of(log: WantedLog, archive: Batches, part_bytes: int) -> list[Part]:
 
 
 def write_part(part: Part, archive: Batches, files: FileSystem, at: At) -> None:
-    """Write the segments of a part. Raises PipelineError for batches that make no log; DiskFull, LogDirFailed."""
+    """Write the segments of a part. Raises PipelineError for batches that cannot be in one log; DiskFull,
+    LogDirFailed."""
     log, path = part.log, f"{part.log.parts_directory}/{part.name}"
     if not files.exists(log.parts_directory):
         raise PipelineError(
@@ -132,10 +134,11 @@ def write_part(part: Part, archive: Batches, files: FileSystem, at: At) -> None:
 def put_together(
     files: FileSystem, directory: str, log: WantedLog, made_of: Sequence[Part], *, report: LoadReport, now_ms: int
 ) -> StagedLog:
-    """Make a log in ``directory``, anew, of all its parts.
+    """Build a log in ``directory`` from all its parts, replacing an earlier attempt.
 
-    It ends where its first undecided transaction begins: no producer could ever end it, and read_committed would wait
-    there for good. Raises PipelineError for batches that make no log; DiskFull, LogDirFailed.
+    The log ends before its first open transaction: no producer could ever end the transaction, and read_committed
+    consumers would wait there for good. Raises PipelineError for batches that cannot be in one log; DiskFull,
+    LogDirFailed.
     """
     files.remove_tree(directory)
     # A task that still writes a part of the log does so in a directory that is no longer used.
@@ -176,7 +179,7 @@ def put_together(
 
 
 def _placeholder(writer: "_SegmentWriter", until_offset: int) -> bytearray:
-    """A batch without records, as the cleaner leaves one: the offsets up to there are taken."""
+    """A batch without records, as the cleaner leaves them: its offsets, up to ``until_offset``, are taken."""
     return encode_batch(
         (),
         base_offset=writer.next_offset,
@@ -186,7 +189,7 @@ def _placeholder(writer: "_SegmentWriter", until_offset: int) -> bytearray:
 
 
 class _Rolling:
-    """Where segments begin: a new one where a broker would have begun one. It is given the batches in order."""
+    """Computes at which batches segments begin: where a broker would have rolled. The batches are added in order."""
 
     def __init__(self, config: LogConfig, start_offset: int) -> None:
         self._config = config
@@ -194,10 +197,11 @@ class _Rolling:
         self._first_timestamp = NO_TIMESTAMP
         self._bytes = 0
         self.next_offset = start_offset
-        """Behind the last batch."""
+        """The offset behind the last batch."""
 
     def add(self, batch: BatchExtent) -> int | None:
-        """What the segment is called that begins with this batch; None if none does. Raises PipelineError."""
+        """Add a batch. Returns the base offset of the segment that begins with it; None if no segment does. Raises
+        PipelineError."""
         if self._base_offset is not None and batch.base_offset < self.next_offset:
             raise PipelineError(
                 f"the batch at offset {batch.base_offset} overlaps what is archived before it up to {self.next_offset}"
@@ -224,7 +228,7 @@ class _Rolling:
 
 
 class _SegmentWriter:
-    """Batches into files."""
+    """Writes batches into segment files."""
 
     def __init__(self, files: FileSystem, directory: str, config: LogConfig, start_offset: int) -> None:
         self._files = files
@@ -238,7 +242,7 @@ class _SegmentWriter:
 
     @property
     def next_offset(self) -> int:
-        """Behind the last batch."""
+        """The offset behind the last batch."""
         return self._rolling.next_offset
 
     def append(self, batch: Buffer) -> None:
@@ -257,7 +261,7 @@ class _SegmentWriter:
         self.latest_epoch = max(self.latest_epoch, header.partition_leader_epoch)
 
     def finish(self) -> None:
-        """Everything is on disk."""
+        """Write and sync the last file."""
         if self._file is not None:
             self._write()
             self._file.fsync()

@@ -22,11 +22,11 @@ from pipeline.work import on_workers
 
 _RANGE_BYTES: Final = 64 << 20
 _RANGES_A_TASK: Final = 64
-"""Small ranges that one task counts, at most; together they are no larger than one of `_RANGE_BYTES`."""
+"""The most small ranges that one task counts; together they are no larger than `_RANGE_BYTES`."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `stats`."""
+    """Add the options of `stats`."""
     add_source_options(parser)
     parser.add_argument(
         "--report", dest="reports", action="append", default=[], metavar="PATH",
@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Count; the exit code: 0, or 1 where something was damaged."""
+    """Count. Returns the exit code: 0, or 1 where damage was found."""
     check_places(options.reports)
     with Source.open(options.data_dirs, options.bootstrap) as source:
         topics = source.topics(options.topics, options.topic_pattern)
@@ -81,7 +81,7 @@ def _counted(
 
 
 def _tasks(partitions: Sequence[PartitionSource]) -> list[list[OffsetRange]]:
-    """What each task counts: a large range, or many small partitions."""
+    """The ranges that each task counts: one large range, or many small partitions."""
     tasks: list[list[OffsetRange]] = []
     small: list[OffsetRange] = []
     for partition in partitions:
@@ -95,7 +95,7 @@ def _tasks(partitions: Sequence[PartitionSource]) -> list[list[OffsetRange]]:
 
 
 def _lags(broker: Broker, partitions: Sequence[PartitionSource]) -> Iterator[Lag]:
-    """How far each group is behind the high watermarks."""
+    """The lag of each group behind the high watermarks."""
     ends = {partition.topic_partition: partition.bounds.high_watermark for partition in partitions}
     for group in broker.groups():
         behind: dict[str, list[int]] = {}
@@ -107,7 +107,7 @@ def _lags(broker: Broker, partitions: Sequence[PartitionSource]) -> Iterator[Lag
 
 
 def _print(stats: Stats) -> None:
-    """A line for each topic."""
+    """Print a line for each topic."""
     lines = [("topic", "partitions", "records", "stored", "ratio", "records/batch", "largest partition", "lag")]
     for topic in stats.topics:
         counts = topic.counts

@@ -1,4 +1,4 @@
-"""Counters of tasks that can be merged: the sum of two has the same form as each."""
+"""Counters that tasks fill and the command merges: the sum of two counters has the same form as each."""
 
 import hashlib
 from collections.abc import Iterable
@@ -7,31 +7,31 @@ from typing import Any, Final
 import numpy as np
 
 MOST_KEYS: Final = 10_000
-"""How many keys are kept for certain; while there are no more, their counts are exact."""
+"""How many keys are kept. As long as there are no more, their counts are exact."""
 MOST_TIMES: Final = 10_000
 _LONGEST_KEY: Final = 256
 _WIDTHS_MINUTES: Final = (1, 60, 1440, 1440 * 366, 1440 * 366 * 10_000, 1440 * 366 * 10_000_000)
-"""Kafka's times have 64 bits: with the last of these there are not many of any."""
+"""The widths of buckets. Kafka's timestamps have 64 bits; even so there are few buckets of the last width."""
 
 
 class Powers:
-    """How many numbers there were of 0, of 1, from 2 to 3, from 4 to 7, from 8 to 15, and so on."""
+    """How many numbers were 0, 1, 2 to 3, 4 to 7, 8 to 15, and so on."""
 
     __slots__ = ("counts",)
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
-        """By how many bits the numbers have."""
+        """Counts by the number of bits."""
 
     def add(self, numbers: "np.ndarray[Any, Any]") -> None:
-        """Count these, none of them below 0."""
+        """Count these numbers; none is negative."""
         bits = np.frexp(numbers.astype(np.float64))[1]
         for each, count in enumerate(np.bincount(np.maximum(bits, 0)).tolist()):
             if count:
                 self.counts[each] = self.counts.get(each, 0) + count
 
     def merge(self, other: "Powers") -> None:
-        """Add what another has counted."""
+        """Add the counts of another object."""
         for each, count in other.counts.items():
             self.counts[each] = self.counts.get(each, 0) + count
 
@@ -46,14 +46,14 @@ class Powers:
 
 
 class Times:
-    """Records and their bytes, minute by minute; where there are very many minutes, hour by hour, or day by day."""
+    """Records and bytes by time: in buckets of a minute; if there are too many buckets, of an hour, a day or longer."""
 
     __slots__ = ("buckets", "width_minutes")
 
     def __init__(self) -> None:
         self.width_minutes = 1
         self.buckets: dict[int, tuple[int, int]] = {}
-        """(records, bytes) by the minute of 1970 in which it begins."""
+        """(records, bytes) by the minute since 1970 at which the bucket begins."""
 
     def add(self, minutes: "np.ndarray[Any, Any]", sizes: "np.ndarray[Any, Any]") -> None:
         """Count records by the minutes of their timestamps."""
@@ -67,7 +67,7 @@ class Times:
         self._widen(0)
 
     def merge(self, other: "Times") -> None:
-        """Add what another has counted."""
+        """Add the counts of another object."""
         self._widen(other.width_minutes)
         for start, (count, size) in other.buckets.items():
             self._add(start - start % self.width_minutes, count, size)
@@ -86,8 +86,8 @@ class Times:
 
 
 class Keys:
-    """How often each key occurs. Once there are more than can be kept, the rarest are given up, and every count may be
-    a little too low: by `most_missed` at most."""
+    """How often each key occurs. If there are more keys than can be kept, the rarest are dropped, and every count may
+    be too low: by `most_missed` at most."""
 
     __slots__ = ("counts", "most_missed")
 
@@ -96,7 +96,7 @@ class Keys:
         self.most_missed = 0
 
     def add(self, keys: Iterable[bytes], counts: Iterable[int]) -> None:
-        """So many of these keys."""
+        """Count keys, each as often as ``counts`` says."""
         known = self.counts
         for key, count in zip(keys, counts, strict=True):
             short = key if len(key) <= _LONGEST_KEY else _shortened(key)
@@ -104,7 +104,7 @@ class Keys:
         self._forget_rare()
 
     def merge(self, other: "Keys") -> None:
-        """Add what another has counted."""
+        """Add the counts of another object."""
         self.most_missed += other.most_missed
         self.add(other.counts.keys(), other.counts.values())
 
@@ -116,7 +116,7 @@ class Keys:
 
     @property
     def distinct(self) -> int | None:
-        """How many different ones there were; None where that is not known for certain."""
+        """How many different keys there are; None if keys have been dropped."""
         return None if self.most_missed else len(self.counts)
 
     def top(self, count: int) -> list[tuple[bytes, int]]:
@@ -125,5 +125,5 @@ class Keys:
 
 
 def _shortened(key: bytes) -> bytes:
-    """Another one for every key, for all that chance can do."""
+    """A shorter value for a key. Different keys get different values, but for an improbable chance."""
     return key[:64] + b"..." + hashlib.blake2b(key, digest_size=8).hexdigest().encode()

@@ -1,4 +1,4 @@
-"""Statistics as a page with plots."""
+"""The HTML page of `stats`, with plots."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from pipeline.stats.report import PartitionStats, Stats, TopicStats
 from pipeline.stats.scan import Counts
 
 _MOST_SHOWN: Final = 25
-"""Topics with a section of their own."""
+"""The most topics that get a section of their own."""
 _MOST_LISTED: Final = 500
 _MOST_PARTITIONS: Final = 24
 _MOST_LAGS: Final = 200
@@ -29,11 +29,11 @@ _BIN_MINUTES: Final = (
 
 
 class _Rates(NamedTuple):
-    """Records a minute over time."""
+    """Records a minute, over time."""
 
     plot: Markup
     legend: Sequence[tuple[str, int]]
-    """(name, number of its colour)."""
+    """Pairs of a name and the number of its colour."""
     bin_text: str
 
 
@@ -44,7 +44,7 @@ class _Key(NamedTuple):
 
 
 class _Section(NamedTuple):
-    """What is shown of one topic."""
+    """The data of a topic's section."""
 
     topic: TopicStats
     rates: _Rates | None
@@ -56,7 +56,7 @@ class _Section(NamedTuple):
 
 
 def stats_page(stats: Stats) -> str:
-    """The page: all together, then topic by topic, the largest first."""
+    """Render the page: all topics together, then topic by topic, the largest first."""
     shown = [topic for topic in stats.topics if topic.counts.records][:_MOST_SHOWN]
     largest, others = stats.topics[: SERIES_COLORS - 1], stats.topics[SERIES_COLORS - 1 :]
     series = [(topic.name, topic.counts.times) for topic in largest if topic.counts.records]

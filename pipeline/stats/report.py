@@ -13,26 +13,26 @@ _TOP_KEYS: Final = 20
 
 
 class Lag(NamedTuple):
-    """How far a group is behind in a topic."""
+    """The lag of a group in a topic."""
 
     group: str
     topic: str
     partitions: int
-    """Those that it has committed offsets of."""
+    """How many partitions the group has committed offsets of."""
     lag: int
     most_lag: int
-    """Of one partition."""
+    """The largest lag of a partition."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionStats:
-    """One partition."""
+    """The statistics of one partition."""
 
     source: PartitionSource
     counts: Counts
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON can have it."""
+        """The object for the JSON report."""
         bounds = self.source.bounds
         return {
             "partition": self.source.partition,
@@ -47,7 +47,7 @@ class PartitionStats:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicStats:
-    """One topic."""
+    """The statistics of one topic."""
 
     name: str
     partitions: Sequence[PartitionStats]
@@ -56,12 +56,12 @@ class TopicStats:
 
     @property
     def largest_share(self) -> float:
-        """The share of its bytes that its largest partition has."""
+        """The share of the topic's bytes that are in its largest partition."""
         most = max(partition.counts.batch_bytes for partition in self.partitions)
         return most / self.counts.batch_bytes if self.counts.batch_bytes else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON can have it."""
+        """The object for the JSON report."""
         return {
             "topic": self.name,
             **_counts_as_json(self.counts),
@@ -72,7 +72,7 @@ class TopicStats:
 
 @dataclass(frozen=True, kw_only=True)
 class Stats:
-    """All of it."""
+    """The statistics of all counted topics."""
 
     cluster_id: str
     data_dirs: Sequence[str]
@@ -84,11 +84,11 @@ class Stats:
 
     @property
     def lags(self) -> list[Lag]:
-        """Of all groups, the largest first."""
+        """The lags of all groups, the largest first."""
         return sorted((lag for topic in self.topics for lag in topic.lags), key=lambda lag: -lag.lag)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON can have it."""
+        """The object for the JSON report."""
         return {
             "report": "stats",
             "cluster_id": self.cluster_id,
@@ -107,7 +107,7 @@ def put_together(
     lags: Iterable[Lag],
     **about: Any,
 ) -> Stats:
-    """The statistics that the tasks' counts, each of a (topic, partition), add up to."""
+    """Combine the tasks' counts, each of a (topic, partition), to statistics."""
     of_partition = {(source.topic, source.partition): Counts() for source in partitions}
     for place, counts in counted:
         of_partition[place].merge(counts)

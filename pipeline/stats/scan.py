@@ -1,4 +1,4 @@
-"""One task of `stats`: ranges of partitions, counted batch by batch and record by record."""
+"""One task of `stats`: counts ranges of partitions, batch by batch and record by record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.errors import Damage
 from pipeline.reading.ranges import OffsetRange, Wanted
 from pipeline.reading.reader import read_range
 from pipeline.reading.scan import MOST_BATCH_BYTES, Scan
-from pipeline.reading.segment_files import told_as_pipeline_errors
+from pipeline.reading.segment_files import raised_as_pipeline_errors
 from pipeline.stats.counts import Keys, Powers, Times
 from storage.batch.record_batch import CODEC_BITS, CONTROL_BIT, HEADER_SIZE, BatchHeader, Codec, read_header
 from storage.batch.records import open_records
@@ -26,17 +26,17 @@ _US_A_MINUTE: Final = 60_000_000
 
 @dataclass(slots=True)
 class CodecCounts:
-    """What there is of one codec."""
+    """Counts of the batches with one codec."""
 
     batches: int = 0
     records: int = 0
     stored_bytes: int = 0
-    """Of its records as they stand in the file."""
+    """Bytes of the records sections, as they are in the file."""
     opened_bytes: int = 0
-    """Of its records once opened."""
+    """Bytes of the records sections, decompressed."""
 
     def merge(self, other: CodecCounts) -> None:
-        """Add what another has counted."""
+        """Add the counts of another object."""
         self.batches += other.batches
         self.records += other.records
         self.stored_bytes += other.stored_bytes
@@ -45,7 +45,7 @@ class CodecCounts:
 
 @dataclass(slots=True)
 class Counts:
-    """What has been counted: in a range, a partition, a topic, or all of them."""
+    """Counts of a range, a partition, a topic, or all topics."""
 
     records: int = 0
     key_bytes: int = 0
@@ -58,7 +58,7 @@ class Counts:
     control_batches: int = 0
     """Markers of transactions."""
     batch_bytes: int = 0
-    """As they stand in the files, headers included."""
+    """Bytes of the batches in the files, headers included."""
     first_timestamp_ms: int | None = None
     last_timestamp_ms: int | None = None
     codecs: dict[str, CodecCounts] = field(default_factory=dict)
@@ -71,27 +71,27 @@ class Counts:
 
     @property
     def stored_bytes(self) -> int:
-        """Of records, as they stand in the files."""
+        """Bytes of the records sections, as they are in the files."""
         return sum(codec.stored_bytes for codec in self.codecs.values())
 
     @property
     def opened_bytes(self) -> int:
-        """Of records, once opened."""
+        """Bytes of the records sections, decompressed."""
         return sum(codec.opened_bytes for codec in self.codecs.values())
 
     @property
     def compression_ratio(self) -> float | None:
-        """How many bytes one stored byte opens to; None where there are no records."""
+        """Decompressed bytes per stored byte; None where there are no records."""
         return self.opened_bytes / self.stored_bytes if self.stored_bytes else None
 
     @property
     def mean_fill(self) -> float | None:
-        """Records a batch."""
+        """Records per batch."""
         batches = self.batches - self.control_batches
         return self.records / batches if batches else None
 
     def merge(self, other: Counts) -> None:
-        """Add what another has counted."""
+        """Add the counts of another object."""
         for name in ("records", "key_bytes", "value_bytes", "without_key", "tombstones", "without_time", "batches",
                      "control_batches", "batch_bytes"):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -106,7 +106,7 @@ class Counts:
         self.damages += other.damages
 
     def saw_times(self, first_ms: int | None, last_ms: int | None) -> None:
-        """There are records from one time to another."""
+        """Extend the range of timestamps."""
         if first_ms is not None and (self.first_timestamp_ms is None or first_ms < self.first_timestamp_ms):
             self.first_timestamp_ms = first_ms
         if last_ms is not None and (self.last_timestamp_ms is None or last_ms > self.last_timestamp_ms):
@@ -114,7 +114,7 @@ class Counts:
 
 
 def scan_ranges(ranges: Sequence[OffsetRange], skip_damaged: bool) -> list[tuple[OffsetRange, Counts]]:
-    """Count each range. Raises DamagedLog unless damage is passed over, RecordsGone."""
+    """Count each range. Raises RecordsGone, and DamagedLog unless ``skip_damaged``."""
     return [(each, _scan(each, skip_damaged)) for each in ranges]
 
 
@@ -124,7 +124,7 @@ def _scan(wanted_range: OffsetRange, skip_damaged: bool) -> Counts:
     for batch in read_range(wanted_range, wanted, counts.damages.append):
         _count_records(batch, counts)
     # Damage has been reported by now.
-    with told_as_pipeline_errors():
+    with raised_as_pipeline_errors():
         for stretch in Scan(wanted_range, _passed_over).stretches():
             view = memoryview(stretch.data)
             fills, sizes = [], []

@@ -135,7 +135,7 @@ def test_nothing_is_found_where_nothing_is_wrong(dest: Path) -> None:
         (copy_to_a_name_that_is_nobodys, "stray", "readers of the directory read it"),
         (forget_a_file, "stray", "the manifest does not name it"),
         (name_a_file_twice, "overlap", "begin before those of"),
-        (forget_batches, "gap", "offsets 0 to 4 are in no file, and nobody says why"),
+        (forget_batches, "gap", "offsets 0 to 4 are in no file, and the manifest has no such gap"),
         (put_other_rows, "rows", "it has 5 rows with offsets 5 to 9, the manifest says 5, 0 to 4"),
         (leave_a_row_out, "rows", "the batch at offset 0 has 5 records, the archive 4 rows of it"),
         (lose_batches, "missing", "it is not there"),
