@@ -86,7 +86,7 @@ ON_MADE_DIRECTORIES: dict[str, Callable[[Path, float], dict[str, float]]] = {
 OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, *ON_MADE_DIRECTORIES, "imports", "costliest")
 ATTEMPTS = 3
 QUIET_CORES = 0.15
-"""More than this share of a processor spent on others makes a sample worth repeating."""
+"""If other processes take more than this share of a processor, the sample is repeated."""
 
 
 def progress(text: str) -> None:
@@ -96,7 +96,7 @@ def progress(text: str) -> None:
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure a broker and this machine's limits.")
     parser.add_argument("--bootstrap", help="a running broker; without it, the broker of this checkout is started")
-    parser.add_argument("--pid", type=int, help="its process, if /proc does not tell")
+    parser.add_argument("--pid", type=int, help="its process, if /proc does not show it")
     parser.add_argument("--only", nargs="+", default=[], metavar="CASE", help=", ".join([*CASES, *OF_OUR_PROCESS]))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the usual number of requests")
@@ -111,12 +111,12 @@ def options() -> argparse.Namespace:
 
 
 def chosen(only: list[str], names: tuple[str, ...] | list[str]) -> list[str]:
-    """The names that begin with one of `only`; all if it is empty."""
+    """The names that begin with one of the prefixes ``only``; all names if ``only`` is empty."""
     return [name for name in names if not only or any(name.startswith(wanted) for wanted in only)]
 
 
 def warm_up(bench: Bench, seconds: float) -> None:
-    """Load of both kinds for so long; nothing of it counts."""
+    """Put produce and fetch load on the broker for so long, without measuring."""
     small = replace(bench, scale=0.2)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -126,7 +126,7 @@ def warm_up(bench: Bench, seconds: float) -> None:
 
 
 def undisturbed(bench: Bench, case: Callable[[Bench], dict[str, float]]) -> dict[str, float]:
-    """A sample during which no other process had much work; after three attempts, the least disturbed one."""
+    """Take a sample while no other process has much work; after three attempts, the least disturbed sample."""
     quietest: dict[str, float] | None = None
     for _ in range(ATTEMPTS):
         disturbance = Disturbance(bench.broker, bench.rival)

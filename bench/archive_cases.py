@@ -1,4 +1,5 @@
-"""Topics written to Parquet by `ottla pipeline archive`, and by a job of Spark's that reads with its connector."""
+"""Cases: writing topics to Parquet by `ottla pipeline archive`, and by a Spark job that reads with Spark's
+connector."""
 
 from __future__ import annotations
 
@@ -12,23 +13,23 @@ from bench.spark_topic import TOPIC, ask, connector_jars, has_spark, make_topic
 
 
 def one_record(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of one record."""
+    """Archive batches of one record."""
     return _archiving(directory, records=1, topic_bytes=int(64 * MEGABYTE * scale))
 
 
 def hundred_records(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of 100 records."""
+    """Archive batches of 100 records."""
     return _archiving(directory, records=100, topic_bytes=int(512 * MEGABYTE * scale))
 
 
 def eight_thousand_records(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of 8,000 records, 1.7 MB."""
+    """Archive batches of 8,000 records, 1.7 MB."""
     return _archiving(directory, records=8_000, topic_bytes=int(512 * MEGABYTE * scale))
 
 
 def _archiving(directory: Path, *, records: int, topic_bytes: int) -> dict[str, float]:
-    """MB of the topic's files and rows, each a second, of both ways; MB of the files that they write; and Spark's
-    start, which is counted in neither. None without Spark."""
+    """MB of the topic's files and rows a second, for both ways of archiving; MB of the written files; and the start
+    time of Spark, which is not part of either. None without Spark."""
     if not has_spark():
         return {}
     jars = connector_jars("archive is measured alone")

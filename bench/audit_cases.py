@@ -38,22 +38,22 @@ SEGMENT_BYTES = 64 << 20
 
 
 def one_record(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of one record."""
+    """Audit batches of one record."""
     return _audit(directory, records=1, log_bytes=int(32 * MEGABYTE * scale))
 
 
 def hundred_records(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of a hundred records."""
+    """Audit batches of a hundred records."""
     return _audit(directory, records=100, log_bytes=int(128 * MEGABYTE * scale))
 
 
 def many_records(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of 8,000 records."""
+    """Audit batches of 8,000 records."""
     return _audit(directory, records=8_000, log_bytes=int(128 * MEGABYTE * scale))
 
 
 def _audit(directory: Path, *, records: int, log_bytes: int) -> dict[str, float]:
-    """MB and rows a second of one process with and without records, of all processors by Spark, and of reading and CRC
+    """MB and rows a second: of one process with and without records, of all processors by Spark, and of reading and CRC
     alone."""
     data = directory / "data"
     size, rows = _make_whole(data, records=records, log_bytes=log_bytes)
@@ -100,7 +100,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _read_all(data: Path) -> None:
-    """Read all files and compute the CRCs: the least work of any audit."""
+    """Read all files and compute the CRCs: the least work that an audit can do."""
     for path in data.glob("*/*.log"):
         with path.open("rb", buffering=0) as file:
             while chunk := file.read(1 << 18):
@@ -108,8 +108,8 @@ def _read_all(data: Path) -> None:
 
 
 def _make_whole(data: Path, *, records: int, log_bytes: int) -> tuple[int, int]:
-    """A data directory that its broker left in order, with an idempotent producer's batches; bytes and rows of its
-    logs."""
+    """Make a data directory as a broker leaves it after a clean stop, with batches of an idempotent producer. Returns
+    bytes and rows of its logs."""
     files, now_ms = FileSystem(), int(time.time() * 1000)
     files.make_directory(str(data))
     content = [Record(timestamp=now_ms, key=b"key %d" % n, value=os.urandom(VALUE_BYTES)) for n in range(records)]

@@ -14,7 +14,8 @@ from bench.processes import IS_COMPILED, REPOSITORY
 
 
 def resolved(commit: str) -> str | None:
-    """The short hash of a commit in this checkout's history; None where it has no such commit, or there is no git."""
+    """The short hash of a commit in this checkout's history; None where the history does not have the commit, or there
+    is no git."""
     return git("rev-parse", "--verify", "--quiet", "--short=12", f"{commit}^{{commit}}")
 
 
@@ -27,7 +28,7 @@ def git(*words: str) -> str | None:
 
 
 def name_of_this() -> str:
-    """The commit of this checkout; where files differ from it, what they are is part of the name."""
+    """The commit of this checkout. If files differ from it, a hash of the differences is part of the name."""
     commit = git("rev-parse", "--short=12", "HEAD")
     if commit is None:
         return "unknown"
@@ -47,8 +48,9 @@ def checkout_of(commit: str, directory: Path) -> Iterator[Path]:
         shutil.rmtree(directory)
 
 
-def rooms_of(checkout: Path, directory: Path) -> Path:
-    """Where a user of that commit has its broker: compiled into ``directory``, where it can be and ours is."""
+def packages_of(checkout: Path, directory: Path) -> Path:
+    """The directory to run that commit's broker from: compiled into ``directory`` if the commit can be compiled and our
+    broker is compiled, else the checkout."""
     if not (IS_COMPILED and (checkout / "compiled").is_dir()):
         return checkout
     subprocess.run([sys.executable, "-m", "compiled", str(directory)], cwd=checkout, check=True)

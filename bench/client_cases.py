@@ -1,6 +1,7 @@
-"""Case: the throughput of stock clients, confluent-kafka and kafka-python, with their defaults but for one setting.
+"""Cases: the throughput of stock clients, confluent-kafka and kafka-python, with their default settings but for one.
 
-librdkafka's consumer stalls on its own queue limits at these rates; they are raised, for every broker alike.
+The exception are the limits of librdkafka's consumer queue, at which it stalls at these rates: they are raised, for
+every broker alike.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ FLUSH_S = 60.0
 
 
 def confluent_kafka(bench: Bench) -> dict[str, float]:
-    """Values of 1,000 bytes, produced and consumed again."""
+    """confluent-kafka produces values of 1,000 bytes and consumes them."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     count, value = bench.count(300_000), b"v" * 1_000
@@ -62,7 +63,7 @@ def confluent_kafka(bench: Bench) -> dict[str, float]:
 
 
 def kafka_python(bench: Bench) -> dict[str, float]:
-    """Values of 100 bytes, produced and consumed again."""
+    """kafka-python produces values of 100 bytes and consumes them."""
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
     count, value = bench.count(100_000), b"v" * 100

@@ -1,4 +1,4 @@
-"""Case: reading a file from the disk into the page cache, and its cost, without a broker."""
+"""Case: the cost of reading a file from the disk into the page cache, without a broker."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from storage.read_ahead import ReadAhead
 
 FILE_BYTES = 256 << 20
 STRETCH_BYTES = 1 << 20
-"""Bytes that a consumer asks for in a fetch."""
+"""Bytes that a consumer requests in one fetch."""
 
 
 def cold_file(directory: Path, scale: float) -> dict[str, float]:
-    """MB/s and CPU seconds a gigabyte of a file that the page cache has forgotten, a megabyte after the other: as the
-    broker reads ahead (docs/decisions/cold-reads.md), and by `sendfile` to nowhere, which waits for each read."""
+    """MB/s and CPU seconds a gigabyte of a file that is not in the page cache, read by the megabyte: with read-ahead as
+    the broker does it (docs/decisions/cold-reads.md), and by `sendfile` to /dev/null, which waits for each read."""
     directory.mkdir(parents=True)
     path = directory / "log"
     size = max(1, int(FILE_BYTES * scale) // STRETCH_BYTES) * STRETCH_BYTES

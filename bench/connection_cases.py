@@ -1,4 +1,5 @@
-"""Cases of many connections and of bad clients: memory of idle connections, fairness, and the latency of others."""
+"""Cases of many connections and of bad clients: memory of idle connections, fairness, and the latency of other
+clients."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 IDLE = 10_000
 IDLE_S = 5.0
 ADDRESSES = 20
-"""Loopback addresses that they come from: one has 28,000 ports, and others want some too."""
+"""How many loopback addresses the connections come from: an address has 28,000 ports, and other cases need some too."""
 
 ACTIVE = 2_000
 ACTIVE_S = 10.0
@@ -36,7 +37,7 @@ ANSWERED = re.compile(r"GOOD answered (\d+) requests since the last such line: p
 
 
 def connect_many(bootstrap: str, count: int) -> list[socket.socket]:
-    """Connect so slowly that the system refuses no connection: a lost SYN comes again after a second."""
+    """Open connections so slowly that the system drops no SYN: a lost SYN is repeated after a second only."""
     connections = []
     for number in range(count):
         connection = socket.socket()
@@ -49,7 +50,8 @@ def connect_many(bootstrap: str, count: int) -> list[socket.socket]:
 
 
 def idle_connections(directory: Path) -> dict[str, float]:
-    """10,000 connections on a fresh broker: what they cost when they have come, and when all have asked."""
+    """The memory and CPU of 10,000 connections on a new broker, after they have connected and after each has sent a
+    request."""
     broker = OwnBroker(directory)
     connections: list[socket.socket] = []
     try:
@@ -78,14 +80,14 @@ def _ask_all(connections: list[socket.socket]) -> None:
 
 
 class _Active:
-    """One of the many: asks, and asks again when it is answered."""
+    """A connection of the fairness case: it sends its request again as soon as the request is answered."""
 
     def __init__(self, connection: socket.socket, frame: bytes, *, counts_answers: bool) -> None:
         self.socket = connection
         self.frame = frame
         self.counts_answers = counts_answers
         self.served_bytes = 0
-        """Bytes of its answers, or of its answered requests where these carry the records."""
+        """Bytes of the answers (fetch) or of the answered requests (produce)."""
         self._left = 0
 
     def ask(self) -> None:
@@ -112,7 +114,8 @@ class _Active:
 
 
 def fairness(bench: Bench) -> dict[str, float]:
-    """2,000 connections with one request under way each, one half fetching 64 KB, the other producing 4 KB."""
+    """The shares of 2,000 connections with one request in flight each: one half fetches 64 KB, the other half produces
+    4 KB."""
     with bench.topic(2) as topic:
         fill = produce_frame(topic, 0, records=values_in(FETCHED_BYTES), value_bytes=1_000)
         run_load(bench.broker.bootstrap, [fill], in_flight=1, requests=4, check=check_produced)
@@ -159,7 +162,7 @@ def _saturate(active: list[_Active]) -> float:
 
 def disturbers(directory: Path) -> dict[str, float]:
     """The p99 of 500 one-record requests a second, measured inside the broker, beside each disturber; and beside a busy
-    loop that takes as much of a processor as that disturber did."""
+    loop that takes the same share of a processor as the disturber."""
     listeners = "GOOD://127.0.0.1:0,BAD://127.0.0.1:0"
     settings = {
         "listeners": listeners,
@@ -191,7 +194,7 @@ def disturbers(directory: Path) -> dict[str, float]:
 
 
 def _p99_beside(broker: OwnBroker, disturber: Disturber) -> tuple[float, float]:
-    """The p99 in microseconds, and how much of a processor the other process took."""
+    """The p99 in microseconds, and the share of a processor that the other process took."""
     before, started = disturber.cpu_seconds(), time.perf_counter()
     p99_us = _undisturbed_p99(broker)
     return p99_us, min((disturber.cpu_seconds() - before) / (time.perf_counter() - started), 1.0)
@@ -201,7 +204,7 @@ def _undisturbed_p99(broker: OwnBroker) -> float:
     frame = produce_frame("bench-good", 0, records=1, value_bytes=100)
     with socket.create_connection(address_of(broker.listeners["GOOD"])) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        broker.told_latencies("GOOD")
+        broker.latency_line("GOOD")
         started = time.perf_counter()
         asked = 0
         while (elapsed := time.perf_counter() - started) < PACED_S:
@@ -211,16 +214,16 @@ def _undisturbed_p99(broker: OwnBroker) -> float:
             size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
             connection.recv(size, socket.MSG_WAITALL)
             asked += 1
-        told = ANSWERED.search(broker.told_latencies("GOOD"))
-    assert told is not None, "the broker has not told how long its requests took"
-    if int(told[1]) < asked:
-        raise LoadFailed(f"{asked} requests were answered, the broker has counted {told[1]}")
-    return float(told[3])
+        found = ANSWERED.search(broker.latency_line("GOOD"))
+    assert found is not None, "the broker has logged no latencies"
+    if int(found[1]) < asked:
+        raise LoadFailed(f"{asked} requests were answered, the broker has counted {found[1]}")
+    return float(found[3])
 
 
 def cold_reader(directory: Path) -> dict[str, float]:
-    """Requests of one record, 500 a second, as their client sees them, while a consumer follows a log that only the
-    disk has, and while no consumer does."""
+    """The latency of 500 one-record requests a second, as their client sees it: while a consumer reads a log that is
+    not in the page cache, and without that consumer."""
     broker = OwnBroker(directory)
     try:
         with Conversation(broker.bootstrap) as conversation:

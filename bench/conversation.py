@@ -1,4 +1,4 @@
-"""The bench's own requests beside the load: versions, topics, end offsets, on one blocking connection."""
+"""A client for the bench's own requests beside the load: versions, topics, end offsets, on one blocking connection."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def address_of(bootstrap: str) -> tuple[str, int]:
 
 
 class Conversation:
-    """Asks one question after the other."""
+    """A blocking connection to a broker, with one request at a time."""
 
     def __init__(self, bootstrap: str) -> None:
         self._socket = socket.create_connection(address_of(bootstrap), timeout=60)
@@ -60,7 +60,7 @@ class Conversation:
         self.close()
 
     def ask(self, request: object, answer: type[Answer]) -> Answer:
-        """Ask in the newest version that both sides know."""
+        """Send a request in the newest version that both sides support, and return the answer."""
         info = describe(type(request))
         return self._ask(request, answer, min(info.versions[1], self.served[info.key][1]))
 
@@ -72,7 +72,7 @@ class Conversation:
         return message
 
     def exchange(self, frame: bytes) -> bytes:
-        """Send a whole request, size included, and return the bytes of its answer, without theirs."""
+        """Send a whole request, size included. Returns the bytes of the answer without the size."""
         self._socket.sendall(frame)
         return self._receive(int.from_bytes(self._receive(4), "big"))
 
@@ -86,7 +86,7 @@ class Conversation:
         return bytes(received)
 
     def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> None:
-        """Create a topic and wait until every partition answers: a name in the metadata is not yet a log."""
+        """Create a topic and wait until every partition answers: a topic in the metadata may not have logs yet."""
         wanted = CreateTopicsRequest.Topic(
             name=topic,
             num_partitions=partitions,
@@ -112,7 +112,7 @@ class Conversation:
             raise BrokerRefused(f"deleting {topic} failed with error {deleted.error_code}")
 
     def end_offsets(self, topic: str, partitions: int) -> int:
-        """The sum of the next offsets of all partitions: how many records stand in a topic that nothing removes."""
+        """The sum of the end offsets of all partitions: the number of records in a topic without removed records."""
         found = self._offset_answers(topic, partitions)
         if found is None:
             raise BrokerRefused(f"{topic} has lost a partition")
@@ -136,7 +136,7 @@ class Conversation:
 
 
 def produce_frame(topic: str, partition: int, *, records: int, value_bytes: int, acks: int = -1) -> bytes:
-    """One Produce request, size included: one batch of `records` records with values of `value_bytes`."""
+    """The bytes of a Produce request, size included: one batch of `records` records with values of `value_bytes`."""
     now_ms = int(time.time() * 1000)
     value = (b"0123456789abcdef" * (value_bytes // 16 + 1))[:value_bytes]
     batch = encode_batch([Record(timestamp=now_ms, value=value) for _ in range(records)])
@@ -162,7 +162,7 @@ def fetch_frame(
     session_id: int = 0,
     session_epoch: int = -1,
 ) -> bytes:
-    """One Fetch request, size included; outside any session, unless one is named, the same bytes again and again."""
+    """The bytes of a Fetch request, size included. Without a session, each repetition gets the same records."""
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,

@@ -28,8 +28,9 @@ TIME_MS = 1_700_000_000_000
 
 
 def decode(directory: Path, scale: float) -> dict[str, float]:
-    """MB/s of keys and values and millions of records a second of CPU time, by records a batch and codec: all columns
-    but headers, all columns of records with two headers (`headers_`), and record by record (`plain_`)."""
+    """MB/s of keys and values and millions of records a second of CPU time, by records a batch and codec: for all
+    columns but headers, for all columns of records with two headers (`headers_`), and for reading record by record
+    (`plain_`)."""
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
@@ -56,7 +57,7 @@ def decode(directory: Path, scale: float) -> dict[str, float]:
 
 
 def _made(directory: Path, records: int, codec: Codec, wanted_bytes: int, *, has_headers: bool) -> OffsetRange:
-    """A partition of batches with so many records each, of words that a codec can do something with."""
+    """Make a partition of batches with so many records each. The values are words, which a codec can compress."""
     from pipeline.reading.ranges import OffsetRange
 
     shutil.rmtree(directory, ignore_errors=True)
@@ -95,7 +96,7 @@ def _made(directory: Path, records: int, codec: Codec, wanted_bytes: int, *, has
 
 
 def _least_cpu(work: Callable[[], object]) -> float:
-    """CPU seconds of the best of a few samples: what others do here counts less in them than in those of a clock."""
+    """The CPU seconds of the best of a few samples. Other processes disturb CPU time less than elapsed time."""
     samples = []
     for _ in range(SAMPLES):
         started = time.process_time()
@@ -113,7 +114,7 @@ def _by_columns(log: OffsetRange, columns: tuple[str, ...]) -> None:
 
 
 def _one_by_one(log: OffsetRange) -> None:
-    """The same with the log's own reader, which makes an object of each record."""
+    """Read the same records with the log's own reader, which makes an object of each record."""
     import pyarrow as pa
 
     file = FileSystem().open_read(f"{log.directory}/{0:020d}.log")

@@ -1,14 +1,14 @@
 """Misbehaving clients, each run as a process of its own, and the busy loop that they are compared with.
 
     python -m bench.disturbers trickle --bootstrap HOST:PORT --topic NAME     sends one byte a second
-    python -m bench.disturbers deaf ...                                       asks for 1 MB again and again, never reads
+    python -m bench.disturbers deaf ...                                       requests 1 MB again and again, never reads
     python -m bench.disturbers pipeline ...                                   10,000 requests at once, again and again
-    python -m bench.disturbers greedy ...                                     asks for 100 MB at a time
-    python -m bench.disturbers cold ... --log FILE --records N --step N       reads what only the disk has
-    python -m bench.disturbers scrape --bootstrap HOST:PORT                   asks for all metrics once a second
+    python -m bench.disturbers greedy ...                                     requests 100 MB at a time
+    python -m bench.disturbers cold ... --log FILE --records N --step N       reads a log that is not in the page cache
+    python -m bench.disturbers scrape --bootstrap HOST:PORT                   requests all metrics once a second
     python -m bench.disturbers spin --share 0.3                               takes 30 % of a processor, no requests
 
-They print a line when they have begun and end when their standard input closes.
+Each prints a line when it has begun and ends when its standard input closes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPIN_PERIOD_S = 0.01
 
 
 def is_over(after_s: float) -> bool:
-    """Whether standard input has closed; waits ``after_s`` for it."""
+    """Wait for up to ``after_s`` seconds. Returns whether standard input has closed."""
     return bool(select.select([sys.stdin], [], [], after_s)[0])
 
 
@@ -42,7 +42,7 @@ def connect(bootstrap: str) -> socket.socket:
 
 
 def trickle(options: argparse.Namespace) -> None:
-    """A request of 1 MB that would take eleven days."""
+    """Send a request of 1 MB so slowly that it would take eleven days."""
     frame = produce_frame(options.topic, 0, records=990, value_bytes=1_000)
     with connect(options.bootstrap) as connection:
         begun()
@@ -77,7 +77,7 @@ def greedy(options: argparse.Namespace) -> None:
 
 
 def cold(options: argparse.Namespace) -> None:
-    """A consumer that follows a log which the page cache has forgotten, again and again."""
+    """Consume, again and again, a log that is dropped from the page cache before."""
     with Conversation(options.bootstrap) as conversation:
         forget(options.log)
         begun()
@@ -90,7 +90,7 @@ def cold(options: argparse.Namespace) -> None:
 
 
 def forget(path: str) -> None:
-    """Have what stands in a file written to the disk, and no longer in memory."""
+    """Write a file's dirty pages to the disk and drop the file from the page cache."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.fsync(descriptor)
@@ -100,7 +100,7 @@ def forget(path: str) -> None:
 
 
 def exchange(options: argparse.Namespace, frame: bytes, at_once: int) -> None:
-    """Ask ``at_once`` times, read while writing, and begin again when all is answered."""
+    """Send ``at_once`` requests, reading answers while writing, and begin again when all are answered."""
     view = memoryview(bytearray(RECEIVE_BYTES))
     with connect(options.bootstrap) as connection:
         connection.sendall(frame)

@@ -16,25 +16,25 @@ from protocol.headers import decode_response, encode_request
 from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetCommitResponse
 
 COMMIT_VERSION: Final = 9
-"""The newest one that names topics, as most clients do."""
+"""The newest version that names topics, as most clients use it."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 50
-"""Of that topic."""
+"""The partitions of `__consumer_offsets`."""
 
 COMMITTERS: Final = 8
 MANY: Final = 50
-"""Partitions that a consumer of a larger topic commits at once."""
+"""Partitions of a larger topic for which a consumer commits in one request."""
 PACED_RATE: Final = 500
 
 SIZES: Final = {2: 200, 20: 40, 200: 6}
-"""How many times a group of so many members grows to that size and shrinks again."""
+"""By group size: how many times a group grows to that size and shrinks again."""
 
 Figures = dict[str, float]
 
 
 def beside_kafka(bench: Bench, name: str, measure: Callable[[Bench], Figures]) -> Figures:
-    """The broker's figures; where Apache Kafka is at hand its own with ``kafka_`` before them, and for each pair a
-    ratio, which is above 1 where ours is faster."""
+    """The broker's figures. If Apache Kafka is at hand, also its figures with the prefix ``kafka_``, and for each pair
+    a ratio, which is above 1 where our broker is faster."""
     figures = measure(bench)
     kafka = bench.rival.warmed_up(name, lambda broker: measure(replace(bench, broker=broker, scale=bench.scale / 10)))
     if kafka is None:
@@ -51,8 +51,9 @@ def beside_kafka(bench: Bench, name: str, measure: Callable[[Bench], Figures]) -
 
 
 def commits(bench: Bench) -> Figures:
-    """Commits of members that are alone in their groups, a connection each: of one partition, alone, with one and with
-    eight requests in flight on every connection; of 50 partitions at once; and how long one takes at 500 a second."""
+    """Commits a second of members that are alone in their groups, a connection each: of one partition
+    on a single connection, with one and with eight requests in flight on every connection, and of 50 partitions at
+    once; and the latency of a commit at 500 a second."""
     return beside_kafka(bench, "commits", _commits)
 
 
@@ -88,8 +89,8 @@ def _commits(bench: Bench) -> Figures:
 def _committed(
     bench: Bench, frames: list[bytes], *, in_flight: int, requests: int, partitions: int
 ) -> tuple[float, float]:
-    """Requests a second, each of which must have become as many records as it has partitions; the broker's CPU for
-    one of them, in microseconds."""
+    """Requests a second, and the broker's CPU microseconds for a request. Checks that each request has written a record
+    for each of its partitions."""
     before = bench.end_offsets(OFFSETS_TOPIC, OFFSETS_PARTITIONS)
     cpu = bench.broker.cpu_seconds()
     count = bench.count(requests)
@@ -103,7 +104,7 @@ def _committed(
 
 
 def commit_frame(group: Group, topic: str, partitions: list[int]) -> bytes:
-    """One OffsetCommit request of the group's first member, size included."""
+    """The bytes of an OffsetCommit request of a group's first member, size included."""
     member = group.members[0]
     asked = OffsetCommitRequest.Topic
     request = OffsetCommitRequest(
@@ -134,8 +135,8 @@ def check_committed(answer: bytes) -> None:
 
 
 def rebalances(bench: Bench) -> Figures:
-    """Milliseconds until every member of a group has its assignment: 2, 20 and 200 that come at once to an empty group
-    (`form`), the last one that joins the others (`join`) and leaves them again (`leave`). Medians."""
+    """Milliseconds until every member of a group has its assignment: of 2, 20 and 200 members that join an empty group
+    at once (`form`), after one more member joins (`join`) and after it leaves (`leave`). Medians."""
     return beside_kafka(bench, "rebalances", _rebalances)
 
 

@@ -1,8 +1,8 @@
-"""Members of a consumer group as bare sockets, so that what a rebalance takes is the broker's time and little else.
+"""Members of a consumer group as bare sockets, so that the time of a rebalance is mostly the broker's.
 
-A member does what any client's does: it joins (and comes again with the id that it is handed), the leader shares out,
-all sync. Where a client would find out at its next heartbeat that a rebalance has begun, a member here asks until it
-gets the answer: heartbeats have an interval, and only the broker is measured.
+A member does what a client's member does: it joins (twice, the second time with the member id from the first answer),
+the leader assigns, all members sync. A client would learn at its next heartbeat that a rebalance has begun. A member
+here sends heartbeats without an interval, so that only the broker is measured.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ COORDINATOR_EXISTS_SOON_S: Final = 30.0
 
 
 def subscription(topic: str) -> bytes:
-    """The subscription of a member, version 0: the topics that it wants."""
+    """The subscription of a member, version 0: the topics that it subscribes to."""
     name = topic.encode()
     return struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
 
 
 def assignment(member_id: str, topic: str) -> bytes:
-    """What the leader gives a member: one partition. The user data names the member, so that a mix-up is noticed."""
+    """The assignment of a member: one partition. The user data has the member id, so that a mix-up is noticed."""
     name, user_data = topic.encode(), member_id.encode()
     return struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">iii", 1, 0, len(user_data)) + user_data
 
 
 def delete_group(conversation: Conversation, group: str) -> None:
-    """Remove a group that has no members, once it has a coordinator: asking for that makes `__consumer_offsets`."""
+    """Delete a group without members. Looks up the coordinator first, which creates `__consumer_offsets`."""
     conversation.ask(FindCoordinatorRequest(key=group, coordinator_keys=[group]), FindCoordinatorResponse)
     deadline = time.monotonic() + COORDINATOR_EXISTS_SOON_S
     while True:
@@ -75,7 +75,7 @@ def delete_group(conversation: Conversation, group: str) -> None:
 
 
 class Member:
-    """One member on a connection of its own. It asks one question after the other and never waits for an answer."""
+    """A member with a connection of its own and at most one request in flight. Its methods never wait for an answer."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self.group = group
@@ -83,7 +83,7 @@ class Member:
         self.member_id = ""
         self.generation = -1
         self.is_assigned = False
-        """It has its part of `generation`, as far as it knows."""
+        """Whether the member has the assignment of `generation`, as far as it knows."""
         self.is_asking = False
         self.socket = socket.create_connection(address_of(bootstrap), timeout=STALLED_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -104,7 +104,7 @@ class Member:
         self._ask(request, JOIN_VERSION, JoinGroupResponse)
 
     def watch(self) -> None:
-        """Ask by a heartbeat whether the group rebalances; it joins again if it does."""
+        """Send a heartbeat. If its answer says that the group rebalances, the member joins again."""
         request = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id)
         self._ask(request, HEARTBEAT_VERSION, HeartbeatResponse)
 
@@ -135,7 +135,7 @@ class Member:
         self.socket.sendall(encode_request(0, CLIENT_ID, request, version))
 
     def receive(self) -> None:
-        """Take what has come, and ask what follows from it."""
+        """Receive answers, and send the next request of the protocol."""
         piece = self.socket.recv(RECEIVE_BYTES)
         if not piece:
             raise LoadFailed("the broker closed a member's connection")
@@ -206,7 +206,7 @@ class Group:
                 delete_group(conversation, self._group)
 
     def form(self, count: int) -> float:
-        """Seconds until ``count`` members, who all come at once to an empty group, have their assignments."""
+        """Seconds until ``count`` members, who all join an empty group at once, have their assignments."""
         newcomers = [self._connect() for _ in range(count)]
         self.members += newcomers
         started = time.perf_counter()
@@ -223,7 +223,7 @@ class Group:
         return ended - started
 
     def add_member(self) -> float:
-        """Seconds from a newcomer's first JoinGroup until all members have an assignment."""
+        """Seconds from a new member's first JoinGroup until all members have an assignment."""
         newcomer = self._connect()
         started = time.perf_counter()
         newcomer.join()
@@ -232,7 +232,7 @@ class Group:
         return self._rebalance([*self.members, newcomer]) - started
 
     def remove_member(self) -> float:
-        """Seconds from a LeaveGroup until all other members have an assignment; the newest member leaves."""
+        """Seconds from the LeaveGroup of the newest member until all other members have an assignment."""
         *others, leaver = self.members
         started = time.perf_counter()
         leaver.leave()
@@ -251,7 +251,8 @@ class Group:
         return member
 
     def _rebalance(self, members: list[Member]) -> float:
-        """When these, who are the members from now on, have their assignments in a new generation."""
+        """Wait until ``members``, all members of the group, have an assignment in a new generation. Returns the time of
+        the last one."""
         last = self.members[0].generation
         self.members = members
         for member in members:
@@ -264,14 +265,14 @@ class Group:
         return time.perf_counter()
 
     def _agrees_after(self, last: int) -> bool:
-        """Whether all members have an assignment, all of one generation, which is later than ``last``."""
+        """Whether all members have an assignment of the same generation, which is later than ``last``."""
         generation = self.members[0].generation
         return generation > last and all(
             member.is_assigned and member.generation == generation for member in self.members
         )
 
     def _turn(self) -> list[Member]:
-        """Receive what has come; those whom it came for."""
+        """Receive for one turn. Returns the members that got an answer."""
         events = self._poller.poll(STALLED_S)
         if not events:
             raise LoadFailed(f"no member of {self._group} was answered for {STALLED_S} s")

@@ -27,18 +27,18 @@ from storage.batch.record_batch import stamp
 
 COMMITS: Final = 1_000_000
 REPEATED: Final = (100, 10)
-"""Groups, and partitions of each, that the million commits come to where they repeat each other."""
+"""Groups, and partitions of each group, among which the million commits are spread in the repeated case."""
 DISTINCT: Final = (10_000, 100)
 TOPIC: Final = "orders"
 TOPIC_ID: Final = bytes(range(16))
 FETCH_VERSION: Final = 9
-"""The newest one that names topics: this topic does not exist."""
+"""The newest version that names topics, since the topic of the commits does not exist."""
 LOADED_SOON_S: Final = 300.0
 POLL_S: Final = 0.01
 
 
 class Commit(NamedTuple):
-    """What a group has committed for one partition of `TOPIC`."""
+    """A committed offset of a group for one partition of `TOPIC`."""
 
     group: str
     partition: int
@@ -46,9 +46,10 @@ class Commit(NamedTuple):
 
 
 def group_start(directory: Path, scale: float) -> dict[str, float]:
-    """Seconds until a broker answers, and until it knows the offsets of every group; its CPU and memory by then, and
-    the longest wait of another client in between: with a million commits of the same thousand partitions (`repeated`),
-    with what compaction leaves of them (`compacted`), and with a million that differ (`distinct`)."""
+    """Seconds until a broker answers, and until it knows the offsets of every group; its CPU and memory at that time,
+    and the longest wait of another client in between: with a million commits for the same thousand partitions
+    (`repeated`), with those that compaction leaves of them (`compacted`), and with a million commits for different
+    partitions (`distinct`)."""
     groups, partitions = REPEATED
     kept = groups * partitions
     count = max(kept, int(COMMITS * scale))
@@ -73,16 +74,17 @@ def group_start(directory: Path, scale: float) -> dict[str, float]:
 
 
 def _commits(numbers: range, groups: int, partitions: int) -> Iterator[Commit]:
-    """A commit for each number, for the partitions of all groups in turn: the first of each, the second of each ..."""
+    """A commit for each number, for the partitions of all groups in turn: the first partition of each group, then the
+    second, and so on."""
     for number in numbers:
         yield Commit(f"group-{number % groups}", number // groups % partitions, number)
 
 
 def _make_stopped(directory: Path, commits: Iterator[Commit]) -> None:
-    """A data directory that a broker has left in order, with these commits in it, each a batch as it comes from a
+    """Make a data directory as a broker leaves it after a clean stop, with these commits, each a batch as from a
     consumer with one partition.
 
-    Writing the files is quicker than committing all of it. The broker that is then started checks and indexes them.
+    Writing the files is quicker than committing. Then a broker is started, which checks and indexes them.
     """
     broker = OwnBroker(directory)
     with Conversation(broker.bootstrap) as client:
@@ -142,7 +144,8 @@ def _start_of_kafka(home: Path, asked: dict[int, Commit]) -> dict[str, float]:
 
 
 def _figures_of(bootstrap: str, pid: int, started: float, asked: dict[int, Commit]) -> dict[str, float]:
-    """``asked``: of each partition that has any, a group and what it has committed."""
+    """Measure a broker that has been started. ``asked``: for each partition with commits, a group and its committed
+    offset."""
     wait_until_answering(bootstrap)
     answering_s = time.perf_counter() - started
     with Conversation(bootstrap) as client, Bystander(bootstrap) as bystander:

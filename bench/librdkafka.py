@@ -1,7 +1,7 @@
 """librdkafka called by ctypes, at the speed of its own C programs; the library comes with confluent-kafka.
 
-confluent-kafka makes a Python object of every record, which at these rates is most of what one would measure. Here a
-record costs Python nothing when it is produced (10,000 of them are one call), and one short call when it is consumed.
+confluent-kafka makes a Python object of every record, which at these rates would take most of the measured time. Here
+10,000 records are produced by one call, and each record is consumed by one short call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 from bench.load import LoadFailed
 
 BATCH: Final = 10_000
-"""Records handed over in one call."""
+"""Records that are produced by one call."""
 FLUSH_MS: Final = 60_000
 ANY_PARTITION: Final = -1
 FROM_THE_BEGINNING: Final = 0
@@ -37,7 +37,7 @@ _CONSUMER: Final = 1
 
 
 class _Message(ctypes.Structure):
-    """rd_kafka_message_t"""
+    """librdkafka's rd_kafka_message_t."""
 
     _fields_ = [
         ("error", ctypes.c_int),
@@ -53,7 +53,7 @@ class _Message(ctypes.Structure):
 
 
 class _Library:
-    """The functions that are used, with their types."""
+    """The functions of librdkafka that are used, with their types."""
 
     def __init__(self) -> None:
         import confluent_kafka
@@ -132,7 +132,7 @@ class _Client(AbstractContextManager["_Client"]):
 
 
 def values(size: int) -> list[bytes]:
-    """A thousand different values of so many bytes, the same ones every time: half of it repeats, as text does."""
+    """A thousand different values of so many bytes, the same values every time: half of each repeats, as text does."""
     chance = random.Random(size)
     words = [b"order", b"customer", b"payment", b"shipped", b"returned", b"invoice", b"currency", b"total"]
     found = []
@@ -154,10 +154,11 @@ def produce(
     partition: int = 0,
     most_seconds: float = float("inf"),
 ) -> tuple[int, float]:
-    """Produce ``count`` records; how many they were, and seconds from the first until all are answered.
+    """Produce ``count`` records. Returns how many were produced, and the seconds from the first one until all are
+    answered.
 
-    Ends early, but with every record answered, after ``most_seconds``. Whether the answers were successes is for the
-    caller to count (end offsets). Raises `LoadFailed` where some got no answer within a minute.
+    Ends early, but with every record answered, after ``most_seconds``. The answers may be errors: the caller counts
+    successes by end offsets. Raises `LoadFailed` where some records got no answer within a minute.
     """
     messages = (_Message * BATCH)()
     held = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
@@ -202,7 +203,7 @@ class Consumer:
         self._client.__exit__()
 
     def take(self, count: int, *, most_seconds: float = 60.0) -> None:
-        """Return when so many records have come. Raises `LoadFailed` for an error, or if nothing comes any more."""
+        """Wait until so many records have come. Raises `LoadFailed` for an error, or if no more records come."""
         library, found = self._client.library, self._found
         left = count
         stalled_at = time.monotonic() + most_seconds
@@ -220,8 +221,9 @@ class Consumer:
                 raise LoadFailed(f"{left} of {count} records did not come within {most_seconds:.0f} s")
 
     def _fault(self, last: int | None) -> str | None:
-        """What is wrong with what came. To look at each message would cost more than the record: the last one is
-        looked at, whose offset says whether all before it were records. Errors come as messages, too."""
+        """The fault in the consumed messages; None if there is none. Looking at each message would cost more than the
+        record. So only the last message is looked at, whose offset shows whether all before it were records: errors
+        come as messages, too."""
         assert last is not None
         message = _Message.from_address(last)
         if message.error:
@@ -232,7 +234,7 @@ class Consumer:
 
 
 def consume(bootstrap: str, topic: str, count: int, settings: Mapping[str, str]) -> float:
-    """Seconds from a consumer's start until it has had ``count`` records of a topic of one partition."""
+    """Seconds from a consumer's start until it has consumed ``count`` records of a topic with one partition."""
     started = time.perf_counter()
     with Consumer(bootstrap, topic, settings) as consumer:
         consumer.take(count)
@@ -240,7 +242,7 @@ def consume(bootstrap: str, topic: str, count: int, settings: Mapping[str, str])
 
 
 def version() -> str:
-    """Of the library."""
+    """The version of librdkafka."""
     import confluent_kafka
 
     return str(confluent_kafka.libversion()[0])

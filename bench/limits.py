@@ -16,7 +16,7 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketOptions:
-    """What the broker sets on its connections; empty or negative: the system's own."""
+    """The socket options that the broker sets on its connections; empty or negative: the system's own."""
 
     congestion: str = ""
     send_buffer_bytes: int = -1
@@ -28,9 +28,9 @@ class SocketOptions:
 
 
 def sequential_write(directory: Path, *, size: int, count: int, cycles: int, lead_in: int) -> float:
-    """MB/s of `count` writes of `size` bytes to a fresh file, page cache only.
+    """MB/s of `count` writes of `size` bytes to a new file, into the page cache only.
 
-    Taken in as many cycles as the broker's sample, the first `lead_in` of them not counted.
+    Measured in as many cycles as the broker's sample; the first `lead_in` cycles are not counted.
     """
     view = memoryview(bytes(range(256)) * (size // 256 + 1))[:size]
     seconds = 0.0
@@ -47,7 +47,7 @@ def sequential_write(directory: Path, *, size: int, count: int, cycles: int, lea
 
 
 def fsync_rate(directory: Path, *, size: int, count: int) -> float:
-    """Appends of `size` bytes a second to one file, each on the disk before the next."""
+    """Appends a second of `size` bytes to one file, each on the disk before the next."""
     with tempfile.NamedTemporaryFile(dir=directory) as file:
         descriptor = file.fileno()
         started = time.perf_counter()
@@ -60,7 +60,7 @@ def fsync_rate(directory: Path, *, size: int, count: int) -> float:
 def bare_append(
     directory: Path, options: SocketOptions, *, frame: bytes, in_flight: int, count: int, cycles: int, lead_in: int
 ) -> float:
-    """MB/s of the same requests to a program that receives, takes the CRC, writes, answers and does nothing else."""
+    """MB/s of the same requests to a program that only receives, computes the CRC, writes and answers."""
     seconds = 0.0
     with tempfile.TemporaryDirectory(dir=directory) as home:
         numbers = ["--request", str(len(frame)), "--header", "60"]
@@ -75,7 +75,7 @@ def bare_append(
 def plain_sendfile(
     directory: Path, options: SocketOptions, *, size: int, header: int, request: bytes, in_flight: int, count: int
 ) -> Sample:
-    """A blocking server that answers with `header` bytes and `size` bytes of a cached file, under the same load."""
+    """The load on a blocking server that answers with `header` bytes and `size` bytes of a cached file."""
     with tempfile.NamedTemporaryFile(dir=directory) as file:
         file.write(os.urandom(4096) * (size // 4096 + 1))
         file.flush()
@@ -85,7 +85,8 @@ def plain_sendfile(
 
 
 def echo_latencies(options: SocketOptions, *, frame: bytes, rate: float, count: int) -> list[float]:
-    """Seconds that a bare echo lets requests wait which come at fixed moments: what the machine itself costs them."""
+    """Latencies in seconds of requests at fixed moments to a bare echo server: the part of the latency that the machine
+    causes."""
     with Peer("echo", *options.arguments()) as peer:
         return run_paced(peer.bootstrap, [frame], rate=rate, requests=count)
 
@@ -93,7 +94,7 @@ def echo_latencies(options: SocketOptions, *, frame: bytes, rate: float, count: 
 def echo_cpu_us(
     options: SocketOptions, *, frame: bytes, connections: int, in_flight: int, count: int, each_frame: bool
 ) -> float:
-    """CPU microseconds that a bare echo spends on one request."""
+    """CPU microseconds that a bare echo server spends on one request."""
     extra = ["--each-frame"] if each_frame else []
     with Peer("echo", *extra, *options.arguments()) as peer:
         before = peer.cpu_seconds()

@@ -1,8 +1,8 @@
-"""The raw load generator: some connections, each with so many requests in flight, frames made beforehand.
+"""The raw load generator: some connections, each with so many requests in flight, made of prepared bytes.
 
-Its own cost is kept low: a connection sends the same frame again and again out of one prepared buffer, and since equal
-questions have answers of equal size, answers are counted by the bytes that arrive. The first answer of every
-connection is read and checked; whether all others were successes too is for the caller to count (end offsets).
+Its own cost is kept low: a connection sends the same frame again and again out of one prepared buffer. Equal requests
+have answers of equal size, so answers are counted by the bytes that arrive. The first answer of every connection is
+read and checked; whether all other answers were successes is for the caller to count (end offsets).
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ STALLED_S = 30.0
 
 
 class LoadFailed(Exception):
-    """An answer was wrong, or no more answers came."""
+    """An answer was wrong, or the answers stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The result of one run of load: answered requests, bytes each way, seconds from first request to last answer.
+    """The result of one run of load: answered requests, bytes each way, seconds from the first request to the last
+    answer.
 
-    `generator_seconds` is the generator's own CPU meanwhile; near `seconds`, the generator was the limit.
+    `generator_seconds` is the generator's own CPU time; if it is near `seconds`, the generator was the limit.
     """
 
     requests: int
@@ -38,7 +39,7 @@ class Sample:
 
     @classmethod
     def sum(cls, parts: list[Sample]) -> Sample:
-        """Several runs one after the other as one."""
+        """Several runs, one after the other, as one."""
         return cls(
             requests=sum(part.requests for part in parts),
             sent_bytes=sum(part.sent_bytes for part in parts),
@@ -67,7 +68,7 @@ class _Connection:
         self.writes = False
 
     def first_answer(self) -> bytes:
-        """Ask once and return the answer, size included."""
+        """Send one request and return its answer, size included."""
         self.socket.sendall(self._frames[: self.frame_bytes])
         received = bytearray()
         while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
@@ -78,7 +79,7 @@ class _Connection:
         return bytes(received)
 
     def send(self) -> None:
-        """Send what is due, as far as the system takes it."""
+        """Send the bytes that are due, as many as the system takes."""
         while self.due_bytes:
             end = min(self._position + self.due_bytes, len(self._frames))
             try:
@@ -98,10 +99,11 @@ def run_load(
     check: Callable[[bytes], None] | None = None,
     most_seconds: float = 20.0,
 ) -> Sample:
-    """Ask `requests` questions in all, one connection for each of `frames`, `in_flight` at a time on each.
+    """Send `requests` requests in all, on one connection for each of `frames`, with `in_flight` requests at a time on
+    each.
 
-    Ends early, but with every question answered, after `most_seconds`. The first answer of each connection counts
-    neither as request nor as time; `check` gets it, size included, and raises if it is not a success.
+    Ends early, but with every request answered, after `most_seconds`. The first request of each connection is not
+    counted and not measured; `check` gets its answer, size included, and raises if it is not a success.
     """
     address = address_of(bootstrap)
     connections = [_Connection(address, frame, in_flight) for frame in frames]
@@ -184,11 +186,12 @@ def _drive(
 
 
 def run_paced(bootstrap: str, frames: Sequence[bytes], *, rate: float, requests: int) -> list[float]:
-    """Ask on one connection at fixed moments, whether or not the last answer is there; latencies in seconds.
+    """Send requests on one connection at fixed moments, whether or not the last one is answered. Returns latencies in
+    seconds.
 
-    The frames, whose answers are of equal size, take turns; the first one is asked once before that.
-    Each is counted from the moment its question was due, so that a stall is felt by all that had to wait. The
-    generator spins between the moments: a sleeping one would measure its own waking up.
+    The frames, whose answers are of equal size, take turns; the first frame is sent once before the measurement. A
+    latency begins at the moment at which its request was due, so that a stall counts for all requests that had to wait.
+    The generator spins between the moments, since a sleeping generator would measure its own waking up.
     """
     connection = _Connection(address_of(bootstrap), frames[0], 1)
     try:

@@ -1,7 +1,7 @@
 """Warming the memory of a virtual machine: freed memory goes back to the host, and costs five times more to write to.
 
-The first broker measured would pay for it, or both at random. But only whole blocks go back (free page reporting of
-Linux: 2 MB), so a page of each block is held while the others stay free.
+That would slow down the broker that is measured first, or both at random. But only whole blocks go back (free page
+reporting of Linux: 2 MB), so a page of each block is held while the others stay free.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import Final
 from bench.processes import MEGABYTE_OF_MEMORY, memory_available_mb
 
 LEFT_MB: Final = 300
-"""Not touched: what the system itself needs meanwhile."""
+"""Memory that is not touched: the system itself needs it."""
 BLOCK_BYTES: Final = 2 * MEGABYTE_OF_MEMORY
-"""Of a smaller part a page is not held: where no memory lies together, to write to a file costs four times as much."""
+"""The size of the blocks that go back to the host. No page of a smaller block is held: where no memory is contiguous,
+writing to a file costs four times as much."""
 TOUCHED_MB_S: Final = 1_000.0
-"""Or so; a third of that where the host has to give it back first."""
+"""The assumed speed of touching memory. It is a third of that where the host has to give the memory back first."""
 
 
 @contextmanager
 def kept_warm() -> Iterator[None]:
-    """Touch all memory that is free, then free it again but for one page in 512, which are held.
+    """A context in which all free memory has been touched and freed again, but for one page in 512, which are held.
 
-    A tenth of the blocks escape, and others become whole as processes end: it should be renewed at times.
+    A tenth of the blocks escape, and other blocks become free as processes end: renew the context from time to time.
     """
     size = int(max(0.0, memory_available_mb() - LEFT_MB) * MEGABYTE_OF_MEMORY) // BLOCK_BYTES * BLOCK_BYTES
     if not size:
@@ -46,5 +47,5 @@ def kept_warm() -> Iterator[None]:
 
 
 def until_warm_s() -> float:
-    """Seconds that `kept_warm` takes, about."""
+    """About how many seconds `kept_warm` takes."""
     return memory_available_mb() / TOUCHED_MB_S

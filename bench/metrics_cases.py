@@ -36,9 +36,9 @@ BEFORE_METRICS = "52f89ce11c0dd058492a07449aa8682f5c65d6e8"
 
 PAIRS = 9
 SHAPES = {"": (8, 8, 60_000), "ping_pong_": (1, 1, 20_000)}
-"""Connections, requests in flight on each, requests in a sample."""
+"""Connections, requests in flight on each, requests in a sample; by the prefix of the figures."""
 WARMING = 4_000
-"""Requests before them."""
+"""Requests before those of a sample."""
 
 PARTITIONS = 5_000
 GROUPS = 500
@@ -49,11 +49,11 @@ PACED_S = 8.0
 
 
 def counters(directory: Path) -> dict[str, float]:
-    """CPU of a one-record request with the counters and without, in interleaved pairs: the broker of this checkout, and
-    that of the last one without them, as this checkout's history has it; neither is compiled. Without history: not a
-    number.
+    """CPU of a one-record request with and without the counters of metrics, in interleaved pairs: for the broker of
+    this checkout, and for that of the last commit without them, from this checkout's history; neither is compiled. Not
+    a number without history.
 
-    Each sample has a broker of its own: where a process happens to have its objects in memory is worth several percent.
+    Each sample has a broker of its own: the addresses of a process's objects in memory are worth several percent.
     """
     if resolved(BEFORE_METRICS) is None:
         sys.stderr.write(f"counters: left out, since commit {BEFORE_METRICS} is not in the history of this checkout\n")
@@ -68,7 +68,7 @@ def counters(directory: Path) -> dict[str, float]:
 
 
 def _sample(checkout: Path, directory: Path) -> dict[str, float]:
-    """The CPU of a request in each shape."""
+    """The CPU of a request, for each of `SHAPES`."""
     with contextlib.closing(OwnBroker(directory, packages=checkout)) as broker:
         for connections, in_flight, _ in SHAPES.values():
             _cpu_us(broker, directory, (connections, in_flight, WARMING))
@@ -99,8 +99,8 @@ def _cpu_us(broker: OwnBroker, directory: Path, shape: tuple[int, int, int]) -> 
 
 
 def scrape(directory: Path) -> dict[str, float]:
-    """A page of 5,000 partitions: how long it takes, and how long one-record requests of another client take while
-    a scraper asks for it once a second, and without a scraper."""
+    """The time of a metrics page of 5,000 partitions; and the latency of one-record requests of another client while
+    the page is scraped once a second, and without scrapes."""
     metrics = f"127.0.0.1:{_free_port()}"
     with (
         contextlib.closing(OwnBroker(directory, settings={"ottla.prometheus.listener": metrics})) as broker,
@@ -115,7 +115,7 @@ def scrape(directory: Path) -> dict[str, float]:
 
 
 def scrape_lag(directory: Path) -> dict[str, float]:
-    """The same of 500 groups that have committed offsets of 100 partitions each."""
+    """The same figures as `scrape`, for 500 groups with committed offsets of 100 partitions each."""
     metrics = f"127.0.0.1:{_free_port()}"
     with (
         contextlib.closing(OwnBroker(directory, settings={"ottla.prometheus.listener": metrics})) as broker,
@@ -129,7 +129,7 @@ def scrape_lag(directory: Path) -> dict[str, float]:
 
 
 def _commit(client: Conversation, group_id: str, topic: str, partitions: int) -> None:
-    """Commit an offset of each partition; the first commit of all waits until there is a coordinator."""
+    """Commit an offset for each partition; the first commit waits until there is a coordinator."""
     place = OffsetCommitRequest.Topic
     offsets = [place.Partition(partition_index=index, committed_offset=index) for index in range(partitions)]
     commit = OffsetCommitRequest(group_id=group_id, topics=[place(name=topic, partitions=offsets)])
@@ -145,7 +145,8 @@ def _commit(client: Conversation, group_id: str, topic: str, partitions: int) ->
 
 
 def _page_figures(broker: OwnBroker, metrics: str) -> dict[str, float]:
-    """How long a page takes and what it costs; and requests of another client beside it, and alone."""
+    """The time and CPU of a metrics page; and the latencies of requests of another client while it is scraped, and
+    without scrapes."""
     before_mb = memory_mb(broker.pid)[0]
     _page(metrics)
     before = cpu_seconds(broker.pid)
@@ -183,7 +184,7 @@ def _timed_page(metrics: str) -> tuple[float, int]:
 
 
 def _paced(broker: OwnBroker) -> list[float]:
-    """Seconds that requests took, 500 of them a second, as their client sees it; the longest last."""
+    """Latencies in seconds of 500 requests a second, as their client sees them; sorted."""
     frame = produce_frame("paced", 0, records=1, value_bytes=100)
     latencies: list[float] = []
     with socket.create_connection(address_of(broker.bootstrap)) as connection:

@@ -1,4 +1,4 @@
-"""Case: ten thousand partitions, the time to create them, to list their offsets, to write to them and to read them."""
+"""Case: ten thousand partitions; the times to create them, to list their offsets, to write to them and to read them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ PING_INTERVAL_S = 0.005
 
 
 def partitions(directory: Path) -> dict[str, float]:
-    """One topic of 10,000 partitions, a record in each; how long another client waited meanwhile at most."""
+    """Create, write and read a topic of 10,000 partitions, with a record in each; and the longest wait of another
+    client meanwhile."""
     with (
         contextlib.closing(OwnBroker(directory)) as broker,
         Conversation(broker.bootstrap) as client,
@@ -43,14 +44,14 @@ def partitions(directory: Path) -> dict[str, float]:
 
 
 def timed(job: Callable[[], object]) -> float:
-    """Seconds that it takes."""
+    """The seconds that ``job`` takes."""
     started = time.perf_counter()
     job()
     return time.perf_counter() - started
 
 
 def produce_to_all(client: Conversation, topic: str, topic_id: bytes, partitions: int) -> None:
-    """A record for each partition in one request."""
+    """Produce a record to each partition, in one request."""
     batch = encode_batch([Record(timestamp=int(time.time() * 1000), value=bytes(100))])
     data = ProduceRequest.TopicData
     request = ProduceRequest(
@@ -69,7 +70,7 @@ def produce_to_all(client: Conversation, topic: str, topic_id: bytes, partitions
 
 
 def fetch_from_all(client: Conversation, topic_id: bytes) -> None:
-    """The record of each partition in one answer."""
+    """Fetch the record of each partition, in one answer."""
     asked = FetchRequest.Topic.Partition
     request = FetchRequest(
         max_wait_ms=500,
@@ -87,7 +88,7 @@ def fetch_from_all(client: Conversation, topic_id: bytes) -> None:
 
 
 class Bystander:
-    """Another client, which asks for next to nothing every few milliseconds and notes how long it waits."""
+    """Another client, which sends a small request every few milliseconds and records its latency."""
 
     def __init__(self, bootstrap: str) -> None:
         self._client = Conversation(bootstrap)

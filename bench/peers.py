@@ -4,7 +4,7 @@
     python -m bench.peers sendfile --file FILE --size BYTES --header BYTES --request BYTES [...]
     python -m bench.peers append --file FILE --request BYTES --header BYTES [...]
 
-They print their port and serve until their standard input closes.
+Each prints its port and serves until its standard input closes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECEIVE_BYTES = 256 * 1024
 
 
 def set_options(connection: socket.socket, options: argparse.Namespace) -> None:
-    """What the broker sets on its own connections."""
+    """Set the socket options that the broker sets on its connections."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if options.congestion and hasattr(socket, "TCP_CONGESTION"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, options.congestion.encode())
@@ -34,10 +34,11 @@ def set_options(connection: socket.socket, options: argparse.Namespace) -> None:
 
 
 class Echo:
-    """`add_reader`, `recv_into`, `send`: the least a Python process on an event loop can do with a request.
+    """A server of `add_reader`, `recv_into` and `send`: the least that a Python process on an event loop can do with a
+    request.
 
-    With `each_frame` every request is cut out and answered by a `send` of its own; without, whatever one `recv_into`
-    brought goes back at once.
+    With `each_frame` every request is cut out and answered by a `send` of its own; without, the bytes of one
+    `recv_into` are sent back at once.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, options: argparse.Namespace) -> None:
@@ -98,7 +99,7 @@ class Echo:
 
 
 def serve_echo(options: argparse.Namespace) -> None:
-    """On the loop that the broker uses, where it is there."""
+    """Serve the echo on the same kind of event loop as the broker's."""
     try:
         import uvloop
 
@@ -112,7 +113,7 @@ def serve_echo(options: argparse.Namespace) -> None:
 
 
 def serve_sendfile(options: argparse.Namespace) -> None:
-    """Answer each request of a known size with a header and so many bytes of a file, by plain blocking `sendfile`."""
+    """Answer each request of a known size with a header and so many bytes of a file, by blocking `sendfile`."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(connection: socket.socket, file: int) -> None:
@@ -141,10 +142,10 @@ def serve_sendfile(options: argparse.Namespace) -> None:
 
 
 def serve_append(options: argparse.Namespace) -> None:
-    """Receive requests of a known size, take their CRC, write them to a file, answer: an append without a broker.
+    """Receive requests of a known size, compute their CRCs, write them to a file, answer: an append without a broker.
 
-    One connection after another, blocking, always into the same buffer: nothing that moves these bytes in one thread of
-    Python does less.
+    Connections are served one after another, blocking, with the same buffer: the least that one thread of Python can do
+    to move these bytes.
     """
     listener = socket.create_server(("127.0.0.1", 0))
 

@@ -1,4 +1,4 @@
-"""Cases of the process itself: the time to its first answer, its memory, and the time of every import."""
+"""Cases of the process itself: the time to its first answer, its memory, and the time of each import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 def free_port() -> int:
-    """A free port below those that the system gives to clients: nothing else takes it before the broker does."""
+    """A free port below those that the system gives to clients, so that no client takes it before the broker does."""
     for port in range(21_000, 32_000):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -29,9 +29,10 @@ def free_port() -> int:
 
 
 def start(directory: Path) -> dict[str, float]:
-    """Seconds from the process's creation to the first answer on its port: a new directory, then the same again.
+    """Seconds from the creation of the process to the first answer on its port: with a new directory, then with the
+    same directory again.
 
-    An uncounted start before that leaves the bytecode of the checkout behind, as an installation does.
+    An uncounted start before leaves the bytecode of the checkout behind, as an installation does.
     """
     _start_once(directory / "bytecode")
     first, idle_mb = _start_once(directory)
@@ -68,9 +69,10 @@ def _first_answer(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def imports(directory: Path) -> list[dict[str, object]]:
-    """What each import on the way to `ready` costs, largest first: milliseconds of its own, and with what it brings.
+    """The milliseconds of each import before `ready`, largest first: of the module itself, and with the modules that it
+    imports.
 
-    `package` sums the modules of one top-level package. Python's own time keeping slows importing down by a third.
+    `package` sums the modules of one top-level package. Python's own measurement slows imports down by a third.
     """
     broker = OwnBroker(directory, python=("-X", "importtime"))
     broker.close()

@@ -21,30 +21,31 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 _COMPILED = Path(sys.prefix) / "compiled"
 IS_COMPILED = is_current(_COMPILED) and bool(extensions(_COMPILED))
 PACKAGES = _COMPILED if IS_COMPILED else REPOSITORY
-"""Where a user's broker is: its hot path is compiled (`make run`), if that could be done and is of this checkout."""
+"""The directory with the packages of a user's broker: compiled (`make run`), if there is a compiled version of this
+checkout."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CPUCLOCK_SCHED = 2
-"""Of the kernel's clocks of a process that which its scheduler counts."""
+"""Linux: the clock of a process that the scheduler counts."""
 MEGABYTE_OF_MEMORY = 1 << 20
 SETTLES_WITHIN_S = 2.0
 SETTLING_STEP_S = 0.05
 AT_REST = 0.1
-"""Of a processor; less than that is what an idle JVM does."""
+"""An idle process takes less than this share of a processor; an idle JVM takes less, too."""
 LISTENER = re.compile(r"(\w+)://127\.0\.0\.1:(\d+)")
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, of all its threads, also of those that have ended; to the nanosecond.
+    """User and system time of a process, of all its threads, ended ones included; to the nanosecond.
 
-    By the process's own clock, as clock_getcpuclockid(3) names it. /proc/PID/stat counts the same in steps of 10 ms,
-    and a codec's whole sample may take two of them.
+    It is read from the process's own clock, as clock_getcpuclockid(3) names it. /proc/PID/stat counts the same in steps
+    of 10 ms, and a whole sample of a codec may take two of them.
     """
     return time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED)
 
 
 def machine_cpu_seconds() -> tuple[float, float]:
-    """Since the machine started, of all processors together: what they have worked, and what the host has taken from
-    them for its other guests (steal)."""
+    """Since the start of the machine, for all processors together: the seconds in which they worked, and the seconds
+    that the host gave to other guests (steal)."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = (
         int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     )
@@ -52,7 +53,7 @@ def machine_cpu_seconds() -> tuple[float, float]:
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
-    """Resident memory now and at its highest, in MB of 1,048,576 bytes."""
+    """Resident memory of a process: now and at its highest, in MB of 1,048,576 bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     now, most = (re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE) for name in ("VmRSS", "VmHWM"))
     assert now is not None
@@ -61,14 +62,14 @@ def memory_mb(pid: int) -> tuple[float, float]:
 
 
 def memory_available_mb() -> float:
-    """What could be used now without swapping, in MB of 1,048,576 bytes."""
+    """Memory that can be used without swapping, in MB of 1,048,576 bytes."""
     found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) / 1024
 
 
 def listening_pid(port: int) -> int | None:
-    """The process that listens on a port of this machine, if we may see it."""
+    """The process that listens on a port of this machine; None if this user may not see it."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
@@ -85,7 +86,7 @@ def listening_pid(port: int) -> int | None:
 
 
 def congestion_control(port: int) -> str:
-    """The congestion control of connections to the broker's port, as `ss` sees it; else the system's default."""
+    """The congestion control of connections to the broker's port, as `ss` shows it; else the system's default."""
     default = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
     if (ss := shutil.which("ss")) is None:
         return default
@@ -96,7 +97,7 @@ def congestion_control(port: int) -> str:
 
 
 class BenchedBroker:
-    """A broker that was started by others, given by its address."""
+    """A running broker that the bench has not started, given by its address."""
 
     def __init__(self, bootstrap: str, pid: int | None = None) -> None:
         self.bootstrap = bootstrap
@@ -111,19 +112,19 @@ class BenchedBroker:
             return congestion_control(self.port)
 
     def wait_until_removed(self) -> None:
-        """Return when the files of deleted topics are gone, so that no case is measured during their removal."""
+        """Wait until the files of deleted topics are removed, so that no case is measured meanwhile."""
 
     def close(self) -> None:
         pass
 
 
 def users_environment() -> dict[str, str]:
-    """The environment as a user has it: Python keeps the bytecode of what it has imported."""
+    """The environment of a user: Python writes the bytecode of imported modules."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 class StartedBroker(BenchedBroker):
-    """A broker that the bench has started, on a directory that it may look into."""
+    """A broker that the bench has started, with its data directory."""
 
     pid: int
 
@@ -131,7 +132,7 @@ class StartedBroker(BenchedBroker):
         super().__init__(bootstrap, pid)
         self.data_directory = data_directory
         self.created_s = created_s
-        """When its process was, as `time.perf_counter` counts."""
+        """When the process was created, by `time.perf_counter`."""
 
     def wait_until_removed(self) -> None:
         while any(path.name.endswith("-delete") for path in self.data_directory.iterdir()):
@@ -139,7 +140,8 @@ class StartedBroker(BenchedBroker):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Stopped meanwhile: what it does in the background is not felt by the one that is measured."""
+        """A context in which the process is stopped (SIGSTOP), so that its background work does not disturb another
+        broker's sample."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
             yield
@@ -147,7 +149,7 @@ class StartedBroker(BenchedBroker):
             os.kill(self.pid, signal.SIGCONT)
 
     def settle(self) -> None:
-        """Return when it has nothing to catch up with any more, or does not come to rest."""
+        """Wait until the process is idle, for a limited time."""
         deadline = time.monotonic() + SETTLES_WITHIN_S
         used_s = self.cpu_seconds()
         while time.monotonic() < deadline:
@@ -158,10 +160,10 @@ class StartedBroker(BenchedBroker):
 
 
 class OwnBroker(StartedBroker):
-    """The broker of this checkout as a user has it, or that of other ``packages``, on a directory of its own and a free
-    port.
+    """The broker of this checkout as a user runs it, or that of other ``packages``, with a directory of its own and a
+    free port.
 
-    ``module`` is what Python runs, and the first words it is given.
+    ``module`` is what Python runs, with its first arguments.
     """
 
     def __init__(
@@ -196,12 +198,12 @@ class OwnBroker(StartedBroker):
             code = self._process.wait()
             raise RuntimeError(f"the broker did not start (exit code {code}):\n{self._log_path.read_text()[-4000:]}")
         self.listeners = {name: f"127.0.0.1:{port}" for name, port in LISTENER.findall(line)}
-        """Address by name."""
+        """Addresses of the listeners, by name."""
         bootstrap = next(iter(self.listeners.values()))
         super().__init__(bootstrap, self._process.pid, data_directory=data_directory, created_s=created_s)
 
-    def told_latencies(self, listener: str) -> str:
-        """Ask how long requests took since the last time; the broker's log line that says so for ``listener``."""
+    def latency_line(self, listener: str) -> str:
+        """The line of the broker's log with the latencies of ``listener`` since the last such line."""
         before = len(self.log_text())
         os.kill(self.pid, signal.SIGUSR1)
         deadline = time.monotonic() + 10
@@ -210,7 +212,7 @@ class OwnBroker(StartedBroker):
             if found is not None:
                 return found[0]
             time.sleep(0.001)
-        raise RuntimeError("the broker does not tell how long its requests took")
+        raise RuntimeError("the broker has logged no latencies")
 
     def close(self, signal_number: int = signal.SIGTERM) -> None:
         self._process.send_signal(signal_number)
@@ -223,16 +225,16 @@ class OwnBroker(StartedBroker):
 
 
 class Worker(Protocol):
-    """A process, or what stands for one, that works for the bench."""
+    """A process that works for the bench, or an object that stands for it."""
 
     def cpu_seconds(self) -> float: ...
 
 
 class Disturbance:
-    """How many processors worked for other processes than brokers and bench while a sample was taken.
+    """How many processors worked for processes other than brokers and bench while a sample was taken.
 
-    These are processes on this machine and the host's other guests. Each is counted by itself: the clock of the
-    processors misses some of the work that processes are charged for, and what is missed would hide what others took.
+    These are processes on this machine and the host's other guests. Each process is counted by itself: the clock of the
+    processors misses some work that is charged to processes, and that would hide the work of others.
     """
 
     def __init__(self, *brokers: Worker) -> None:
@@ -253,7 +255,7 @@ class Disturbance:
 
 
 class Program:
-    """One of the bench's own programs in a process, as a context; it ends when its standard input closes."""
+    """A process of one of the bench's own programs, as a context; it ends when its standard input closes."""
 
     def __init__(self, module: str, *options: str) -> None:
         command = [sys.executable, "-m", module, *options]
@@ -262,7 +264,7 @@ class Program:
         )
         assert self._process.stdout is not None
         self.first_line = self._process.stdout.readline()
-        """What it says when it has begun."""
+        """The line that the program prints when it has begun."""
 
     def __enter__(self) -> Self:
         return self
@@ -275,7 +277,7 @@ class Program:
 
 
 class Peer(Program):
-    """One of the bare programs of `bench.peers`."""
+    """A process of a server of `bench.peers`."""
 
     def __init__(self, kind: str, *options: str) -> None:
         super().__init__("bench.peers", kind, *options)
@@ -283,14 +285,14 @@ class Peer(Program):
 
 
 class Disturber(Program):
-    """One of the clients of `bench.disturbers`."""
+    """A process of a client of `bench.disturbers`."""
 
     def __init__(self, kind: str, *options: str) -> None:
         super().__init__("bench.disturbers", kind, *options)
 
 
 def wait_until_answering(bootstrap: str, *, most_seconds: float = 60.0) -> None:
-    """Until the broker answers ApiVersions."""
+    """Wait until the broker answers ApiVersions."""
     deadline = time.monotonic() + most_seconds
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Profiles of the broker: the costliest functions of its two paths, and py-spy's flame graphs."""
+"""Profiles of the broker: the costliest functions of its produce and fetch path, and py-spy's flame graphs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ PATHS: Final[dict[str, Callable[[Bench], object]]] = {
         bench, partitions=1, partition_bytes=64 * 1024, in_flight=2, requests=60_000
     ),
 }
-"""The requests of which a broker answers most."""
+"""The two kinds of requests that a broker gets most."""
 
 
 def costliest(stacks: Iterable[str], most: int = COSTLIEST) -> list[tuple[str, float]]:
-    """The functions that were at work themselves in most samples, with their shares of all of them.
+    """The functions that were running themselves in most samples, with their shares of all samples.
 
-    Each line is a stack, outermost function first, `;` between them, and behind a space how often it was found.
+    Each line of ``stacks`` is a stack, outermost function first, `;` between them, and behind a space how often it was
+    found.
     """
     counts: Counter[str] = Counter()
     for line in stacks:
@@ -50,8 +51,8 @@ def costliest(stacks: Iterable[str], most: int = COSTLIEST) -> list[tuple[str, f
 
 
 def costliest_of_paths(directory: Path, scale: float) -> dict[str, list[tuple[str, float]]]:
-    """Of our broker as it is written, on a directory of its own: what stands in `bench.sampled_broker` notes it, which
-    sees nothing of what is compiled."""
+    """The costliest functions of our broker, not compiled, on a directory of its own. They are sampled by
+    `bench.sampled_broker`, which does not see compiled functions."""
     found = {}
     for path, load in PATHS.items():
         home = directory / f"sampled-{path}"
@@ -70,7 +71,7 @@ def _bench(broker: OwnBroker, home: Path, scale: float) -> Bench:
 
 
 def lines(found: dict[str, list[tuple[str, float]]]) -> str:
-    """The last words of `make bench`."""
+    """The last lines of `make bench`."""
     return "\n".join(
         f"costliest functions of the {path} path: " + ", ".join(f"{name} {share:.0%}" for name, share in of_path)
         for path, of_path in found.items()
@@ -81,11 +82,11 @@ def lines(found: dict[str, list[tuple[str, float]]]) -> str:
 
 
 class NoProfile(Exception):
-    """There is no profile; the sentence says why."""
+    """A profile cannot be taken; the message says why."""
 
 
 def py_spy() -> str:
-    """The program: beside this Python, or on the path. Raises `NoProfile`."""
+    """The path of py-spy: beside this Python, or on the PATH. Raises `NoProfile`."""
     beside = Path(sys.executable).with_name("py-spy")
     found = str(beside) if beside.exists() else shutil.which("py-spy")
     if found is None:
@@ -94,7 +95,7 @@ def py_spy() -> str:
 
 
 def record(pid: int, path: Path, form: str, load: Callable[[], object], seconds: float) -> None:
-    """Put a process under ``load`` for so long, again and again, and have py-spy write down where it is meanwhile.
+    """Run ``load`` on a process again and again for so long, and record a profile with py-spy meanwhile.
 
     ``form`` is py-spy's: `flamegraph` (a picture), `raw` (collapsed stacks). Raises `NoProfile`.
     """

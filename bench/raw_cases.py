@@ -20,9 +20,10 @@ from protocol.messages.produce import ProduceResponse
 
 VALUE_BYTES = 1_000
 LATENCIES = 5_000
-"""Requests of a sample at fixed moments."""
+"""Requests of a latency sample."""
 RECORD_OVERHEAD = 10
-"""What a record of 1,000 bytes costs more in its batch, at most: "1 MB" stays below max.message.bytes with it."""
+"""The most bytes that a record of 1,000 bytes takes more in its batch; with it, "1 MB" stays below
+max.message.bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Bench:
 
     @contextmanager
     def topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> Iterator[str]:
-        """A fresh topic that is removed, files and all, when the case is done."""
+        """A context with a new topic, which is removed with its files at the end."""
         name = f"bench-{uuid.uuid4().hex[:12]}"
         with Conversation(self.broker.bootstrap) as conversation:
             conversation.create_topic(
@@ -95,10 +96,11 @@ def produce(
     configs: Mapping[str, str] | None = None,
     most_seconds: float = 20.0,
 ) -> dict[str, float]:
-    """Throughput of one kind of Produce request, one partition a connection; the logs' ends are counted afterwards.
+    """Throughput of one kind of Produce request, with a partition for each connection. The end offsets are checked
+    afterwards.
 
-    Each cycle has a topic of its own. The first `lead_in` cycles are not counted: they give back, still warm, the
-    memory that the others fill.
+    Each cycle has a topic of its own. The first `lead_in` cycles are not counted: their topics' memory is still warm
+    when the other cycles use it.
     """
     samples: list[Sample] = []
     cpu = 0.0
@@ -182,9 +184,9 @@ def produce_16kb(bench: Bench) -> dict[str, float]:
 
 
 def produce_flushed(bench: Bench) -> dict[str, float]:
-    """Small requests to topics with `flush.messages=1`, whose acknowledgements wait for the disk: one at a time, and
-    16 at a time on one partition, which share a flush. Beside them what the disk itself can do, one write and
-    `fdatasync` after the other."""
+    """Small requests to topics with `flush.messages=1`, whose acknowledgements wait for the disk: one at a time, and 16
+    at a time on one partition, which share a flush. Beside them the limit of the disk: writes that are each followed by
+    `fdatasync`."""
     flushed = {"records": 1, "value_bytes": 100, "connections": 1, "configs": {"flush.messages": "1"}}
     alone = produce(bench, in_flight=1, requests=2_000, **flushed)
     together = produce(bench, in_flight=16, requests=16_000, **flushed)
@@ -200,7 +202,7 @@ def produce_flushed(bench: Bench) -> dict[str, float]:
 
 
 def produce_one_record(bench: Bench) -> dict[str, float]:
-    """Small requests under load, beside an echo of the same bytes that takes and answers one request at a time."""
+    """Small requests under load, beside an echo server that answers the same bytes one request at a time."""
     figures = produce(bench, records=1, value_bytes=100, connections=8, in_flight=8, requests=120_000)
     frame = produce_frame("bench-0123456789ab", 0, records=1, value_bytes=100)
     count = bench.count(120_000)
@@ -220,7 +222,7 @@ def produce_ping_pong(bench: Bench) -> dict[str, float]:
 
 
 def fill(bench: Bench, topic: str, partition: int, *, log_bytes: int, batch_bytes: int) -> None:
-    """Write so many bytes of records into a partition, or a little more."""
+    """Write about so many bytes of records to a partition."""
     records = values_in(batch_bytes)
     frame = produce_frame(topic, partition, records=records, value_bytes=VALUE_BYTES)
     batches = 2 + log_bytes // (records * VALUE_BYTES)
@@ -230,7 +232,8 @@ def fill(bench: Bench, topic: str, partition: int, *, log_bytes: int, batch_byte
 def fetched(
     bench: Bench, *, partitions: int, partition_bytes: int, in_flight: int, requests: int
 ) -> tuple[dict[str, float], bytes, int]:
-    """The same records again and again out of the page cache: the figures, what was asked, the size of an answer."""
+    """Fetch the same records from the page cache again and again. Returns the figures, the request, and the size of an
+    answer."""
     with bench.topic(partitions) as topic:
         for number in range(partitions):
             batch_bytes = min(partition_bytes, 128 * 1024)
@@ -251,7 +254,7 @@ def fetched(
 
 
 def fetch(bench: Bench, *, partitions: int, partition_bytes: int, in_flight: int, requests: int) -> dict[str, float]:
-    """Beside plain `sendfile` of as many bytes an answer."""
+    """Throughput of fetches from the page cache, beside `sendfile` of as many bytes an answer."""
     figures, frame, answer_bytes = fetched(
         bench, partitions=partitions, partition_bytes=partition_bytes, in_flight=in_flight, requests=requests
     )
@@ -281,7 +284,8 @@ def fetch_16_partitions(bench: Bench) -> dict[str, float]:
 
 
 def latency(bench: Bench, *, requests: int = LATENCIES) -> dict[str, float]:
-    """One-record requests at 1,000 a second, acks=all; microseconds from the moment each was due."""
+    """The latency of 1,000 one-record requests a second with acks=all, in microseconds from the moment at which each
+    was due."""
     with bench.topic(1) as topic:
         frame = produce_frame(topic, 0, records=1, value_bytes=100)
         count = bench.count(requests)
@@ -293,7 +297,7 @@ def latency(bench: Bench, *, requests: int = LATENCIES) -> dict[str, float]:
 
 
 def percentiles(latencies_s: list[float]) -> dict[str, float]:
-    """Of seconds, in microseconds."""
+    """Percentiles in microseconds, of latencies in seconds."""
     in_order = sorted(latencies_s)
 
     def at(share: float) -> float:

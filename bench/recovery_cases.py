@@ -22,29 +22,29 @@ from storage.batch.records import Record, encode_batch
 
 TOPIC = "recovered"
 LOGS = 4
-"""Partitions that the bytes are spread over: work for two at a time."""
+"""Partitions over which the bytes are spread, so that two workers have work."""
 WORKERS = (1, 2)
 OUR_LINE = re.compile(r"loaded \d+ logs in ([\d.]+) s")
 KAFKAS_LINE = re.compile(r"Loaded \d+ logs in (\d+)ms")
 
 
 def one_record(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of one record with a value of 100 bytes."""
+    """Recover batches of one record with a value of 100 bytes."""
     return _recovery(directory, value_bytes=100, records=1, log_bytes=int(64 * MEGABYTE * scale))
 
 
 def sixteen_kb(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of about 16 KB."""
+    """Recover batches of about 16 KB."""
     return _recovery(directory, value_bytes=1_000, records=16, log_bytes=int(256 * MEGABYTE * scale))
 
 
 def one_mb(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of a little less than 1 MB."""
+    """Recover batches of a little less than 1 MB."""
     return _recovery(directory, value_bytes=1_000, records=980, log_bytes=int(256 * MEGABYTE * scale))
 
 
 def _recovery(directory: Path, *, value_bytes: int, records: int, log_bytes: int) -> dict[str, float]:
-    """MB/s of an unclean start with one worker and with two; Apache Kafka's on a copy, where its jars are at hand."""
+    """MB/s of an unclean start with one worker and with two; Apache Kafka's on a copy, if its jars are at hand."""
     killed = directory / "killed"
     size, batches = _make_killed(killed, value_bytes=value_bytes, records=records, log_bytes=log_bytes)
     figures = {"mb": size / MEGABYTE, "batches": float(batches)}
@@ -63,9 +63,11 @@ def _recovery(directory: Path, *, value_bytes: int, records: int, log_bytes: int
 
 
 def _make_killed(directory: Path, *, value_bytes: int, records: int, log_bytes: int) -> tuple[int, int]:
-    """A data directory whose broker was killed, with logs as it would have written them: their bytes and batches.
+    """Make a data directory of a killed broker, with logs as the broker would have written them. Returns their bytes
+    and batches.
 
-    Writing the files is quicker than producing all of it; nothing has been flushed, so all of it is to be checked.
+    Writing the files is quicker than producing. Nothing counts as flushed, so everything is checked at the next
+    start.
     """
     broker = OwnBroker(directory)
     with Conversation(broker.bootstrap) as client:
@@ -119,7 +121,7 @@ PARTITIONS = (10, 1_000, 5_000)
 
 def many_partitions(directory: Path) -> dict[str, float]:
     """Seconds to `ready` with a record in each of so many partitions: after a clean stop and after a kill; the memory
-    then, and what the clean stop took."""
+    then, and the seconds of the clean stop."""
     figures: dict[str, float] = {}
     for count in PARTITIONS:
         home = directory / str(count)

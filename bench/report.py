@@ -46,7 +46,7 @@ TARGETS = {
     ("start", "again_s"): ("<=", 0.15, "s from start to first answer"),
     ("start", "new_directory_s"): ("<=", 0.15, "s from start to first answer, formatting included"),
     ("start", "idle_mb"): ("<=", 35.0, "MB resident after the start"),
-    ("counters", "ratio"): ("<=", 1.08, "x the CPU of a one-record request that nobody counts"),
+    ("counters", "ratio"): ("<=", 1.08, "x the CPU of a one-record request without counters"),
     ("scrape", "scrape_s"): ("<=", 0.5, "s for the page of 5,000 partitions"),
     ("scrape-lag", "scrape_s"): ("<=", 0.5, "s for the page of 50,000 committed offsets"),
     ("idle-connections", "connected_mb"): ("<=", 60.0, "MB for 10,000 connections"),
@@ -72,7 +72,7 @@ DIGITS = {
 
 
 def summary(rounds: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
-    """Median, least, most and all values of every figure of one case."""
+    """Median, minimum, maximum and all values of every figure of one case."""
     return {
         name: {
             "median": statistics.median(values),

@@ -1,4 +1,4 @@
-"""Apache Kafka measured in the same run as the broker, for the ratios of the two."""
+"""Apache Kafka, measured in the same run as the broker for their ratio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dev.apache_kafka import ApacheKafka
 from dev.kafka_jars import NoKafka, libraries
 
 WARM_UP_S: Final = 30.0
-"""Of the load that is then measured: a JVM compiles what is used."""
+"""Seconds of load before the measurement: a JVM compiles the code that is used."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "0"  # as with ours: its 3 seconds would be all that is seen
@@ -21,7 +21,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 class Rival:
-    """One Apache Kafka, started when the first case asks for it; none where there is no Java or there are no jars."""
+    """An Apache Kafka that is started by the first case that needs it; none without Java or without its jars."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -30,7 +30,8 @@ class Rival:
         self._warm: set[str] = set()
 
     def warmed_up(self, name: str, load: Callable[[BenchedBroker], object]) -> BenchedBroker | None:
-        """Kafka, which has been under this ``load``, known by its ``name``, for half a minute in this run; or None."""
+        """Apache Kafka after half a minute of ``load`` in this run; None if there is none. ``name`` says which load it
+        is."""
         kafka = self._started()
         if kafka is None:
             return None
@@ -44,7 +45,7 @@ class Rival:
         return broker
 
     def cpu_seconds(self) -> float:
-        """What it has worked so far; 0 if it does not run."""
+        """CPU seconds of Apache Kafka so far; 0 if it does not run."""
         if self._kafka is None:
             return 0.0
         return BenchedBroker(self._kafka.bootstrap, self._kafka.process.pid).cpu_seconds()

@@ -1,9 +1,9 @@
 """Our broker with a sampler inside: `python -m bench.sampled_broker STACKS [the broker's own options]`.
 
-Every few milliseconds of its CPU time the system interrupts it, and the functions that are at work are noted. Needs no
+Every few milliseconds of its CPU time a signal interrupts it, and the current stack is recorded. This needs no
 privilege and no other program, but sees the loop's thread only, and Python's functions only: time inside the system or
-a library counts for its caller. At the end STACKS holds a line for each stack, outermost function first, `;` between
-them, and how often it was found.
+a library counts for its caller. At the end the file STACKS has a line for each stack, outermost function first, `;`
+between them, and how often it was found.
 """
 
 from __future__ import annotations

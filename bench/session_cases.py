@@ -16,9 +16,9 @@ PARTITION_BYTES = 1 << 20
 
 
 def fetch_session(bench: Bench) -> dict[str, float]:
-    """Bytes each way and broker CPU of a fetch, one at a time; the same records come each time.
+    """Bytes each way and broker CPU of a fetch, one at a time; each answer has the same records.
 
-    Every request of a session names the partitions that had records, as a client does that has taken them.
+    Every request of a session names the partitions that had records, as a client does after it has consumed them.
     """
     every, moving = list(range(WATCHED)), list(range(0, WATCHED, WATCHED // MOVING))
     with bench.topic(WATCHED) as topic, Conversation(bench.broker.bootstrap) as conversation:
@@ -29,10 +29,10 @@ def fetch_session(bench: Bench) -> dict[str, float]:
             return fetch_frame(topic, every, partition_bytes=PARTITION_BYTES)
 
         incremental = _in_session(conversation, topic, every, moving)
-        of_session = _measure(bench, conversation, incremental, requests=10_000, told=MOVING)
+        of_session = _measure(bench, conversation, incremental, requests=10_000, partition_count=MOVING)
         alone = _in_session(conversation, topic, moving, moving)
-        of_few = _measure(bench, conversation, alone, requests=10_000, told=MOVING)
-        of_full = _measure(bench, conversation, full, requests=200, told=WATCHED)
+        of_few = _measure(bench, conversation, alone, requests=10_000, partition_count=MOVING)
+        of_full = _measure(bench, conversation, full, requests=200, partition_count=WATCHED)
     return {
         **of_session,
         **{f"alone_{name}": figure for name, figure in of_few.items()},
@@ -45,9 +45,9 @@ def fetch_session(bench: Bench) -> dict[str, float]:
 def _in_session(
     conversation: Conversation, topic: str, watched: list[int], moving: list[int]
 ) -> Callable[[int], bytes]:
-    """Begin a session; what makes its request number so and so, from 0."""
+    """Begin a session. Returns a function that makes the request with a number, from 0."""
     begin = fetch_frame(topic, watched, partition_bytes=PARTITION_BYTES, session_epoch=0)
-    session_id = _read(conversation.exchange(begin), told=len(watched)).session_id
+    session_id = _read(conversation.exchange(begin), partition_count=len(watched)).session_id
     if not session_id:
         raise LoadFailed("the broker granted no fetch session")
 
@@ -60,7 +60,7 @@ def _in_session(
 
 
 def _measure(
-    bench: Bench, conversation: Conversation, request: Callable[[int], bytes], *, requests: int, told: int
+    bench: Bench, conversation: Conversation, request: Callable[[int], bytes], *, requests: int, partition_count: int
 ) -> dict[str, float]:
     count = bench.count(requests)
     sent = received = 0
@@ -75,17 +75,17 @@ def _measure(
         sent += len(frame)
         received += 4 + len(answer)
     cpu = bench.broker.cpu_seconds() - before
-    _read(first, told=told)
+    _read(first, partition_count=partition_count)
     return {"request_bytes": sent / count, "answer_bytes": received / count, "cpu_us": cpu / count * 1e6}
 
 
-def _read(answer: bytes, *, told: int) -> FetchResponse:
-    """Read an answer, which must have so many partitions and no errors."""
+def _read(answer: bytes, *, partition_count: int) -> FetchResponse:
+    """Decode an answer, which must have so many partitions and no errors."""
     _, response = decode_response(FetchResponse, 12, answer)
     partitions = [partition for topic in response.responses for partition in topic.partitions]
     codes = {response.error_code, *(partition.error_code for partition in partitions)}
     if codes != {0}:
         raise LoadFailed(f"Fetch failed with errors {sorted(codes)}")
-    if len(partitions) != told:
-        raise LoadFailed(f"Fetch told of {len(partitions)} partitions, expected {told}")
+    if len(partitions) != partition_count:
+        raise LoadFailed(f"Fetch answered with {len(partitions)} partitions, expected {partition_count}")
     return response

@@ -1,8 +1,8 @@
-"""A topic written to Parquet by `archive` and by a job of Spark's own, in turns: `python -m bench.spark_archiver`.
+"""Writes a topic to Parquet by `archive` and by a plain Spark job, in turns: `python -m bench.spark_archiver`.
 
 stdin: {"bootstrap": …, "data": …, "dest": …, "topic": …, "rows": …, "jars": […]}
-stdout: {"start_s": seconds until Spark is there, "archive_s": …, "archive_bytes": …, "spark_job_s": …, …}, in its last
-line; `archive` alone without jars.
+stdout, last line: {"start_s": seconds until Spark has started, "archive_s": …, "archive_bytes": …, "spark_job_s": …,
+…}; without jars only `archive`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pipeline.archive.command import add_options, archive
 from pipeline.schema import COLUMNS
 
 ROUNDS: Final = 3
-"""That count; before them each way is gone once, for what is compiled and cached then."""
+"""Counted rounds; before them each way runs once, uncounted, so that code is compiled and data cached."""
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _archive(spark: Any, asked: dict[str, Any], dest: Path) -> None:
-    """`ottla pipeline archive`, on a Spark that is there."""
+    """Run `ottla pipeline archive` in the Spark that is running."""
     parser = argparse.ArgumentParser()
     add_options(parser)
     words = ["--data-dir", asked["data"], "--bootstrap", asked["bootstrap"], "--topics", asked["topic"]]
@@ -66,14 +66,15 @@ def _archive(spark: Any, asked: dict[str, Any], dest: Path) -> None:
 
 
 def _spark_job(spark: Any, asked: dict[str, Any], dest: Path) -> None:
-    """The same columns and codec. No directories by topic and date: Spark would sort all rows for them."""
+    """Write the same columns with the same codec, but no directories by topic and date: Spark would sort all rows for
+    them."""
     options = {**CONNECTOR, "kafka.bootstrap.servers": asked["bootstrap"], "includeHeaders": "true"}
     frame = spark.read.format(options.pop("format")).options(**options).option("subscribe", asked["topic"]).load()
     frame.select(*COLUMNS).write.option("compression", "zstd").parquet(str(dest))
 
 
 def _checked(name: str, dest: Path, rows: int) -> int:
-    """How many bytes the files with rows have, in which all rows must be."""
+    """The bytes of the files with rows. Checks that they have all rows."""
     files = list(dest.rglob("part-*.parquet"))
     found = sum(pq.read_metadata(path).num_rows for path in files)
     if found != rows:

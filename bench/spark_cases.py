@@ -1,7 +1,8 @@
-"""Case: topics read by Spark, with `kafka_log`, and with Spark's Kafka connector from our broker and Apache Kafka.
+"""Cases: reading topics with Spark, by `kafka_log`, and by Spark's Kafka connector from our broker and Apache Kafka.
 
-Each case writes a topic as a broker would have, lets ours recover it and stop, gives Apache Kafka a copy, and starts a
-Spark that reads it all ways in turns (`bench.spark_reader`): all columns but headers, into a sink that drops them.
+Each case writes the files of a topic, lets our broker recover them and stop, gives Apache Kafka a copy, and starts a
+Spark that reads the topic in all ways in turns (`bench.spark_reader`): all columns but headers, into a sink that drops
+them.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from dev.kafka_jars import NoKafka, libraries
 
 
 def one_record(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of one record."""
+    """Read batches of one record."""
     return _reading(directory, records=1, topic_bytes=int(64 * MEGABYTE * scale))
 
 
 def hundred_records(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of 100 records."""
+    """Read batches of 100 records."""
     return _reading(directory, records=100, topic_bytes=int(512 * MEGABYTE * scale))
 
 
 def eight_thousand_records(directory: Path, scale: float) -> dict[str, float]:
-    """Batches of 8,000 records, 1.7 MB."""
+    """Read batches of 8,000 records, 1.7 MB."""
     return _reading(directory, records=8_000, topic_bytes=int(512 * MEGABYTE * scale))
 
 
 def _reading(directory: Path, *, records: int, topic_bytes: int) -> dict[str, float]:
-    """MB of the topic's files and rows, each a second, of each way there is; none without Spark."""
+    """MB of the topic's files and rows a second, for each way of reading; none without Spark."""
     if not has_spark():
         return {}
     jars = connector_jars("kafka_log is measured alone")
@@ -69,7 +70,7 @@ def _kafka_on_a_copy(home: Path, copy: Path) -> ApacheKafka:
 
 
 def _read(data: Path, bootstrap: str, others: dict[str, str], *, rows: int, jars: list[Path]) -> dict[str, float]:
-    """Seconds of each way."""
+    """The seconds of each way of reading."""
     ways: dict[str, dict[str, str]] = {
         "kafka_log": {"format": "kafka_log", "path": str(data), "kafka.bootstrap.servers": bootstrap}
     }

@@ -1,4 +1,4 @@
-"""A Spark that reads a topic in several ways, in turns, and says how long each took: `python -m bench.spark_reader`.
+"""A Spark that reads a topic in several ways, in turns, and prints how long each took: `python -m bench.spark_reader`.
 
 stdin: {"ways": {name: {"format": …, option: …}}, "topic": …, "rows": …, "jars": […]}
 stdout: {name: seconds}, in its last line
@@ -15,7 +15,7 @@ from typing import Final
 from bench.spark_topic import session
 
 ROUNDS: Final = 3
-"""That count; before them each way is gone once, for what is compiled and cached then."""
+"""Counted rounds; before them each way runs once, uncounted, so that code is compiled and data cached."""
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""The setup of cases with Spark: a topic as a broker would have written it, and a Spark in a process of its own."""
+"""The setup of cases with Spark: a topic's files as a broker would have written them, and a Spark in a process of its
+own."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ PARTITIONS: Final = 4
 VALUE_BYTES: Final = 200
 
 CONNECTOR: Final = {"format": "kafka", "kafka.max.poll.records": "10000", "minPartitions": str(PARTITIONS)}
-"""Spark's connector as docs/spark.md advises."""
+"""The options of Spark's connector that docs/spark.md recommends."""
 
 
 def has_spark() -> bool:
-    """Whether Spark can be measured here; if not, why is said."""
+    """Whether cases with Spark can be measured here; if not, the reason is printed."""
     try:
         require_libraries()
         require_spark()
@@ -40,7 +41,8 @@ def has_spark() -> bool:
 
 
 def connector_jars(otherwise: str) -> list[Path]:
-    """The jars of Spark's Kafka connector; none if they cannot be had, and what is done ``otherwise`` is said."""
+    """The jars of Spark's Kafka connector. If they cannot be had: none, and a line that says what happens
+    ``otherwise``."""
     try:
         return spark_connector.jars()
     except NoJars as reason:
@@ -49,8 +51,8 @@ def connector_jars(otherwise: str) -> list[Path]:
 
 
 def make_topic(home: Path, *, records: int, topic_bytes: int) -> tuple[int, int]:
-    """A data directory with a topic of batches with so many records each, left in order by our broker; the topic's
-    bytes and rows. Writing its files is quicker than producing them."""
+    """Make a data directory with a topic of batches with so many records each, after a clean stop of our broker.
+    Returns the topic's bytes and rows. Writing its files is quicker than producing the records."""
     broker = OwnBroker(home)
     with Conversation(broker.bootstrap) as client:
         client.create_topic(TOPIC, partitions=PARTITIONS)
@@ -71,8 +73,8 @@ def make_topic(home: Path, *, records: int, topic_bytes: int) -> tuple[int, int]
 
 
 def _batches(records: int) -> list[bytearray]:
-    """Different ones of the same size, one MB of them and at least four: of words that a codec can do something with,
-    but no codec finds one of these batches again in the next."""
+    """Different batches of the same size, one MB of them and at least four. Their values are words that a codec can
+    compress, but no codec finds the content of one batch in the next."""
     chance = random.Random(1)
     words = [bytes(chance.choices(b"abcdefghij", k=10)) for _ in range(1_000)]
     now_ms = int(time.time() * 1000)
@@ -92,7 +94,8 @@ def _batches(records: int) -> list[bytearray]:
 
 
 def ask(module: str, asked: dict[str, Any]) -> dict[str, float]:
-    """What a program of the bench answers, which starts a Spark: JSON at its stdin, and in its stdout's last line."""
+    """Run a module of the bench that starts a Spark. Gives it JSON at its stdin, and returns the JSON in the last line
+    of its stdout."""
     done = subprocess.run(
         [sys.executable, "-m", module],
         cwd=REPOSITORY,
@@ -109,7 +112,7 @@ def ask(module: str, asked: dict[str, Any]) -> dict[str, float]:
 
 
 def session(jars: list[str]) -> Any:
-    """The Spark of two workers that all of these cases have."""
+    """The Spark session of all of these cases, with two workers."""
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

@@ -1,6 +1,6 @@
-"""`make boards-picture`: broker, clients and Prometheus for ten minutes, then a look at every panel of every board.
+"""`make boards-picture`: runs broker, clients and Prometheus for ten minutes, then draws every panel of every board.
 
-It fails where a panel has nothing to show, and writes a picture of each board to docs/pictures.
+It fails if a panel has no data, and writes a picture of each board to docs/pictures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INTERVAL_S: Final = 5.0
 
 STOPPED_AT: Final = 0.4
 KILLED_AT: Final = 0.75
-"""Of the time of the run."""
+"""When the broker is killed, as a share of the duration."""
 
 SETTINGS: Final = {
     "log.retention.check.interval.ms": "10000",
@@ -37,7 +37,7 @@ SETTINGS: Final = {
 
 
 def run(directory: Path, program: str, duration_s: float) -> tuple[list[Shown], Run]:
-    """All panels, with stock clients at work, the broker stopped once and killed once."""
+    """Run stock clients, with the broker stopped once and killed once. Returns the data of all panels."""
     port = port_below_client_ports()
     instance = f"127.0.0.1:{port_below_client_ports(above=port)}"
     broker = BrokerProcess(directory, settings={**SETTINGS, "ottla.prometheus.listener": instance}, port=port)
@@ -72,7 +72,7 @@ def _wait_until(then_s: float) -> None:
 
 
 def main() -> int:
-    """Run, look, draw; the exit code says whether every panel had something to show."""
+    """Run, query and draw. Returns the exit code: 0 if every panel has data."""
     parser = argparse.ArgumentParser(prog="python -m bench.picture", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--pictures", type=Path, default=PICTURES, help="where they are written")

@@ -25,34 +25,34 @@ from boards.panels import COLUMNS, Panel, Unit
 
 WIDTH_INCHES: Final = 13.0
 INCHES_A_UNIT: Final = 0.27
-"""Of Grafana's measure of height."""
+"""Inches of a unit of Grafana's heights."""
 DOTS_PER_INCH: Final = 90
 NAMES_SHOWN: Final = 6
-"""In two columns."""
+"""The most names in a legend of two columns."""
 LONG_NAMES_SHOWN: Final = 5
-"""In one, since two do not stand beside each other."""
+"""The most names in a legend of one column, for names that are too long for two."""
 ROW_OF_NAMES: Final = 0.1
-"""Of the height of a panel."""
+"""The height of a row of names, as a share of a panel's height."""
 LONGEST_NAME: Final = 30
-"""Letters, in one of two columns."""
+"""The longest name in a legend of two columns, in characters."""
 GREY: Final = "#666666"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """When it was, and when the broker was stopped or killed in it."""
+    """The time of the run, and the times at which the broker was stopped or killed."""
 
     start_s: float
     end_s: float
     marks: tuple[float, ...]
 
     def minutes(self, time_s: float) -> float:
-        """Since the beginning."""
+        """Minutes from the beginning of the run to ``time_s``."""
         return (time_s - self.start_s) / 60
 
 
 def draw(board: Sequence[Shown], path: Path, run: Run) -> None:
-    """All panels of one board."""
+    """Draw all panels of one board."""
     placed = board[0].board.json()["panels"]
     height = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in placed)
     figure = pyplot.figure(figsize=(WIDTH_INCHES, (height + 2) * INCHES_A_UNIT), dpi=DOTS_PER_INCH)
@@ -110,7 +110,7 @@ def _lines(axes: Axes, one: Shown, run: Run, *, is_stacked: bool) -> None:
 
 
 def _legend(axes: Axes, handles: Sequence[Artist], names: list[str]) -> int:
-    """The names of the highest lines; how many rows they take."""
+    """Write the legend with the names of the highest lines. Returns how many rows it takes."""
     columns = 1 if any(len(name) > LONGEST_NAME for name in names) else 2
     most = NAMES_SHOWN if columns == 2 else LONG_NAMES_SHOWN
     shown = names[:most]
@@ -127,7 +127,7 @@ def _is_ever_above_zero(one: Shown) -> bool:
 
 
 def _ticks(highest: float, one: Shown) -> list[float]:
-    """Round numbers of the unit up to the highest value; whole ones of what has no halves."""
+    """Round numbers of the unit up to the highest value; whole numbers if the unit has no fractions."""
     is_bytes = one.panel.unit in (Unit.BYTES, Unit.BYTES_PER_S)
     scale = 1024 ** int(math.log(highest, 1024)) if is_bytes and highest >= 1024 else 1
     is_whole = one.panel.unit is Unit.COUNT and all(
@@ -156,7 +156,7 @@ def _last(line: Line) -> float:
 
 
 def _with_gaps(line: Line) -> list[tuple[float, float]]:
-    """The points, with a hole where there were none for a while."""
+    """The points, with a gap where there were none for a while."""
     points = list(line.points)
     if len(points) < 3:
         return points
@@ -180,7 +180,7 @@ def _words(panel: Panel) -> dict[str, str]:
 
 
 def text_of(value: float, unit: Unit) -> str:
-    """A value as a person reads it."""
+    """A value with its unit, rounded for people."""
     if not math.isfinite(value):
         return "∞"
     match unit:

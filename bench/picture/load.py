@@ -1,4 +1,4 @@
-"""The clients of the ten-minute run: a shop's orders, read by groups that keep up and by one that lags."""
+"""The clients of the ten-minute run: a shop's orders, read by groups that keep up and by a group that lags."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ TOPICS: Final = {
 ORDERS_PER_S: Final = 150
 PAYMENTS_PER_S: Final = 60
 SLOW_PER_S: Final = 40
-"""What the group `reports` manages until it is given more to work with."""
+"""Records a second that the group `reports` consumes before it gets faster."""
 PERIOD_S: Final = 120.0
-"""Business goes up and down."""
+"""The period at which the rate of orders rises and falls."""
 
 MIXED: Final = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000, "auto.commit.interval.ms": 1000}
 
 
 class Load:
-    """Clients in threads of their own, from `start` to `stop`. A broker that is away is waited for."""
+    """The clients, in threads of their own, from `start` to `stop`. They wait while the broker is away."""
 
     def __init__(self, bootstrap: str, duration_s: float) -> None:
         self._bootstrap = bootstrap
@@ -55,7 +55,7 @@ class Load:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Make the topics, and begin."""
+        """Create the topics, and start the clients."""
         admin = self._admin()
         for created in admin.create_topics(list(TOPICS.values())).values():
             created.result(30)
@@ -65,7 +65,7 @@ class Load:
             thread.start()
 
     def stop(self) -> None:
-        """End everything; consumers leave their groups."""
+        """Stop all clients; consumers leave their groups."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -101,7 +101,7 @@ class Load:
         self._consume("billing", ["orders"], self._ticks())
 
     def _bill_now_and_then(self) -> None:
-        """A second member of the same group comes and goes, as in a deployment."""
+        """A second member of a group joins and leaves, as in a deployment."""
         while not self._stop.is_set():
             self._consume("billing", ["orders"], self._ticks(most_s=60))
             self._stop.wait(30)
@@ -110,7 +110,7 @@ class Load:
         self._consume("shipping", ["orders", "payments"], self._ticks())
 
     def _report(self) -> None:
-        """Too slow for the first six tenths, then fast enough to catch up."""
+        """A consumer that is too slow for the first six tenths of the run, then fast enough to catch up."""
         consumer = self._member("reports", ["orders"])
         for elapsed_s in self._ticks(0.1):
             is_slow = elapsed_s < 0.6 * self._duration_s
@@ -118,7 +118,7 @@ class Load:
         consumer.close()
 
     def _archive(self) -> None:
-        """An archiver as the broker sees it: seldom enough that retention has to wait for it."""
+        """An archiver, as the broker sees it: it commits so seldom that retention has to wait for it."""
         archiver = Consumer({**self._address, "group.id": "archive.orders", "enable.auto.commit": False})
         places = [TopicPartition("orders", partition) for partition in range(6)]
         for _ in self._ticks(0.4 * self._duration_s):
@@ -142,7 +142,7 @@ class Load:
     # Others
 
     def _tail(self) -> None:
-        """Another client library, which reads a partition without a group."""
+        """A consumer with another client library, which reads a partition without a group."""
         consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, auto_offset_reset="latest", group_id=None)
         consumer.assign([PythonsTopicPartition("payments", partition) for partition in range(3)])
         for _ in self._ticks():
@@ -150,7 +150,7 @@ class Load:
         consumer.close()
 
     def _import(self) -> None:
-        """Topics that come and go, and old records that an administrator deletes."""
+        """Create and delete topics, and delete old records."""
         admin = self._admin()
         for number, _ in enumerate(self._ticks(45)):
             name = f"import-{number}"
@@ -170,7 +170,7 @@ class Load:
                 admin.delete_records([where])[where].result(10)
 
     def _err(self) -> None:
-        """What clients do wrong: too much at once, and offsets and topics that are not there."""
+        """Send wrong requests: too large records, and offsets and topics that do not exist."""
         producer = Producer({**self._address, "message.max.bytes": 1_000_000, "linger.ms": 0})
         consumer = Consumer({**self._address, "group.id": "lost", "auto.offset.reset": "latest"})
         for number, _ in enumerate(self._ticks(2)):
@@ -191,7 +191,7 @@ class Load:
         return AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
 
     def _ticks(self, every_s: float = 0.0, *, most_s: float = math.inf) -> Iterator[float]:
-        """How long the run has lasted, every so often, until it is over."""
+        """How long the run has lasted, every ``every_s`` seconds, until it is over."""
         first = time.monotonic()
         while not self._stop.wait(every_s) and time.monotonic() - first < most_s:
             yield time.monotonic() - self._began_s

@@ -26,12 +26,12 @@ ZERO_IS_WELL: Final = {
     "Logs to open",
     "Bytes to check",
 }
-"""Panels that show 0 and nothing else where nothing is broken."""
+"""Panels that show only 0 if nothing is broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A series: what the legend calls it, and its values by time."""
+    """A series: its name in the legend, and its values by time."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A panel with all its lines."""
+    """A panel with all its series."""
 
     board: Board
     panel: Panel
@@ -47,12 +47,12 @@ class Shown:
 
     @property
     def where(self) -> str:
-        """What a person calls it."""
+        """The panel's name, with its board."""
         return f"{self.board.title}: {self.panel.title}"
 
     @property
     def fault(self) -> str | None:
-        """Why it is not what it should be."""
+        """What is wrong with the panel's data; None if nothing is."""
         values = [value for line in self.lines for _, value in line.points]
         if not values:
             return "no data"
@@ -62,7 +62,7 @@ class Shown:
 
 
 def shown(prometheus: Prometheus, *, instance: str, start_s: float, end_s: float, step_s: float) -> Iterator[Shown]:
-    """All panels of all boards, over a time. ``step_s``: how often Prometheus has asked."""
+    """The data of all panels of all boards, over a time. ``step_s`` is the scrape interval of Prometheus."""
     # As Grafana takes it for a window as short as this.
     variables = {"instance": instance, "__rate_interval": f"{round(4 * step_s)}s"}
     variables |= dict.fromkeys(("topic", "group", "request"), ".+")

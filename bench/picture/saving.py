@@ -14,7 +14,7 @@ COLOURS: Final = 128
 
 
 def save(figure: Figure, path: Path) -> None:
-    """As PNG; the figure is closed then."""
+    """Save a figure as PNG, and close it."""
     drawn = BytesIO()
     figure.savefig(drawn)
     # A third of the bytes does: these are few colours.

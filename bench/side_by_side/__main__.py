@@ -1,7 +1,7 @@
 """`make bench-kafka`, `make bench-compare BASE=<commit>`, `make profile CASE=<workload>`: brokers under the same loads.
 
-They take turns. What is measured is kept sample by sample: a run that was interrupted goes on where it was, if nothing
-has changed.
+The brokers take turns. Each sample is written to a journal: an interrupted run goes on where it was, if nothing has
+changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Final
 from tqdm import tqdm
 
 from bench import memory, profiles
-from bench.checkout import checkout_of, name_of_this, resolved, rooms_of
+from bench.checkout import checkout_of, name_of_this, packages_of, resolved
 from bench.conversation import BrokerRefused
 from bench.load import LoadFailed
 from bench.processes import IS_COMPILED, REPOSITORY
@@ -45,7 +45,7 @@ PICTURES: Final = REPOSITORY / "docs" / "pictures"
 WHOLE_ROUNDS: Final = 5
 PROFILED_S: Final = 10.0
 SLOWER: Final = 0.95
-"""Below this ratio to the other commit, with every pair below 1, a change has cost speed."""
+"""A change has cost speed if a ratio to the other commit is below this, with every pair below 1."""
 
 
 def options() -> argparse.Namespace:
@@ -68,8 +68,8 @@ def options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure what is missing, then write tables, page and picture. The exit code: 0 done, 1 it cannot be done,
-    2 for bad usage, 3 where the comparison with another commit shows a loss."""
+    """Take the missing samples, then write tables, page and picture. Returns the exit code: 0 done, 1 it cannot be
+    done, 2 for bad usage, 3 where the comparison with another commit shows a loss."""
     given = options()
     if given.list:
         print("\n".join(f"{name:<40}{workload.words}" for name, workload in catalogue.WORKLOADS.items()))
@@ -101,7 +101,7 @@ def main() -> int:
             checkout = stack.enter_context(checkout_of(given.base, directory / "base"))
             pair: tuple[Contender, Contender] = (
                 Ottla("now", "this checkout"),
-                Ottla("base", given.base, rooms_of(checkout, directory / "packages-of-base")),
+                Ottla("base", given.base, packages_of(checkout, directory / "packages-of-base")),
             )
         else:
             assert jars is not None
@@ -240,7 +240,7 @@ def _measure(
 
 
 def _turn(step: order.Step) -> tuple[str, int]:
-    """Memory is warmed anew for each round of each table."""
+    """The table and the round of a step: memory is warmed anew for each."""
     return step.table.key, step.round
 
 
@@ -250,7 +250,7 @@ def _expected_s(given: argparse.Namespace, to_take: list[order.Step]) -> float:
 
 
 def _by_settings(to_take: list[order.Step]) -> Iterator[tuple[Mapping[str, str], list[order.Step]]]:
-    """Steps that the same two brokers can take, one such part after the other."""
+    """Group the steps by broker settings: the same two brokers take the steps of a group."""
     parts: dict[tuple[tuple[str, str], ...], list[order.Step]] = {}
     for step in to_take:
         parts.setdefault(tuple(step.table.settings.items()), []).append(step)
@@ -260,7 +260,8 @@ def _by_settings(to_take: list[order.Step]) -> Iterator[tuple[Mapping[str, str],
 
 @contextmanager
 def _under(table: Table) -> Iterator[None]:
-    """The congestion control of a table; where it may not be changed, there are only tables of the system's own."""
+    """A context with the congestion control of a table. Where it may not be changed, the only tables are those of the
+    system's own."""
     with congestion.system_uses(table.congestion):
         yield
 
@@ -270,8 +271,8 @@ def _under(table: Table) -> Iterator[None]:
 
 def _about(given: argparse.Namespace, jars: Path | None) -> dict[str, str]:
     # make hands on its other arguments in this variable, above all which Python to use.
-    told = shlex.split(os.environ.get("MAKEFLAGS", "").partition("-- ")[2])
-    words = ["make bench-kafka", *(word for word in told if not word.startswith("ARGS="))]
+    given_to_make = shlex.split(os.environ.get("MAKEFLAGS", "").partition("-- ")[2])
+    words = ["make bench-kafka", *(word for word in given_to_make if not word.startswith("ARGS="))]
     if sys.argv[1:]:
         words.append(f'ARGS="{shlex.join(sys.argv[1:])}"')
     found = machine.about(given.directory, " ".join(words))
@@ -309,7 +310,7 @@ def _write_json(found: list[Standing], about: dict[str, str], journal: Journal, 
 
 
 def _write_page(found: list[Standing], titles: tuple[str, str], about: dict[str, str], *, is_whole: bool) -> None:
-    """Into the repository where the run was a whole one; else beside the results."""
+    """Write the tables into the page of the repository if the run was a whole one, else beside the results."""
     target, pictures = (PAGE, PICTURES) if is_whole else (RESULTS / "performance.md", RESULTS)
     if not is_whole:
         target.write_text(PAGE.read_text())
@@ -331,7 +332,7 @@ def _write_page(found: list[Standing], titles: tuple[str, str], about: dict[str,
 
 
 def _write_readme() -> None:
-    """The README's rows, with the figures of the last whole run, which stand in the page of the repository."""
+    """Write the README's rows, with the figures of the last whole run from docs/performance.md."""
     page.fill(README, {"headlines": headlines.markdown(PAGE.read_text())})
     print(f"written: {README} (headlines)")
 
@@ -352,7 +353,7 @@ def _say_missed(found: list[Standing]) -> None:
 
 
 def _say_losses(found: list[Standing]) -> int:
-    """The exit code says whether the change costs speed."""
+    """Print the rows that are slower. Returns the exit code."""
     slower = [one for one in found if one.ratio.median < SLOWER and one.ratio.most < 1.0]
     for one in slower:
         print(

@@ -32,7 +32,7 @@ EQUAL_SETTINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The same loads under one congestion control and one set of settings."""
+    """A table: the same loads under one congestion control and one set of settings."""
 
     key: str
     title: str
@@ -48,8 +48,8 @@ class Table:
 
 
 def tables(system: str, others: Sequence[str], *, can_change: bool) -> list[Table]:
-    """Those that can be measured where ``system`` is the congestion control, ``others`` are there too, and the system's
-    may be changed or not."""
+    """The tables that can be measured: ``system`` is the congestion control, ``others`` are available too, and can be
+    set if ``can_change``."""
     found = [Table("system", f"{SYSTEM_TITLE} ({system})", system, is_whole=True)]
     if can_change:
         found += [
@@ -65,7 +65,7 @@ def tables(system: str, others: Sequence[str], *, can_change: bool) -> list[Tabl
 
 
 def chosen(only: Sequence[str], *, has_java: bool) -> list[Workload]:
-    """Those whose names begin with one of ``only``; all if it is empty."""
+    """The workloads whose names begin with one of the prefixes ``only``; all if ``only`` is empty."""
     return [
         workload
         for name, workload in WORKLOADS.items()

@@ -24,17 +24,17 @@ RDKAFKA_RECORDS: Final = {
     "100b": {"none": 2_500_000, "gzip": 200_000, "snappy": 1_500_000, "lz4": 1_500_000, "zstd": 800_000},
     "1kb": {"none": 800_000, "gzip": 25_000, "snappy": 400_000, "lz4": 400_000, "zstd": 150_000},
 }
-"""As many as a second or two take, of which a codec may be most."""
+"""So many records take a second or two, most of it in the codec."""
 RDKAFKA_BATCHES: Final = {
     "": {},
     "16kb": {"batch.size": "16384"},
 }
 SMALLER: Final = 3
-"""In batches of 16 KB librdkafka and its broker manage so much less."""
+"""With batches of 16 KB librdkafka and its broker are so many times slower."""
 
 PYTHON_PRODUCED: Final = {"100b": 20_000, "1kb": 12_000}
 PYTHON_CONSUMED: Final = {"100b": 250_000, "1kb": 150_000}
-"""A second and a half: before the first record comes, kafka-python's consumer waits for its own clock for 0.2 s."""
+"""So many records take a second and a half: kafka-python's consumer sleeps for 0.2 s before the first record comes."""
 JAVA_RECORDS: Final = {"100b": 1_200_000, "1kb": 300_000}
 
 
@@ -150,7 +150,7 @@ def _python_produce(bench: VerifiedBench, *, size: int, records: int, acks: str,
 
 
 def _python_consume(bench: VerifiedBench, *, size: int, records: int, codec: str) -> Figures:
-    """Its consumer takes the CRC of every batch, as it does by default."""
+    """kafka-python's consumer checks the CRC of every batch, as it does by default."""
     from kafka import KafkaConsumer, TopicPartition
 
     with bench.topic(1) as topic:
@@ -176,7 +176,7 @@ def _python_consume(bench: VerifiedBench, *, size: int, records: int, codec: str
 
 
 def _python() -> list[Workload]:
-    """Its own batches are 16 KB, so there is no second size of them."""
+    """Workloads of kafka-python. Its batches are 16 KB by default, so there is no second batch size."""
     found = []
     for (size, bytes_each), (acks, given), codec in itertools.product(SIZES.items(), ACKS.items(), CODECS):
         name = "-".join(part for part in ("kafka-python-produce", size, acks, codec) if part != "none")
@@ -248,7 +248,7 @@ def _java_fill(bench: VerifiedBench, topic: str, count: int, size: int) -> str:
 
 
 def _java_consume(bench: VerifiedBench, *, size: int, records: int) -> Figures:
-    """What it counts is without the rebalance at its start."""
+    """Throughput of Kafka's consumer program, without the rebalance at its start."""
     with bench.topic(1) as topic:
         count, _ = librdkafka.produce(
             bench.broker.bootstrap, topic, librdkafka.values(size), bench.count(records), {"batch.size": "16384"}
@@ -285,5 +285,5 @@ def _java() -> list[Workload]:
 
 
 def workloads() -> list[Workload]:
-    """In the order of the page."""
+    """The workloads of stock clients, in the order of the page."""
     return [*_rdkafka(), *_python(), *_java()]

@@ -13,23 +13,24 @@ AVAILABLE: Final = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 def in_force() -> str:
-    """The name of the system's own."""
+    """The name of the system's congestion control."""
     return IN_FORCE.read_text().strip()
 
 
 def available() -> list[str]:
-    """Names of those that there are."""
+    """The names of the available congestion controls."""
     return AVAILABLE.read_text().split()
 
 
 def can_be_changed() -> bool:
-    """Whether this process may."""
+    """Whether this process may change the congestion control."""
     return os.access(IN_FORCE, os.W_OK)
 
 
 @contextmanager
 def system_uses(name: str) -> Iterator[None]:
-    """New connections of this machine use ``name``; afterwards, come what may, what they used before."""
+    """A context in which new connections of this machine use ``name``; afterwards the congestion control is as
+    before."""
     before = in_force()
     if name == before:
         yield

@@ -1,4 +1,5 @@
-"""The contenders of a comparison: our broker, that of another commit, Apache Kafka; started as users start them."""
+"""The contenders of a comparison: our broker, our broker at another commit, Apache Kafka; started as users start
+them."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ class Contender(Protocol):
 
     @property
     def key(self) -> str:
-        """What it is called in files."""
+        """The name in files."""
 
     @property
     def title(self) -> str:
-        """What it is called in tables."""
+        """The name in tables."""
 
     def start(self, directory: Path, settings: Mapping[str, str]) -> StartedBroker:
-        """A broker on this directory, which may be new; it has answered."""
+        """Start a broker on a data directory, which may be new. The broker has answered when this returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ottla:
-    """The broker of this checkout as a user has it, or that of other packages."""
+    """The broker of this checkout as a user runs it, or that of other packages."""
 
     key: str = "ottla"
     title: str = "Ottla"
@@ -44,7 +45,7 @@ class Ottla:
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """Apache Kafka out of a directory with its jars."""
+    """Apache Kafka from a directory with its jars."""
 
     libraries: Path
     key: str = "kafka"
@@ -58,11 +59,11 @@ JVM_OPTIONS: Final = (
     *("-server", "-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
 )
-"""Those of `kafka-server-start.sh`."""
+"""The JVM options of `kafka-server-start.sh`."""
 
 
 class _AsInstalled(ApacheKafka):
-    """With the options and the settings that its own start script and sample configuration give it."""
+    """Apache Kafka with the JVM options of its start script and its sample configuration."""
 
     def __init__(self, directory: Path, *, settings: Mapping[str, str], port: int, libraries: str) -> None:
         # The tests' node does not wait for more members of an empty group; a user's does. And what a sample has written

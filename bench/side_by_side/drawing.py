@@ -1,4 +1,4 @@
-"""Drawing the ratios: how many times better Ottla is, a line for each row of a table."""
+"""Drawing the ratios: how many times better Ottla is, with a line for each row of a table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ GREY: Final = "#666666"
 
 
 def draw(standings: Sequence[Standing], titles: tuple[str, str], path: Path) -> None:
-    """One panel a table. A line reaches from lowest to highest pair; a dot: the median; `|`: what is asked."""
+    """Draw one panel for each table. A line reaches from the lowest to the highest pair, a dot is the median, and `|`
+    the target."""
     tables = list(dict.fromkeys(one.table.key for one in standings))
     if not tables:
         return

@@ -21,13 +21,13 @@ MEMBERS: Final = 20
 RECORDS: Final = 200_000
 VALUE_BYTES: Final = 100
 AT_ONCE: Final = 500
-"""Records after which a member commits, and waits until that is answered."""
+"""Records after which a member commits and waits for the answer."""
 FORMS_SOON_S: Final = 60.0
 COMMITS_S: Final = Row("commits_s", "commits/s", True)
 
 
 def _consume_in_group(bench: VerifiedBench) -> Figures:
-    """From the first record of a producer until the last member has committed the last one."""
+    """Throughput from a producer's first record until the last member has committed the last record."""
     from confluent_kafka import Consumer
 
     with bench.topic(MEMBERS) as topic:
@@ -68,7 +68,7 @@ def _produce(bench: VerifiedBench, topic: str, count: int) -> None:
 
 
 def _wait_until_assigned(members: list[Any]) -> None:
-    """Until each has its one partition: the first to come have all of them for a while."""
+    """Wait until each member has its one partition: at first, the first members have several."""
     deadline = time.monotonic() + FORMS_SOON_S
     while {len(member.assignment()) for member in members} != {1}:
         for member in members:
@@ -78,7 +78,7 @@ def _wait_until_assigned(members: list[Any]) -> None:
 
 
 def _read_and_commit(members: list[Any], count: int) -> int:
-    """How many commits it took."""
+    """Consume and commit. Returns the number of commits."""
     commits = 0
     left = count
     progress_s = time.monotonic()
@@ -97,7 +97,7 @@ def _read_and_commit(members: list[Any], count: int) -> int:
 
 
 def _committed(bootstrap: str, topic: str) -> int:
-    """The sum of the offsets that the group, which is called like its topic, has committed."""
+    """The sum of the offsets that the group has committed; the group has the name of its topic."""
     of_group = OffsetFetchRequest.Group
     asked = of_group.Topic(name=topic, partition_indexes=list(range(MEMBERS)))
     request = OffsetFetchRequest(groups=[of_group(group_id=topic, topics=[asked])])
@@ -110,7 +110,7 @@ def _committed(bootstrap: str, topic: str) -> int:
 
 
 def workloads() -> list[Workload]:
-    """In the order of the page."""
+    """The workloads of consumer groups, in the order of the page."""
     return [
         Workload(
             name="group-of-20",

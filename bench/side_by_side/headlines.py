@@ -1,4 +1,4 @@
-"""The README's table: eight rows of docs/performance.md. It is made of that page's text, so it needs no run."""
+"""The README's table: eight rows of docs/performance.md. It is made from that page's text, without a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Headline(NamedTuple):
     workload: str
     figure: str
     words: str
-    """What the README calls it."""
+    """The name of the row in the README."""
 
 
 HEADLINES: Final = (
@@ -29,11 +29,11 @@ HEADLINES: Final = (
     Headline("start", "first_answer_s", "Start of the process until its first answer, s"),
     Headline("start", "idle_mb", "Resident memory of the idle process, MB"),
 )
-"""Chosen for what users ask about first, those with one request in flight included, in which Apache Kafka is ahead."""
+"""The rows that users ask about first, also some with one request in flight, in which Apache Kafka is ahead."""
 
 
 class Recorded(NamedTuple):
-    """A row of the page: medians, and the ratio with its lowest pair, as they are written there."""
+    """A row of the page: medians, and the ratio with its lowest pair, as text."""
 
     ours: str
     theirs: str
@@ -41,7 +41,7 @@ class Recorded(NamedTuple):
 
 
 def markdown(performance_page: str) -> str:
-    """The table for the README, with the figures of this text of docs/performance.md.
+    """The table for the README, made from the text of docs/performance.md.
 
     Raises KeyError for a row that the page lacks.
     """
@@ -54,14 +54,14 @@ def markdown(performance_page: str) -> str:
 
 
 def _place(headline: Headline) -> tuple[str, str, str]:
-    """Group, workload and figure, as the page writes them."""
+    """Group, workload and figure, as the page names them."""
     workload = WORKLOADS[headline.workload]
     row = next(row for row in workload.rows if row.figure == headline.figure)
     return group_of(workload.name), workload.words, row.words
 
 
 def _rows(performance_page: str) -> Iterator[tuple[tuple[str, str, str], Recorded]]:
-    """The rows of the table under the system's own congestion control, each with its place."""
+    """The rows of the table under the system's own congestion control, each with its group, workload and figure."""
     _, _, table = performance_page.partition(f"### {SYSTEM_TITLE}")
     group = ""
     for line in table.partition("\n### ")[0].splitlines():
@@ -76,5 +76,5 @@ def _rows(performance_page: str) -> Iterator[tuple[tuple[str, str, str], Recorde
 
 
 def _median(spread: str) -> str:
-    """The median of a text "median (least to most)"."""
+    """The median in a text "median (least to most)"."""
     return spread.partition(" (")[0]

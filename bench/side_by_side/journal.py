@@ -16,7 +16,7 @@ Identity = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One workload on one broker, once. ``others_cores``: what others took of the processors meanwhile."""
+    """A sample of one workload on one broker. ``others_cores``: how many processors other processes used meanwhile."""
 
     table: str
     workload: str
@@ -33,7 +33,7 @@ class Sample:
 
 
 class Journal:
-    """The samples of one run. Its first line says what was measured; a file that says something else is begun anew."""
+    """The samples of one run. The first line of the file describes the run; a file of a different run is replaced."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class Journal:
         half.replace(path)
 
     def add(self, sample: Sample) -> None:
-        """Keep it; it is in the file when this returns."""
+        """Append a sample to the file."""
         self.samples[sample.key] = sample
         with self.path.open("a") as file:
             file.write(f"{json.dumps(asdict(sample))}\n")

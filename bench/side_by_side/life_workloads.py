@@ -19,7 +19,7 @@ from bench.side_by_side.workload import MB_S, PERCENTILES, REQUESTS_S, Birth, Fi
 
 FIRST_S: Final = 10.0
 TURN_MB: Final = 1_000
-"""Written to one topic, which is removed then: ten seconds of this would fill a small machine."""
+"""MB that are written to one topic before it is removed: ten seconds of this load would fill a small machine."""
 IDLE_S: Final = 2.0
 
 FIRST_ANSWER: Final = Row("first_answer_s", "s to the first answer", False)
@@ -29,7 +29,7 @@ LOADED_MB: Final = Row("loaded_mb", "MB resident, loaded", False)
 
 
 def bench_of(broker: StartedBroker, birth: Birth) -> VerifiedBench:
-    """The same cases on a broker that has just been started."""
+    """A bench for the cases, on a broker that has just been started."""
     return VerifiedBench(
         broker=broker,
         rival=Rival(birth.directory / "rival"),  # it is not asked, and does not start
@@ -41,7 +41,8 @@ def bench_of(broker: StartedBroker, birth: Birth) -> VerifiedBench:
 
 
 def _start(birth: Birth) -> Figures:
-    """From the process's creation; its directory is formatted where that is a step of its own."""
+    """Seconds from the creation of the process to the first answer, formatting included where that is a step of its
+    own."""
     with contextlib.closing(birth.start()) as broker:
         first_answer_s = time.perf_counter() - broker.created_s
         bench = bench_of(broker, birth)
@@ -59,7 +60,7 @@ def _start(birth: Birth) -> Figures:
 
 @contextmanager
 def _newborn(birth: Birth) -> Iterator[tuple[VerifiedBench, float]]:
-    """A bench of a new broker, and how many seconds of its first ten are to be measured."""
+    """A bench of a new broker, and how many seconds of its first ten are left for the measurement."""
     with contextlib.closing(birth.start()) as broker:
         yield bench_of(broker, birth), max(0.3, FIRST_S * min(1.0, birth.scale))
 
@@ -72,7 +73,7 @@ def _one_record(birth: Birth) -> Figures:
 
 
 def _rdkafka(birth: Birth) -> Figures:
-    """In turns, each to a topic of its own; what lies between them does not count."""
+    """librdkafka produces in turns, each to a topic of its own; the time between turns is not counted."""
     size = 1_000
     payloads = librdkafka.values(size)
     with _newborn(birth) as (bench, seconds):
@@ -100,14 +101,14 @@ def _latency(birth: Birth) -> Figures:
 
 
 def _memory(bench: VerifiedBench) -> Figures:
-    """Of a broker that has been under the loads before this one."""
+    """Memory of a broker that has been under the loads before this workload."""
     assert bench.broker.pid is not None
     now, most = memory_mb(bench.broker.pid)
     return {"loaded_mb": now, "most_mb": most}
 
 
 def workloads() -> list[Workload]:
-    """In the order of the page."""
+    """The workloads of a short-lived broker, in the order of the page."""
     return [
         Workload(
             name="start",

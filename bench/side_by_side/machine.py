@@ -18,7 +18,7 @@ from bench.processes import IS_COMPILED
 
 
 def about(directory: Path, command: str) -> dict[str, str]:
-    """For a page's reader, who may want to repeat it."""
+    """The facts by name, for readers who want to repeat the run."""
     return {
         "date": time.strftime("%d %b %Y"),
         "command": f"`{command}`",
@@ -66,7 +66,7 @@ def _file_system(directory: Path) -> str:
 
 
 def _settings(directory: Path) -> Iterator[str]:
-    """What systems set differently, and some of the rows depend on."""
+    """Settings of the system that differ between systems and change some of the rows."""
     device = directory.stat().st_dev
     disk = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
     for place in (disk, disk.parent):  # the latter for a partition

@@ -10,9 +10,9 @@ from bench.side_by_side.journal import Journal
 from bench.side_by_side.workload import Workload
 
 WARM_UP_S = 45.0
-"""Of load, for each broker: a JVM compiles what is used."""
+"""Seconds of load for each broker before the samples: a JVM compiles the code that is used."""
 STARTS_S = 3.0
-"""Until a broker answers, its directory formatted."""
+"""Seconds until a broker answers, formatting included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,10 @@ class Step:
 def steps(
     tables: Sequence[Table], workloads: Sequence[Workload], contenders: Sequence[str], rounds: int
 ) -> Iterator[Step]:
-    """Table by table, round by round, one broker right after the other.
+    """The samples, table by table and round by round, one broker right after the other.
 
-    Every second round runs backwards, in it the brokers too: what a sample leaves behind does not always meet the same.
+    Every second round runs backwards, brokers included, so that the after-effects of a sample do not always meet the
+    same sample.
     """
     for table in tables:
         for number in range(1, rounds + 1):
@@ -42,14 +43,14 @@ def steps(
 
 
 def missing(all_steps: Iterator[Step], journal: Journal) -> list[Step]:
-    """Those of which there is no sample yet."""
+    """The steps without a sample in the journal."""
     return [
         step for step in all_steps if not journal.has(step.table.key, step.workload.name, step.round, step.contender)
     ]
 
 
 def expected_s(to_take: Sequence[Step], scale: float, contenders: int) -> float:
-    """Seconds that these samples will take, with the warming up before them."""
+    """The expected seconds for these steps, with the warming up before them."""
     starts = len({tuple(step.table.settings.items()) for step in to_take if step.workload.measure is not None})
     return starts * contenders * (STARTS_S + warm_up_s(scale)) + sum(
         step.workload.expected_s(scale) for step in to_take

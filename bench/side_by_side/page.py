@@ -28,22 +28,22 @@ GROUPS: Final = {
     "memory": "The process",
     "first": "The process",
 }
-"""By the beginning of a workload's name."""
+"""The headings, by the first word of a workload's name."""
 
 
 def explanations(path: Path = EXPLANATIONS) -> dict[str, str]:
-    """Why a row is behind, by its key."""
+    """Explanations of rows in which we are behind, by the row's key."""
     return {str(key): str(text) for key, text in (yaml.safe_load(path.read_text()) or {}).items()}
 
 
 def explanation(standing: Standing, known: Mapping[str, str]) -> str | None:
-    """The first that is for this row, of its table or of all tables."""
+    """The explanation of a row: that of its table, else that of all tables; None if there is none."""
     names = (f"{standing.table.key}/{standing.key}", standing.key)
     return next((text for row, text in known.items() if any(fnmatchcase(name, row) for name in names)), None)
 
 
 def number(value: float) -> str:
-    """Three digits, or all of a whole number."""
+    """A number with three digits, or with all digits of its whole part."""
     if value >= 1000:
         return f"{value:,.0f}"
     if value >= 100:
@@ -60,24 +60,24 @@ def ratio(of: Spread) -> str:
 
 
 def verdict(standing: Standing) -> str:
-    """What is to be reached, and whether it is."""
+    """The target of a row, and whether it is reached."""
     if standing.target is None:
         return ""
     return f"≥ {standing.target:.3g}: {'reached' if standing.is_reached else 'not reached'}"
 
 
 def group(standing: Standing) -> str:
-    """Where it stands on the page."""
+    """The heading of a row on the page."""
     return group_of(standing.workload.name)
 
 
 def group_of(workload: str) -> str:
-    """Under which heading a workload of this name stands on the page."""
+    """The heading of a workload on the page."""
     return next(words for beginning, words in GROUPS.items() if workload.startswith(beginning))
 
 
 def terminal_table(standings: Sequence[Standing], titles: tuple[str, str]) -> str:
-    """One line a row."""
+    """A line for each row."""
     lines = []
     table = None
     for one in standings:
@@ -99,7 +99,7 @@ def _columns(name: str, figure: str, ours: str, theirs: str, ratio_words: str, r
 
 
 def markdown_tables(standings: Sequence[Standing], titles: tuple[str, str]) -> str:
-    """A picture of all rows; a table for each congestion control and set of settings."""
+    """A picture of all rows; then a table for each congestion control and set of settings."""
     lines = ["", "![Every workload: how many times better](pictures/performance.png)"]
     table: Table | None = None
     last_group = ""
@@ -136,12 +136,12 @@ def markdown_behind(standings: Sequence[Standing], known: Mapping[str, str]) -> 
 
 
 def markdown_about(about: Mapping[str, Any]) -> str:
-    """The machine, the versions, the date, the command."""
+    """Machine, versions, date and command."""
     return "\n".join(["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in about.items())])
 
 
 def fill(path: Path, parts: Mapping[str, str]) -> list[str]:
-    """Put generated parts between their markers in a page, as far as it has them; the names of those it had."""
+    """Put generated parts between their markers in a page. Returns the names of the parts that the page has."""
     if not path.exists():
         return []
     text = path.read_text()

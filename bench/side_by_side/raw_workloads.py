@@ -33,7 +33,7 @@ from storage.batch.record_batch import FRAME, LOG_OVERHEAD, read_header
 
 KB: Final = 1024
 RATE: Final = 1_000
-"""Records a second, of the open loop."""
+"""Records a second of the open-loop load."""
 MANY_PARTITIONS: Final = 1_000
 
 
@@ -47,7 +47,7 @@ PRODUCED: Final = (
     ("raw-1mb-1x1", MEGABYTE, 1, 1, 200),
 )
 CYCLES: Final = 4
-"""Topics that are filled and removed one after the other: what one gives back is still warm memory for the next."""
+"""Topics that are filled and removed one after the other: the memory of a removed topic is still warm for the next."""
 
 
 def _produce(name: str, batch_bytes: int, connections: int, in_flight: int, requests: int) -> Workload:
@@ -99,7 +99,8 @@ def _cold(name: str, words: str, *, partitions: int, partition_bytes: int, log_m
 
 
 def _read_cold(bench: VerifiedBench, *, partitions: int, partition_bytes: int, log_mb: int) -> Figures:
-    """One consumer reads logs from their beginnings that the page cache has forgotten; every batch's CRC is taken."""
+    """One consumer reads logs that are not in the page cache from their beginnings; the CRC of every batch is
+    checked."""
     with bench.topic(partitions) as topic:
         for number in range(partitions):
             log_bytes = int(log_mb * MEGABYTE * min(1.0, bench.scale)) // partitions
@@ -126,7 +127,7 @@ def _read_cold(bench: VerifiedBench, *, partitions: int, partition_bytes: int, l
 
 
 def _next_offset(answer: bytes, topic: str, partitions: int) -> int:
-    """Where to read on, in partitions that are all alike."""
+    """The next fetch offset of all partitions, which are alike."""
     _, response = decode_response(FetchResponse, 12, memoryview(answer))
     nexts = set()
     for of_topic in response.responses:
@@ -142,7 +143,7 @@ def _next_offset(answer: bytes, topic: str, partitions: int) -> int:
 
 
 def whole_batches(records: memoryview) -> memoryview:
-    """Without the part of a batch that stands at an answer's end where the limit cut it."""
+    """The whole batches at the beginning of an answer's records, which the limit may have cut inside a batch."""
     position = 0
     while position + LOG_OVERHEAD <= len(records):
         size = FRAME.unpack_from(records, position)[1] + LOG_OVERHEAD
@@ -153,7 +154,7 @@ def whole_batches(records: memoryview) -> memoryview:
 
 
 def _end_of(whole: memoryview, partition: str) -> int:
-    """The offset behind the last of these batches. Raises `LoadFailed` where there is none."""
+    """The offset behind the last of these batches. Raises `LoadFailed` without a batch."""
     if not whole:
         raise LoadFailed(f"Fetch brought no whole batch of {partition}")
     position = 0
@@ -166,7 +167,8 @@ def _end_of(whole: memoryview, partition: str) -> int:
 
 
 def _end_to_end(bench: VerifiedBench) -> Figures:
-    """From the moment a record was due to be sent until a consumer, who always has a Fetch waiting, has it."""
+    """Latency from the moment at which a record is due to be sent until a consumer, which always has a Fetch waiting,
+    receives it."""
     with bench.topic(1) as topic:
         count = bench.count(5 * RATE)
         frame = produce_frame(topic, 0, records=1, value_bytes=100)
@@ -175,7 +177,7 @@ def _end_to_end(bench: VerifiedBench) -> Figures:
 
 
 class _EndToEnd:
-    """A producer and a consumer in one spinning loop, each on a connection of its own."""
+    """A producer and a consumer in one busy loop, each with a connection of its own."""
 
     def __init__(self, bootstrap: str, topic: str, frame: bytes) -> None:
         self._topic = topic
@@ -188,7 +190,7 @@ class _EndToEnd:
         self._answer = bytearray()
 
     def run(self, count: int) -> list[float]:
-        """Latencies in seconds."""
+        """Send ``count`` records. Returns latencies in seconds."""
         try:
             return self._run(count)
         finally:
@@ -231,7 +233,7 @@ class _EndToEnd:
         self._consumer.send(fetch_frame(self._topic, [0], partition_bytes=1 << 20, fetch_offset=offset))
 
     def _end_of_answer(self) -> int | None:
-        """The offset behind the last record of an answer that has come as a whole; None while it has not."""
+        """The offset behind the last record of a complete answer; None while the answer is not complete."""
         answer = self._answer
         if len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
             return None
@@ -240,7 +242,7 @@ class _EndToEnd:
 
 
 def _many_partitions(bench: VerifiedBench) -> Figures:
-    """A record a second for each of 1,000 partitions, and a consumer that reads all of them."""
+    """A record a second to each of 1,000 partitions, and a consumer that reads all of them."""
     count = bench.count(5 * RATE)
     with bench.topic(MANY_PARTITIONS) as topic:
         bootstrap = bench.broker.bootstrap
@@ -258,7 +260,8 @@ def _many_partitions(bench: VerifiedBench) -> Figures:
 
 
 def _latency_beside_echo(bench: VerifiedBench) -> Figures:
-    """The same load on a bare echo behind it: what is as slow there is the machine, not the broker."""
+    """The latency of the broker, then of an echo server under the same load: the part of the latency that the machine
+    causes."""
     figures = raw_cases.latency(bench)
     frame = produce_frame("echo", 0, records=1, value_bytes=100)
     echo = raw_cases.percentiles(
@@ -287,7 +290,7 @@ def _one_record(name: str, words: str, *, connections: int, in_flight: int, requ
 
 
 def workloads() -> list[Workload]:
-    """In the order of the page."""
+    """The workloads of prepared requests, in the order of the page."""
     return [
         _one_record("raw-one-record-8x8", "one record", connections=8, in_flight=8, requests=120_000),
         _one_record("raw-one-record-1x1", "one record", connections=1, in_flight=1, requests=20_000),

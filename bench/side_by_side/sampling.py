@@ -23,7 +23,8 @@ WARMING_SCALE: Final = 0.1
 
 
 class Arena:
-    """Both contenders with a broker each that runs as long as this context: started when first asked for."""
+    """A running broker of each contender, for as long as this context lasts; each is started when it is first
+    needed."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Arena:
         self._stack.close()
 
     def warm_up(self, seconds: float, workloads: Sequence[Workload]) -> None:
-        """Mixed load for so long on each broker, one after the other; nothing of it counts."""
+        """Put mixed load on each broker for so long, one after the other, without measuring."""
         cases = [workload.measure for workload in workloads if workload.warms and workload.measure is not None]
         for key in self._contenders:
             small = replace(self.bench(key), scale=WARMING_SCALE * min(1.0, self._scale))
@@ -63,7 +64,7 @@ class Arena:
                         break
 
     def sample(self, step: Step) -> Sample:
-        """One sample during which no other process had much work; after some attempts, the least disturbed one."""
+        """Take a sample while no other process has much work; after some attempts, the least disturbed sample."""
         take = self._taking(step)
         quietest: tuple[float, Figures] | None = None
         attempts = 0
@@ -92,9 +93,10 @@ class Arena:
 
     @contextmanager
     def _alone(self, step: Step) -> Iterator[None]:
-        """The brokers that are not measured are held meanwhile, as a user has one broker on a machine.
+        """A context in which the other brokers are stopped (SIGSTOP), since a user has one broker on a machine.
 
-        An idle one of Kafka's writes and flushes its metadata log twice a second, and compiles what it has just run.
+        An idle Apache Kafka writes and flushes its metadata log twice a second, and compiles code that it has just
+        run.
         """
         with ExitStack() as held:
             for key, broker in self._brokers.items():
@@ -122,7 +124,7 @@ class Arena:
             shutil.rmtree(home, ignore_errors=True)
 
     def bench(self, key: str) -> VerifiedBench:
-        """Of a contender's broker."""
+        """The bench of a contender's broker."""
         if key not in self._benches:
             home = self._directory / f"{key}-{len(self._settings)}"
             broker = self._contenders[key].start(home, self._settings)

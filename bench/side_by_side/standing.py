@@ -14,7 +14,7 @@ from bench.side_by_side.workload import Row, Workload
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A figure over the rounds."""
+    """Median, minimum and maximum of a figure over the rounds."""
 
     median: float
     least: float
@@ -27,7 +27,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One figure of one workload in one table. ``ratio`` is how many times better ours is, made within each round."""
+    """One figure of one workload in one table. ``ratio`` is how many times better ours is, computed within each
+    round."""
 
     table: Table
     workload: Workload
@@ -37,7 +38,7 @@ class Standing:
     ratio: Spread
     rounds: int
     disturbed: int
-    """Samples during which others took more than they may, however often they were repeated."""
+    """How many samples were taken while other processes used too much, in spite of repetitions."""
 
     @property
     def key(self) -> str:
@@ -45,7 +46,7 @@ class Standing:
 
     @property
     def target(self) -> float | None:
-        """What this row has to reach; None where nothing is asked."""
+        """The target of this row; None where there is none."""
         if not self.table.has_targets:
             return None
         return target(self.workload.name, self.row.figure, self.table.congestion)
@@ -56,12 +57,12 @@ class Standing:
 
     @property
     def is_behind(self) -> bool:
-        """To the two digits that are shown."""
+        """Whether ours is worse, by the two digits that are shown."""
         return round(self.ratio.median, 2) < 1.0
 
 
 def reaches(ratio: Spread, at_least: float) -> bool:
-    """The median is there, and the lowest pair is not far below."""
+    """Whether the median is at least the target, and the lowest pair not far below."""
     return ratio.median >= at_least and ratio.least >= LOWEST_PAIR * at_least
 
 
@@ -71,7 +72,7 @@ def standings(
     workloads: Sequence[Workload],
     contenders: tuple[str, str],
 ) -> list[Standing]:
-    """All rows of which there is a whole pair, in the order of tables and workloads; ours is the first contender."""
+    """All rows with at least one pair of samples, in the order of tables and workloads; ours is the first contender."""
     by_place: dict[tuple[str, str, int], dict[str, Sample]] = {}
     for sample in samples:
         by_place.setdefault((sample.table, sample.workload, sample.round), {})[sample.contender] = sample

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 LOWEST_PAIR: Final = 0.9
-"""A row is reached where its median is there, and its lowest pair is not below so much of it."""
+"""A target is reached if the median reaches it, and the lowest pair is at least this share of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How many times better ours must be; in tables under ``congestion``, where that is named."""
+    """How many times better ours must be; only in tables under ``congestion``, if that is set."""
 
     workload: str
     figure: str
@@ -47,7 +47,7 @@ TARGETS: Final = (
 
 
 def target(workload: str, figure: str, congestion: str) -> float | None:
-    """What this row has to reach under this congestion control; None where nothing is asked."""
+    """The target of this row under this congestion control; None where there is none."""
     for one in TARGETS:
         if (one.workload, one.figure) == (workload, figure) and one.congestion in ("", congestion):
             return one.at_least

@@ -15,11 +15,11 @@ from storage.batch.record_batch import HEADER_SIZE, computed_crc, read_header
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBench(Bench):
-    """Topics whose logs are verified when a case is done with them, before they are removed."""
+    """A bench whose topics' logs are verified when a case is finished with them, before they are removed."""
 
     data_directory: Path
     libraries: Path | None = None
-    """Kafka's jars, for its own clients."""
+    """The directory of Kafka's jars, for Kafka's own clients."""
 
     @contextmanager
     def topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> Iterator[str]:
@@ -33,7 +33,7 @@ class VerifiedBench(Bench):
 
 
 def records_in(directory: Path) -> int:
-    """How many records stand in a partition's segments. Raises `LoadFailed` for a batch that is not whole."""
+    """The number of records in a partition's segments. Raises `LoadFailed` for a batch that is not whole."""
     return sum(_records_in_segment(path) for path in sorted(directory.glob("*.log")))
 
 
@@ -50,7 +50,7 @@ def _records_in_segment(path: Path) -> int:
 
 
 def check_batches(view: memoryview, where: str) -> int:
-    """The number of records in whole batches, one behind the other. Raises `LoadFailed`."""
+    """The number of records in ``view``, which must consist of whole batches. Raises `LoadFailed`."""
     position = records = 0
     while position < len(view):
         if position + HEADER_SIZE > len(view):

@@ -14,25 +14,25 @@ from bench.side_by_side.verified import VerifiedBench
 Figures = dict[str, float]
 
 QUIET_CORES: Final = 0.25
-"""More than this share of a processor spent on others makes a sample worth repeating, up to three times in all."""
+"""If other processes take more than this share of a processor, the sample is repeated, up to three samples in all."""
 STILL_CORES: Final = 0.005
-"""The same where a sample asks for its slowest hundredth: a hundredth of the time is enough to make it. Such moments
-are rare where a machine has other guests, so there are more attempts."""
+"""The same share for samples of the slowest hundredth of requests, to which a hundredth of the time is enough. Such
+quiet moments are rare on a machine with other guests, so there are more attempts."""
 
 PREPARED_MB_S: Final = 2_000
-"""So fast what a sample has written is verified and removed."""
+"""The speed at which the topics of a sample are verified and removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure that is compared: its key, what a reader calls it, and whether more of it is better."""
+    """A figure that is compared: its key, its name for readers, and whether more of it is better."""
 
     figure: str
     words: str
     is_more_better: bool
 
     def advantage(self, ours: float, theirs: float) -> float:
-        """How many times better ours is: above 1 in our favour, whichever way the figure counts."""
+        """How many times better ours is; above 1 in our favour for every kind of figure."""
         return ours / theirs if self.is_more_better else theirs / ours
 
 
@@ -55,38 +55,39 @@ ECHO_PERCENTILES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One load that is put on one broker after the other.
+    """A load that is put on one broker after the other.
 
-    ``measure`` is handed a broker that has long been running; ``live`` starts one of its own.
+    ``measure`` gets a broker that has been running for long; ``live`` starts a broker of its own.
     """
 
     name: str
     words: str
     rows: tuple[Row, ...]
     seconds: float
-    """What a sample takes at full scale, without what is around it."""
+    """Seconds of a sample at full scale, without preparation and verification."""
     around_s: float = 0.6
-    """Making the topic, verifying, removing: what it takes at any scale."""
+    """Seconds for making the topic, verifying and removing it, at any scale."""
     written_mb: float = 0.0
-    """What a sample writes, at most."""
+    """The most MB that a sample writes."""
     measure: Callable[[VerifiedBench], Figures] | None = None
     live: Callable[[Birth], Figures] | None = None
     is_of_sockets: bool = False
-    """Large transfers: its figures hang on settings of the sockets, and it is measured under each of them."""
+    """Whether the workload's figures depend on socket settings (large transfers). It is measured under each congestion
+    control."""
     warms: bool = False
-    """A part of the mixed load that comes before everything."""
+    """Whether the workload is part of the mixed load for warming up."""
     needs_java: bool = False
     is_of_moments: bool = False
-    """Its figures are of the slowest requests, and need a machine without any other work."""
+    """Whether the figures are of the slowest requests, and need a machine without other work."""
 
     @property
     def quiet_cores(self) -> float:
-        """How much of a processor others may take while it is measured."""
+        """The share of a processor that other processes may take during a sample."""
         return STILL_CORES if self.is_of_moments else QUIET_CORES
 
     @property
     def attempts(self) -> int:
-        """How often it is measured at most, until it is quiet enough."""
+        """The most samples that are taken until one is quiet enough."""
         return 5 if self.is_of_moments else 3
 
     def expected_s(self, scale: float) -> float:
@@ -95,7 +96,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Birth:
-    """What a workload needs that starts a broker of its own."""
+    """The arguments of a workload that starts a broker of its own."""
 
     contender: Contender
     settings: Mapping[str, str]

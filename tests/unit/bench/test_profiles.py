@@ -36,7 +36,7 @@ def test_a_broker_with_the_sampler_inside_writes_its_stacks_when_it_stops(tmp_pa
     broker = OwnBroker(tmp_path / "broker", module=module, packages=REPOSITORY)
     for _ in range(5):
         os.kill(broker.pid, signal.SIGPROF)  # as the system does after some CPU time; a new broker has not had much
-        broker.told_latencies("PLAINTEXT")
+        broker.latency_line("PLAINTEXT")
 
     broker.close()
 
