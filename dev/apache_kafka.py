@@ -13,18 +13,19 @@ from dev.broker_process import BrokerDidNotStart, BrokerProcess, port_below_clie
 
 
 class ApacheKafka(BrokerProcess):
-    """One combined node (broker and controller) out of a directory with Kafka's jars; Java must be on the path."""
+    """An Apache Kafka with one combined node (broker and controller), run from a directory with its jars. Java must be
+    on the PATH."""
 
     heap = "1G"
-    """As Java counts memory; small jobs need less."""
+    """The JVM's heap, in Java's notation; small jobs need less."""
 
     log_level = "WARN"
 
     features: Mapping[str, int] = {}
-    """The levels that its directory is formatted with; Kafka's newest of those that are not named."""
+    """The feature levels with which the directory is formatted; others get Kafka's newest level."""
 
     quick_start = False
-    """Without the second compiler, which takes half of what a start costs and pays only under a long load."""
+    """Start without the JVM's second compiler, which takes half of the start's time and pays only under a long load."""
 
     def __init__(self, directory: Path, *, settings: Mapping[str, str] | None, port: int, libraries: str) -> None:
         super().__init__(directory, settings=settings, port=port or port_below_client_ports())
@@ -71,7 +72,7 @@ class ApacheKafka(BrokerProcess):
         (self.directory / "server.properties").write_text(text)
 
     def format(self) -> None:
-        """Write its settings, and format its directory if that is new."""
+        """Write the settings, and format the directory if it is new."""
         self._write_properties()
         if (self.data_directory / "meta.properties").exists():
             return
@@ -85,10 +86,10 @@ class ApacheKafka(BrokerProcess):
             subprocess.run(format_directory, check=True, stdout=log, stderr=log)
 
     def launch(self) -> None:
-        """Start the process on its formatted directory and wait for nothing."""
+        """Start the process on its formatted directory. Does not wait."""
         assert not self.is_running, f"the broker on port {self.port} runs already"
         with socket.socket() as probe:
-            assert probe.connect_ex(("127.0.0.1", self.port)), f"somebody else listens on port {self.port}"
+            assert probe.connect_ex(("127.0.0.1", self.port)), f"another process listens on port {self.port}"
         with self.log_path.open("ab") as log:
             # Its log goes to stdout: an unread pipe would fill, and stop the broker in the middle of an answer.
             self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -110,7 +111,7 @@ class ApacheKafka(BrokerProcess):
         raise BrokerDidNotStart(f"port {self.port} did not open within {timeout_s} s\n{self.log_text()}")
 
     def stop(self, signal_number: int = signal.SIGTERM, *, timeout_s: float = 60.0) -> str:
-        """As Kafka stops; the JVM ends with 128 + the signal, not with 0."""
+        """Stop the process with a signal. A JVM's exit code is 128 + the signal, not 0."""
         self.process.send_signal(signal_number)
         code = self.process.wait(timeout_s)
         assert code in (0, 128 + signal_number), f"exit code {code} after signal {signal_number}\n{self.log_text()}"

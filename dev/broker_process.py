@@ -16,21 +16,22 @@ from typing import IO
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = Path(os.environ.get("OTTLA_TEST_PACKAGES", REPOSITORY))
-"""Where the broker under test is: the checkout, or the packages with their hot path compiled (`make test-compiled`)."""
+"""The directory with the packages of the broker under test: the checkout, or packages with a compiled hot path (`make
+test-compiled`)."""
 READY = re.compile(r"^ready listeners=(?P<listeners>\S+) node\.id=(?P<node_id>\d+) cluster\.id=(?P<cluster_id>\S+)$")
 ADDRESS = re.compile(r"//(?P<host>[^:/,]*|\[[^\]]+\]):(?P<port>\d+)")
 METRICS = re.compile(r"metrics at http://\S+:(?P<port>\d+)/metrics")
 
 
 class BrokerDidNotStart(AssertionError):
-    """The process ended, or stayed silent, before it said `ready`."""
+    """The process ended, or printed nothing, before its `ready` line."""
 
 
 class BrokerProcess:
-    """One data directory and the broker process that serves it, which may be killed, stopped and started again.
+    """A data directory and the broker process on it, which may be killed, stopped and started again.
 
-    The first start takes any free port (or `port`), every later one the same port, so that clients find it again.
-    Everything the broker writes to stderr, over all its lives, is in `log_path`.
+    The first start takes any free port (or `port`), every later start the same port, so that clients find the broker.
+    The stderr of all its processes is in `log_path`.
     """
 
     def __init__(self, directory: Path, *, settings: Mapping[str, str] | None = None, port: int = 0) -> None:
@@ -51,7 +52,7 @@ class BrokerProcess:
 
     @property
     def metrics_port(self) -> int:
-        """Where the process of now has its metrics."""
+        """The metrics port of the current process."""
         return int(METRICS.findall(self.log_path.read_text(errors="replace"))[-1])
 
     @property
@@ -74,7 +75,7 @@ class BrokerProcess:
         return [sys.executable, "-m", "broker", *options]
 
     def start(self, *, timeout_s: float = 60.0) -> BrokerProcess:
-        """Start the broker and wait for its one line on stdout."""
+        """Start the broker and wait for its `ready` line."""
         self.launch()
         line = self._first_line(timeout_s)
         found = READY.match(line)
@@ -90,7 +91,7 @@ class BrokerProcess:
         return self
 
     def launch(self) -> None:
-        """Start the process and wait for nothing."""
+        """Start the process. Does not wait."""
         assert not self.is_running, f"the broker on port {self.port} runs already"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -98,12 +99,12 @@ class BrokerProcess:
             )
 
     def kill(self) -> None:
-        """SIGKILL: what the operating system has is kept, what only the process knew is gone."""
+        """Kill the process by SIGKILL: data in the page cache is kept, data in the process is lost."""
         self.process.kill()
         self._finish()
 
     def stop(self, signal_number: int = signal.SIGTERM, *, timeout_s: float = 60.0) -> str:
-        """Stop in order; the exit code must be 0. Returns what stood on stdout after the `ready` line."""
+        """Stop the process in order; its exit code must be 0. Returns the stdout behind the `ready` line."""
         self.process.send_signal(signal_number)
         try:
             self.process.wait(timeout_s)
@@ -117,7 +118,7 @@ class BrokerProcess:
         return rest
 
     def close(self) -> None:
-        """End the process if it still runs, however a test left it."""
+        """Kill the process if it still runs."""
         if self.is_running:
             self.kill()
 
@@ -158,7 +159,8 @@ class BrokerProcess:
 
 
 class RunningBroker(BrokerProcess):
-    """A broker that was started by others (`OTTLA_TEST_BOOTSTRAP=host:port`): it is used and left running."""
+    """A running broker that the tests have not started (`OTTLA_TEST_BOOTSTRAP=host:port`): it is used and left
+    running."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -174,9 +176,10 @@ class RunningBroker(BrokerProcess):
 
 
 def port_below_client_ports(*, above: int = 0) -> int:
-    """A free port that no client socket can be given meanwhile, for a broker that must come back on it.
+    """A free port that the system gives to no client socket, for a broker that must come back on the same port.
 
-    The system hands ports from 32768 upwards to clients (49152 on macOS); a lingering one would hold the number.
+    The system gives ports from 32768 upwards to clients (49152 on macOS); a lingering client socket would keep the port
+    in use.
     """
     # Processes that begin one after the other look far apart.
     for port in range(max(20_000 + os.getpid() * 613 % 6_000, above + 1), 32_000):
@@ -191,13 +194,14 @@ def port_below_client_ports(*, above: int = 0) -> int:
 
 
 RETENTION_COMES_LATER = {"log.initial.task.delay.ms": "86400000"}
-"""For brokers that tests share: else retention would take, 30 s after the start, what a test dates back to 2023."""
+"""A setting for brokers that tests share: otherwise retention would delete, 30 s after the start, the records that
+tests date back to 2023."""
 
 
 def broker_for_tests(
     directory: Path, *, settings: Mapping[str, str] | None = None, port: int | None = None
 ) -> BrokerProcess:
-    """Ours, or Apache Kafka where `OTTLA_TEST_KAFKA_LIBS` names the directory of its jars."""
+    """Our broker, or Apache Kafka if `OTTLA_TEST_KAFKA_LIBS` names the directory of its jars."""
     chosen = port_below_client_ports() if port is None else port
     if libraries := os.environ.get("OTTLA_TEST_KAFKA_LIBS"):
         from dev.apache_kafka import ApacheKafka

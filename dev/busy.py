@@ -8,7 +8,7 @@ import sys
 
 
 def spin() -> None:
-    """Use a processor for as long as the parent lives."""
+    """Use a processor for as long as the parent process lives."""
     parent = multiprocessing.parent_process()
     while parent is not None and parent.is_alive():
         for _ in range(1_000_000):
@@ -16,7 +16,7 @@ def spin() -> None:
 
 
 def main() -> int:
-    """Return the command's exit code."""
+    """Run the command. Returns its exit code."""
     count, *command = sys.argv[1:]
     spinning = [multiprocessing.Process(target=spin, daemon=True) for _ in range(int(count))]
     for process in spinning:

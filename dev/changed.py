@@ -1,7 +1,7 @@
 """Whether a part of the tree has changed since all of CI has passed: `python -m dev.changed storage protocol`.
 
-`.ci/base` names the commit at which everything has passed. Where that commit is not in this clone, or nothing can be
-said for another reason, everything counts as changed.
+`.ci/base` names the commit at which everything has passed. If that commit is not in this clone, or git fails for
+another reason, everything counts as changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BASE = ".ci/base"
 
 
 def changes(paths: Sequence[str], repository: Path = REPOSITORY) -> str:
-    """Why these files and folders count as changed, in a few words; nothing if they are as they were."""
+    """The reason why these files and folders count as changed, in a few words; empty if they have not changed."""
     try:
         base = (repository / BASE).read_text().split()[0]
     except (OSError, IndexError):
@@ -28,13 +28,13 @@ def changes(paths: Sequence[str], repository: Path = REPOSITORY) -> str:
     changed = _git(repository, "diff", "--name-only", base, "--", *paths)
     untracked = _git(repository, "ls-files", "--others", "--exclude-standard", "--", *paths)
     if changed is None or untracked is None:
-        return "git cannot tell"
+        return "git failed"
     files = [*changed.splitlines(), *untracked.splitlines()]
     return f"{files[0]} and {len(files) - 1} more have changed since {base}" if files else ""
 
 
 def _git(repository: Path, *words: str) -> str | None:
-    """What git says; None if it fails."""
+    """The output of git; None if git fails."""
     try:
         done = subprocess.run(["git", *words], cwd=repository, capture_output=True, text=True, check=False)
     except OSError:

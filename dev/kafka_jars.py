@@ -15,20 +15,20 @@ NEWEST: Final = "4.4.0"
 BEFORE: Final = "4.3.1"
 
 KAFKA_VERSION: Final = os.environ.get("OTTLA_TEST_KAFKA_VERSION", NEWEST)
-"""What this broker is held against: answers, settings, tools and speed are Kafka's of this version."""
+"""The version of Kafka that this broker is compared with: answers, settings, tools and speed."""
 
 DIRECTORY_VERSIONS: Final = (BEFORE, NEWEST)
-"""Those that data directories go to and come back from."""
+"""The Kafka versions with which the tests exchange data directories."""
 
 PROJECT: Final = Path(__file__).with_name("kafka-jars.pom.xml")
 
 
 class NoKafka(Exception):
-    """Apache Kafka cannot be had here; the sentence says why, and what would bring it."""
+    """Apache Kafka cannot be had here; the message says why, and what would help."""
 
 
 def libraries(version: str = KAFKA_VERSION, *, fetching: bool = True) -> Path:
-    """The directory with the jars of a version: what `OTTLA_TEST_KAFKA_LIBS` names if that has them, or one that Maven
+    """The directory with the jars of a version: `OTTLA_TEST_KAFKA_LIBS` if that has them, or a directory that Maven
     fills unless ``fetching`` is false. Raises `NoKafka`."""
     if shutil.which("java") is None:
         raise NoKafka("there is no 'java' on the path: install a Java runtime of version 17 or newer")

@@ -13,11 +13,12 @@ from pathlib import Path
 
 
 class NoJars(Exception):
-    """They cannot be had here; the sentence says why, and what would bring them."""
+    """Jars cannot be had here; the message says why, and what would help."""
 
 
 def fetch(project: Path, directory: Path, *properties: str, instead: str) -> None:
-    """Fill a directory with the jars that a project asks for. Raises `NoJars`, which says what else would help."""
+    """Fill a directory with the jars of a Maven project file. Raises `NoJars`, whose message names the alternative
+    ``instead``."""
     if shutil.which("mvn") is None:
         raise NoJars(f"there is no 'mvn' on the path: install Maven, or name a directory with the jars by {instead}")
     with one_at_a_time(directory.parent):
@@ -39,7 +40,7 @@ def _fetch(project: Path, directory: Path, *properties: str) -> None:
 
 @contextmanager
 def one_at_a_time(directory: Path) -> Iterator[None]:
-    """Wait until no other process fills this directory."""
+    """A context in which no other process fills this directory."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -47,7 +48,7 @@ def one_at_a_time(directory: Path) -> Iterator[None]:
 
 
 def checked(directory: Path, sha256: Mapping[str, str]) -> list[Path]:
-    """The jars of these names, compared with their checksums. Raises `NoJars`."""
+    """The paths of jars by name, after their checksums were compared. Raises `NoJars`."""
     for name, expected in sha256.items():
         path = directory / name
         if not path.exists():

@@ -1,4 +1,4 @@
-"""`make pipeline-setup`: brings what the pipeline and its tests need beside Python's packages, where it can.
+"""`make pipeline-setup`: installs what the pipeline and its tests need beside Python packages, where it can.
 
 A Java runtime is a package of the whole system: it is installed where this runs as root on Debian or Ubuntu, and only
 after the user has said yes, or in CI.
@@ -17,11 +17,11 @@ from pipeline.requirements import Missing, require_java, require_spark
 
 JAVA_PACKAGE = "openjdk-17-jre-headless"
 ANY_JAVA_PACKAGE = "default-jre-headless"
-"""Where the distribution has moved on: newer than 17."""
+"""The Java package of newer distributions: newer than 17."""
 
 
 def main() -> int:
-    """Bring what is missing and say what is not there in the end; the exit code is 1 without Java."""
+    """Install what is missing and print what is still missing then. Returns the exit code: 1 without Java."""
     code = 0
     try:
         require_java()

@@ -24,11 +24,11 @@ _ANSWER_S = 30.0
 
 
 class QueryRefused(Exception):
-    """What Prometheus said of a query that it did not understand."""
+    """Prometheus's error message about a query."""
 
 
 class Prometheus:
-    """The process, on a port that it finds."""
+    """A Prometheus process on a free port."""
 
     def __init__(self, program: str, directory: Path, configuration: Mapping[str, Any]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ class Prometheus:
         self._address = ""
 
     def start(self) -> Prometheus:
-        """Start it and wait until it answers."""
+        """Start the process and wait until it answers."""
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until(self._is_listening, "Prometheus listens")
@@ -53,18 +53,18 @@ class Prometheus:
         return self
 
     def close(self) -> None:
-        """End it, if it runs."""
+        """End the process if it runs."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
 
     def query(self, expr: str) -> list[tuple[dict[str, str], float]]:
-        """The series that an expression gives now, by their labels."""
+        """The current series of an expression: pairs of labels and value."""
         result = self._get("query", query=expr)["result"]
         return [(series["metric"], float(series["value"][1])) for series in result]
 
     def query_range(self, expr: str, *, start_s: float, end_s: float, step_s: float) -> list[Any]:
-        """The series that an expression gives over a time, as Prometheus writes them."""
+        """The series of an expression over a time, as Prometheus returns them."""
         result = self._get("query_range", query=expr, start=str(start_s), end=str(end_s), step=str(step_s))["result"]
         assert isinstance(result, list)
         return result
@@ -74,7 +74,7 @@ class Prometheus:
         return {alert["labels"]["alertname"]: alert["state"] for alert in self._get("alerts")["alerts"]}
 
     def rules(self) -> list[dict[str, Any]]:
-        """All rules, with what came of their last evaluation."""
+        """All rules, with the results of their last evaluation."""
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
     def targets(self) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ class _Collector:
 
 
 def collect() -> list[Served]:
-    """What all marked tests claim."""
+    """The claims of all marked tests."""
     collector = _Collector()
     with redirect_stdout(sys.stderr):  # stdout is for the page
         code = pytest.main(
@@ -45,7 +45,7 @@ def collect() -> list[Served]:
 
 
 def page(served: Iterable[Served]) -> str:
-    """The page as it should be."""
+    """The text of the page."""
     versions: dict[int, set[int]] = defaultdict(set)
     tests: dict[int, dict[ErrorCode, set[str]]] = defaultdict(lambda: defaultdict(set))
     for claim in served:

@@ -1,4 +1,4 @@
-"""Marks for the API, versions and error codes that a test reaches, checked against the broker's answers."""
+"""Marks for the API, versions and error codes that a test reaches; they are checked against the broker's answers."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ def every_version(
 
 
 def serves(request_class: type[Any], *errors: ErrorCode, versions: Iterable[int] = ()) -> pytest.MarkDecorator:
-    """Mark a test: it gets an answer to ``request_class`` with each of ``errors`` (NONE if none is named).
+    """Mark a test that gets an answer to ``request_class`` with each of ``errors`` (NONE if none is named).
 
     The version is the test's ``version`` parameter, or ``versions``. `broker` in the handlers' conftest fails the test
     if the broker never gave such an answer.
@@ -41,7 +41,7 @@ class Served(NamedTuple):
 
 
 def claims(item: pytest.Item) -> Iterator[Served]:
-    """What a test is marked to reach."""
+    """The claims of a test's marks."""
     callspec: Any = getattr(item, "callspec", None)
     for mark in item.iter_markers("serves"):
         versions = mark.kwargs["versions"] or (callspec.params["version"],)

@@ -1,4 +1,4 @@
-"""The jars of Spark's stock Kafka connector, fetched once by Maven and compared with the checksums that stand here."""
+"""The jars of Spark's stock Kafka connector, fetched once by Maven and checked against the checksums in this file."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 def linked_home(place: Path, pyspark: Path) -> Path:
-    """A directory that stands for an installed pyspark as SPARK_HOME: a cluster on this machine makes `work` in it."""
+    """A directory that stands for an installed pyspark as SPARK_HOME, in which a cluster on this machine may write its
+    directory `work`."""
     place.mkdir(parents=True)
     for entry in pyspark.iterdir():
         (place / entry.name).symlink_to(entry)
