@@ -1,4 +1,4 @@
-"""Bytes as a segment's file may have them: batches one behind the other, and between them whatever a disk can make."""
+"""Random content of a segment file: consecutive batches, and between them any bytes that a disk may produce."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -27,8 +27,8 @@ Test = TypeVar("Test", bound=Callable[..., None])
 
 
 def one_field_changed() -> Iterator[bytes]:
-    """Four batches, in the third of which one field of the header has another value: the CRC right, and not. Then four
-    of which the third, CRC and all, is shorter than a header."""
+    """Four batches, in the third of which one header field has another value: once with the right CRC, once without.
+    Then four batches, of which the third, CRC and all, is shorter than a header."""
     batches = [stored(2, offset=2 * number, producer_id=5) for number in range(4)]
     for name, values in EXTREMES.items():
         for value in values:
@@ -41,7 +41,7 @@ def one_field_changed() -> Iterator[bytes]:
 
 
 def with_each_field_changed(**arguments: Any) -> Callable[[Test], Test]:
-    """Has a test take, as its ``content``, all of `one_field_changed` before what chance gives."""
+    """A decorator that runs a test with all of `one_field_changed` as its ``content``, before the random examples."""
 
     def with_examples(test: Test) -> Test:
         for content in one_field_changed():
@@ -52,13 +52,14 @@ def with_each_field_changed(**arguments: Any) -> Callable[[Test], Test]:
 
 
 def crc_of(batch: bytes) -> int:
-    """The CRC that a batch names."""
+    """The CRC in the header of a batch."""
     return read_header(batch).crc
 
 
 @st.composite
 def segments(draw: st.DrawFn, *, most_damages: int = 2) -> bytes:
-    """Up to a dozen batches from offset 0 on, with a gap in their offsets here and there, and not more damages."""
+    """Up to a dozen batches from offset 0 on, with some gaps between their offsets, and at most ``most_damages``
+    damages."""
     parts: list[bytes] = []
     offset = 0
     count = draw(st.integers(0, 12))

@@ -1,4 +1,4 @@
-"""Record batches for tests: what a producer sends, what a log holds, and the same with one thing made wrong."""
+"""Record batches for tests: as a producer sends them, as a log holds them, and with one field made wrong."""
 
 import struct
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from storage.batch.record_batch import Codec, read_header, seal, stamp, write_he
 from storage.batch.records import Record, encode_batch
 
 T = 1_700_000_000_000
-"""The moment (ms) at which most tests take place."""
+"""The timestamp (ms) at which most tests take place."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -16,7 +16,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 def record(
     value: bytes | None = b"value", *, key: bytes | None = b"key", timestamp: int = T, headers: Headers = ()
 ) -> Record:
-    """One record that has no place in a log yet."""
+    """A record that is not in a log yet."""
     return Record(timestamp=timestamp, key=key, value=value, headers=list(headers))
 
 
@@ -29,19 +29,20 @@ def records(count: int, *, timestamp: int = T, value_bytes: int = 20) -> list[Re
 
 
 def produced(content: int | Sequence[Record] = 1, **fields: Any) -> memoryview:
-    """A writable batch as a producer sends it: so many records, or these; `fields` are those of `encode_batch`."""
+    """A writable batch as a producer sends it: with so many records, or with these; `fields` are those of
+    `encode_batch`."""
     return memoryview(encode_batch(records(content) if isinstance(content, int) else content, **fields))
 
 
 def stored(content: int | Sequence[Record] = 1, *, offset: int = 0, leader_epoch: int = 0, **fields: Any) -> bytes:
-    """A batch as it lies in a log, its first record at `offset`."""
+    """A batch as it is in a log, its first record at `offset`."""
     batch = encode_batch(records(content) if isinstance(content, int) else content, **fields)
     stamp(batch, offset, leader_epoch)
     return bytes(batch)
 
 
 def changed(batch: bytes | bytearray | memoryview, **fields: int) -> memoryview:
-    """A copy with other header fields and, unless `crc` is one of them, the right CRC."""
+    """A copy with other header fields, and the right CRC unless `crc` is among the fields."""
     copy = bytearray(batch)
     write_header(copy, read_header(copy)._replace(**fields))
     if "crc" not in fields:
@@ -65,12 +66,12 @@ def end_marker(
 
 
 NO_UTF8 = (b"\xff\xfe", b"a\xed\xa0\x80b", b"\xed\xa0A", b"\xe2\x82", b"\xf4\x90\x80\x80", b"\xe0\x80\x80")
-"""What only bytes can be, and `new String(bytes, UTF_8)` of Java 17 makes `AS_BY_JAVA` of."""
+"""Bytes that are no UTF-8; `new String(bytes, UTF_8)` of Java 17 decodes them to `AS_BY_JAVA`."""
 AS_BY_JAVA = ("\ufffd\ufffd", "a\ufffdb", "\ufffdA", "\ufffd", "\ufffd\ufffd\ufffd\ufffd", "\ufffd\ufffd\ufffd")
 
 
 def named(names: Sequence[bytes]) -> Record:
-    """A record with headers of these names, which may be no text."""
+    """A record with headers of these names, which need not be text."""
     return record(headers=[(name.decode("utf-8", "surrogateescape"), b"") for name in names])
 
 

@@ -1,4 +1,4 @@
-"""A whole broker inside the test: real files, real connections over a socket pair, time that the test moves."""
+"""A whole broker inside the test: real files, real connections over a socket pair, a clock that the test moves."""
 
 import asyncio
 import socket
@@ -30,7 +30,7 @@ from tests.support.requests import produce_request
 T = TypeVar("T")
 
 TURNS_TO_SETTLE = 30
-"""Loop turns after which whatever needs no time and no thread has happened."""
+"""Loop turns after which everything has happened that needs neither time nor a thread."""
 
 PATIENCE_S = 90.0
 
@@ -40,7 +40,7 @@ class ConnectionClosed(Exception):
 
 
 class Client:
-    """One connection to the broker in the test."""
+    """A connection to the broker in the test."""
 
     def __init__(self, broker: "InProcessBroker", ours: socket.socket, connection: Connection) -> None:
         self._broker = broker
@@ -55,13 +55,13 @@ class Client:
         return self.receive()
 
     def send(self, request: object, version: int, client_id: str | None = "test") -> None:
-        """Send a request whose answer is fetched later."""
+        """Send a request; its answer is received later."""
         self._correlation_id += 1
         self._awaited.append((self._correlation_id, self._broker.response_class(type(request)), version))
         self.send_bytes(encode_request(self._correlation_id, client_id, request, version))
 
     def send_bytes(self, data: bytes) -> None:
-        """Send whatever it is."""
+        """Send any bytes."""
         self._broker.run(self._send(data))
 
     def receive(self) -> Any:
@@ -79,7 +79,7 @@ class Client:
         return self._broker.run(self.receive_bytes(size))
 
     def has_no_answer(self) -> bool:
-        """Whether nothing has come, though the broker had every chance."""
+        """Whether no answer has come, although the loop has turned often enough for one."""
         self._broker.settle()
         try:
             return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -87,14 +87,14 @@ class Client:
             return True
 
     def is_closed(self) -> bool:
-        """Whether the broker has closed the connection and sent nothing before."""
+        """Whether the broker has closed the connection without sending anything before."""
         try:
             return self._broker.run(self.receive_bytes(1)) == b""
         except ConnectionClosed:
             return True
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.socket.close()
         self._broker.settle()
 
@@ -102,7 +102,7 @@ class Client:
         await asyncio.get_running_loop().sock_sendall(self.socket, data)
 
     async def receive_bytes(self, size: int) -> bytes:
-        """So many bytes of whatever comes. Raises `ConnectionClosed`."""
+        """The next bytes from the broker, so many of them. Raises `ConnectionClosed`."""
         received = b""
         async with asyncio.timeout(PATIENCE_S):
             while len(received) < size:
@@ -117,7 +117,7 @@ class Client:
 
 
 class InProcessBroker:
-    """Starts at once, asks and answers while a test waits, and remembers which answers it has seen."""
+    """A broker that starts at once and runs while the test waits. It remembers which answers it has seen."""
 
     def __init__(
         self, directory: Path, ids: Ids | None = None, *, files: FileSystem | None = None, **settings: object
@@ -155,24 +155,24 @@ class InProcessBroker:
         self._client: Client | None = None
 
     def stop(self) -> None:
-        """Stop it cleanly."""
+        """Stop the broker cleanly."""
         for client in self._clients:
             client.close()
         self._clients.clear()
         self.run(self.server.stop())
 
     def restart(self) -> None:
-        """Stop it cleanly and start again on the same files."""
+        """Stop the broker cleanly and start it again on the same files."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stop it, and the loop."""
+        """Stop the broker and the loop."""
         self.stop()
         self._runner.close()
 
     def connect(self, listener: str = "PLAINTEXT", processor: int = 0) -> Client:
-        """A new connection, as if it came in through ``listener``, handed to the processor of this index."""
+        """Open a connection, as if it came in through ``listener``, at the processor with this index."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
@@ -186,12 +186,12 @@ class InProcessBroker:
         return client
 
     def forget(self, client: Client) -> None:
-        """A client hangs up, and nobody knows it any more."""
+        """Close a client's connection, and forget the client."""
         client.close()
         self._clients.remove(client)
 
     def ask(self, request: object, version: int, client_id: str | None = "test") -> Any:
-        """Ask on a connection that stays open between questions."""
+        """Send a request on a connection that stays open, and return its answer."""
         if self._client is None:
             self._client = self.connect()
         try:
@@ -201,7 +201,7 @@ class InProcessBroker:
             raise
 
     def settle(self) -> None:
-        """Let the loop turn until whatever needs no time has happened."""
+        """Let the loop turn until everything has happened that needs no time."""
 
         async def turn() -> None:
             for _ in range(TURNS_TO_SETTLE):
@@ -210,14 +210,14 @@ class InProcessBroker:
         self.run(turn())
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Let the loop turn until ``condition`` holds; threads may take their time."""
+        """Let the loop turn until ``condition`` holds; threads may take some time for it."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, "it did not come to pass"
             self.run(asyncio.sleep(0.001))
 
     def run(self, awaitable: Any) -> Any:
-        """Run something on the broker's loop."""
+        """Run an awaitable on the broker's loop."""
         return self._runner.run(awaitable)
 
     @property
@@ -226,7 +226,7 @@ class InProcessBroker:
         return self.server.socket_server.processors[0].memory.used_bytes
 
     def advance(self, by_ms: int) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
 
         async def advance() -> None:
             self.clock.advance(by_ms)
@@ -244,7 +244,7 @@ class InProcessBroker:
         return topic_id
 
     def begin_topic(self, name: str, partitions: int = 1, **configs: object) -> bytes:
-        """Create a topic and return its id as soon as the answer says that there is one."""
+        """Create a topic and return its id when the answer has come; its partitions may not be ready yet."""
         request = CreateTopicsRequest(
             topics=[
                 CreateTopicsRequest.Topic(
@@ -282,19 +282,19 @@ class InProcessBroker:
         return self.server.components.replicas.partition(topic, partition).log
 
     def response_class(self, request_class: type[Any]) -> type[Any]:
-        """What answers a request."""
+        """The response class of a request class."""
         name = request_class.__name__.removesuffix("Request") + "Response"
         return getattr(sys.modules[request_class.__module__], name)
 
     def saw(self, response_class: type[Any], version: int, answer: object) -> None:
-        """Remember which error codes an answer carried."""
+        """Remember the error codes of an answer."""
         key = describe(response_class).key
         for code in {*error_codes(answer)} or {ErrorCode.NONE}:
             self.answered.add((key, version, code))
 
 
 def error_codes(answer: object) -> Iterator[int]:
-    """Every error code in an answer, however deep."""
+    """All error codes in an answer, at any depth."""
     for name in getattr(type(answer), "__slots__", ()):
         value = getattr(answer, name)
         if name in ERROR_CODES:
@@ -310,7 +310,7 @@ def error_codes(answer: object) -> Iterator[int]:
 def running_broker(
     directory: Path, *, files: FileSystem | None = None, **settings: object
 ) -> Iterator[InProcessBroker]:
-    """A broker for the length of a block."""
+    """A context with a running broker."""
     broker = InProcessBroker(directory, files=files, **settings)
     try:
         yield broker

@@ -1,4 +1,5 @@
-"""Child processes for tests: `python -m tests.support.children <broker's process id>` does what its orders say."""
+"""Child processes for tests: `python -m tests.support.children <broker's process id>` carries out orders from its
+stdin."""
 
 import os
 import signal

@@ -6,7 +6,7 @@ from itertools import count
 
 
 class ManualAlarm:
-    """A callback that rings when the test has moved the clock that far."""
+    """A callback that is called when the test has moved the clock far enough."""
 
     def __init__(self, clock: "ManualClock", deadline_ms: int, callback: Callable[[], None]) -> None:
         self.clock = clock
@@ -43,11 +43,12 @@ class ManualClock:
 
     @property
     def alarms(self) -> int:
-        """How many alarms are armed."""
+        """How many alarms are set."""
         return sum(alarm.is_armed for _, _, alarm in self._alarms)
 
     def advance(self, by_ms: int) -> None:
-        """Let time pass. Every alarm on the way rings at its own time, those that others set included."""
+        """Move the clock forward. Every alarm on the way rings at its own time, also alarms that are set by other
+        alarms."""
         until_ms = self._monotonic_ms + by_ms
         while self._alarms and self._alarms[0][0] <= until_ms:
             deadline_ms, _, alarm = heappop(self._alarms)

@@ -1,4 +1,4 @@
-"""A file system whose page cache has nothing, once a test says so, and whose disk gives when the test lets it."""
+"""A file system whose page cache is emptied by the test, and whose disk answers when the test lets it."""
 
 import os
 import threading
@@ -9,36 +9,36 @@ from storage.files import Buffer, File, FileSystem
 
 PAGE: Final = 4096
 STEP: Final = 128 * 1024
-"""What the system reads at once."""
+"""How many bytes the system reads at once."""
 
 
 class ColdDisk(FileSystem):
-    """Logs that lie on a disk."""
+    """A disk with logs, and what the page cache has of them."""
 
     def __init__(self) -> None:
         self.gives = threading.Event()
-        """While it is not set, the disk keeps who asks it waiting."""
+        """While this is not set, reads from the disk wait."""
         self.gives.set()
         self.is_asked = threading.Event()
         self.askers: set[str] = set()
-        """The threads that have waited for it."""
+        """The names of the threads that have waited for the disk."""
         self.is_slow = False
-        """What it is only told that it will be asked for has not come by then."""
+        """Whether read-ahead (`posix_fadvise`) has not brought the bytes yet when they are read."""
         self.error: Callable[[], Exception] | None = None
-        """What reading ahead meets."""
+        """Makes the error that a read from the disk raises."""
         self._cached: set[tuple[str, int]] | None = None
-        """Which pages are in memory; None: all of them."""
+        """The pages in the page cache; None: all of them."""
 
     def forget(self) -> None:
-        """The page cache is empty from now on, but for what is asked of the disk."""
+        """Empty the page cache. Reads fill it again."""
         self._cached = set()
 
     def has(self, path: str, size: int, position: int) -> bool:
-        """Whether memory has all of these bytes."""
+        """Whether all of these bytes are in the page cache."""
         return self._cached is None or all((path, page) in self._cached for page in _pages(size, position))
 
     def ask(self, path: str, size: int, position: int) -> None:
-        """Bring them there."""
+        """Read these bytes from the disk into the page cache."""
         self.is_asked.set()
         self.askers.add(threading.current_thread().name)
         assert self.gives.wait(30), "the test has forgotten the disk"
@@ -47,7 +47,7 @@ class ColdDisk(FileSystem):
         self.keep(path, size, position)
 
     def keep(self, path: str, size: int, position: int) -> None:
-        """These bytes are in memory now."""
+        """Put these bytes into the page cache."""
         if self._cached is not None:
             self._cached |= {(path, page) for page in _pages(size, position)}
 
@@ -56,7 +56,7 @@ class ColdDisk(FileSystem):
 
 
 class ColdFile(File):
-    """A file on it."""
+    """A file on a `ColdDisk`."""
 
     __slots__ = ("disk",)
 

@@ -1,7 +1,5 @@
-"""A log whose records, timestamps and aborted transactions are known, damage to its files, and what it answers then.
-
-Offsets and timestamps rise together: the record at offset n has the timestamp T + n, markers of transactions included.
-"""
+"""A log with known records, timestamps and aborted transactions; ways to damage its files; and checks of what it
+returns then."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +18,7 @@ RECORDS = 145
 
 @dataclass
 class KnownLog:
-    """What was put into a log of several segments, by offset; its process has gone, in order or not."""
+    """The content of a log of several segments, by offset. Its process has ended, cleanly or not."""
 
     home: LogHome
     bases: tuple[int, ...] = ()
@@ -28,11 +26,11 @@ class KnownLog:
     aborted: list[AbortedTransaction] = field(default_factory=list)
     log: Log = field(init=False)
     lines: list[str] = field(default_factory=list)
-    """What the last start, and what came after it, had to say of damage."""
+    """The lines about damage that the last start, and reads after it, have logged."""
 
     @classmethod
     def stopped(cls, home: LogHome, *, clean: bool) -> "KnownLog":
-        """Written, and stopped in order or just gone."""
+        """Write a log, and stop it cleanly or abandon it."""
         home.config = home.config.replace(segment_bytes=3000, index_interval_bytes=200)
         known = cls(home)
         log = home.open()
@@ -70,7 +68,7 @@ class KnownLog:
         return Path(self.home.directory) / f"{base_offset:020d}{suffix}"
 
     def batch_positions(self, base_offset: int) -> list[int]:
-        """Where the batches of a segment begin."""
+        """The positions of the batches in a segment."""
         positions, position = [], 0
         for header in headers_in(self.path(base_offset, LOG_SUFFIX).read_bytes()):
             positions.append(position)
@@ -78,7 +76,7 @@ class KnownLog:
         return positions
 
     def start(self, **how: int | bool) -> Log:
-        """Open it again; what that has to say is in `lines`, and what is said of it later comes there, too."""
+        """Open the log again; what it logs about damage is added to `lines`, now and later."""
         self.log = self.home.open(high_watermark=ALL, **how)  # type: ignore[arg-type]
         self.lines = self.home.report.findings
         for segment in self.log.segments:
@@ -89,7 +87,8 @@ class KnownLog:
         return [line for line in self.lines if name in line]
 
     def check(self, *, lost: range = range(0)) -> None:
-        """Every record but those lost is found by its offset and by its timestamp, and nothing else is."""
+        """Check that every record but those lost is found by its offset and by its timestamp, and no other record
+        is."""
         log = self.log
         for offset in range(log.log_start_offset, log.log_end_offset):
             wanted = offset
@@ -114,7 +113,7 @@ class KnownLog:
         self.check_transactions(lost=lost)
 
     def check_transactions(self, *, lost: range = range(0)) -> None:
-        """What a reader of committed records is told to leave out is what was aborted."""
+        """Check that a reader of committed records is given exactly the aborted transactions."""
         log = self.log
         told = set()
         for base_offset in log.segments.bases:
@@ -127,11 +126,11 @@ class KnownLog:
 
 
 Damage = Callable[[bytes], bytes | None]
-"""What becomes of a file's content; None: the file goes."""
+"""Maps a file's content to damaged content; None: the file is removed."""
 
 
 def damage(path: Path, how: Damage) -> None:
-    """Do it to a file."""
+    """Damage a file."""
     content = how(path.read_bytes())
     if content is None:
         path.unlink()
@@ -140,7 +139,7 @@ def damage(path: Path, how: Damage) -> None:
 
 
 def break_batch(path: Path, number: int) -> tuple[int, int]:
-    """Change the last byte of a batch in a segment's file; the position and the base offset of that batch."""
+    """Change the last byte of a batch in a segment's file. Returns position and base offset of that batch."""
     content, position = bytearray(path.read_bytes()), 0
     for _ in range(number):
         position += read_header(content, position).size
@@ -151,5 +150,5 @@ def break_batch(path: Path, number: int) -> tuple[int, int]:
 
 
 def segment_at(log: Log, base_offset: int) -> Segment:
-    """The segment that begins there."""
+    """The segment with this base offset."""
     return next(segment for segment in log.segments if segment.base_offset == base_offset)

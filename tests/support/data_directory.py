@@ -1,4 +1,4 @@
-"""A data directory whose broker has gone, to be started on again."""
+"""A data directory without a running broker, for starts of a broker."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ TOPIC_ID = b"o" * 16
 
 
 class DataDirectory:
-    """A data directory with one partition of ten records, of which three were deleted, and the broker gone."""
+    """A data directory with one partition of ten records, of which three were deleted; its broker has ended."""
 
     def __init__(self, path: Path, files: FileSystem) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""A simulated disk after a power cut: it has all that was synced, and a part of what changed since.
+"""A simulated disk after a power cut: it has all changes that were synced, and a part of the later changes.
 
 POSIX promises nothing of what has not been synced, and neither does this disk:
 
@@ -21,14 +21,14 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 
 class Write(NamedTuple):
-    """Bytes written at a position."""
+    """A change: bytes written at a position."""
 
     position: int
     data: bytes
 
 
 class Truncate(NamedTuple):
-    """A file made so many bytes long."""
+    """A change: a file's new size."""
 
     size: int
 
@@ -37,7 +37,7 @@ Change = Write | Truncate
 
 
 class NameChange(NamedTuple):
-    """A name made, removed or replaced by another in a directory."""
+    """A change: a name made, removed or replaced in a directory."""
 
     kind: Literal["link", "unlink", "rename"]
     name: str
@@ -47,18 +47,19 @@ class NameChange(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FileNode:
-    """A file, whatever it is called."""
+    """A file, independent of its names."""
 
     base: bytes | None = b""
-    """Its content when it was last synced; None: as it stands."""
+    """The content at the last sync; None: as it is on the machine's disk."""
     changes: list[Change] = field(default_factory=list)
-    """What has happened to it since."""
+    """Changes since the last sync."""
     has_name: bool = True
     given_up: int = 0
-    """How many of these a failed sync has given up: the kernel takes their pages for clean and never writes them."""
+    """How many of these changes a failed sync has given up: the kernel marks their pages clean and never writes
+    them."""
 
     def synced(self) -> None:
-        """It is on the disk, all but what has been given up."""
+        """The file has been synced: its changes are on the disk, all but those that were given up."""
         if self.base is not None:
             content = bytearray(self.base)
             for change in self.changes[self.given_up :]:
@@ -68,16 +69,16 @@ class FileNode:
         self.given_up = 0
 
     def sync_failed(self) -> None:
-        """What has happened to it since the last time may be on the disk or not, and will not be tried again."""
+        """A sync of the file has failed: its changes may be on the disk or not, and are not tried again."""
         self.given_up = len(self.changes)
 
 
 @dataclass(slots=True, eq=False)
 class DirectoryNode:
-    """A directory, wherever it stands."""
+    """A directory, independent of its path."""
 
     base: dict[str, "Node"] | None = None
-    """What was in it when it was last synced; None: as it stands."""
+    """The entries at the last sync; None: as they are on the machine's disk."""
     changes: list[NameChange] = field(default_factory=list)
 
 
@@ -85,21 +86,21 @@ Node = FileNode | DirectoryNode
 
 
 class Survival(Protocol):
-    """What is left of changes that were not synced."""
+    """Decides which unsynced changes survive a power cut."""
 
     def names(self, changes: list[NameChange]) -> list[NameChange]:
         """The changes of a directory that have reached the disk."""
 
     def content(self, name: str, base: bytes, changes: list[Change]) -> bytes:
-        """What the disk has of a file that was ``base`` when it was synced."""
+        """The content on the disk of a file that was ``base`` at its last sync."""
 
 
 @dataclass(slots=True)
 class Disk:
-    """What is known of the files and directories that have been changed."""
+    """The files and directories that have been changed, with their unsynced changes."""
 
     nodes: dict[int, Node] = field(default_factory=dict)
-    """By inode."""
+    """Nodes by inode."""
 
     def file(self, descriptor_or_path: int | str) -> FileNode:
         """The node of a file."""
@@ -127,21 +128,21 @@ class Disk:
         return node
 
     def listing(self, path: str) -> dict[str, Node]:
-        """What is in a directory as the system sees it."""
+        """The entries of a directory as the system shows them."""
         return {name: self._node(os.path.join(path, name)) for name in sorted(os.listdir(path))}
 
     def will_be_made(self, path: str) -> DirectoryNode:
-        """A name is about to be made at ``path``: the node of the directory it will stand in."""
+        """A name is about to be made at ``path``. Returns the node of the directory."""
         return self._about_to_change_names(path)
 
     def made(self, parent: DirectoryNode, path: str) -> None:
-        """It has been made; what the inode was before is forgotten."""
+        """A name has been made; a former node of the same inode is forgotten."""
         node = DirectoryNode(base={}) if os.path.isdir(path) else FileNode()
         self.nodes[os.stat(path).st_ino] = node
         parent.changes.append(NameChange("link", os.path.basename(path), node))
 
     def will_be_removed(self, path: str) -> None:
-        """The name ``path`` is about to go; what it names is remembered, since it may come back."""
+        """The name ``path`` is about to be removed; its node is kept, since the name may come back."""
         parent = self._about_to_change_names(path)
         node = self._node(path)
         self._remember(path, node)
@@ -149,7 +150,7 @@ class Disk:
         parent.changes.append(NameChange("unlink", os.path.basename(path), node))
 
     def will_be_renamed(self, path: str, new_path: str) -> None:
-        """``path`` is about to be called ``new_path``, in the same directory."""
+        """``path`` is about to be renamed to ``new_path``, in the same directory."""
         assert os.path.dirname(path) == os.path.dirname(new_path), f"{path} moves to {new_path}"
         parent = self._about_to_change_names(path)
         if os.path.exists(new_path):
@@ -169,13 +170,14 @@ class Disk:
             node.has_name = False
 
     def synced_names(self, path: str) -> None:
-        """The names in a directory are on the disk."""
+        """The names in a directory have been synced."""
         node = self.directory(path)
         node.base = None
         node.changes.clear()
 
     def cut_power(self, root: str, survival: Survival) -> None:
-        """Everything below the directory ``root`` becomes what the disk has of it; all of that counts as synced."""
+        """Everything below the directory ``root`` becomes what the disk has of it; all of that counts as synced
+        then."""
         contents: dict[FileNode, bytes] = {}
         listings: dict[DirectoryNode, dict[str, Node]] = {}
 
@@ -244,7 +246,7 @@ def after(content: bytearray, change: Change) -> None:
 
 
 class EverythingSynced:
-    """Nothing is left of what was not synced, but for as many bytes of what was added as ``keep`` says."""
+    """No unsynced change survives, except for as many appended bytes as ``keep`` returns."""
 
     def __init__(self, keep: "Keep") -> None:
         self._keep = keep
@@ -262,7 +264,7 @@ class EverythingSynced:
 
 
 class Keep(Protocol):
-    """How many of so many added bytes a file has kept."""
+    """Returns how many of so many appended bytes a file keeps."""
 
     def __call__(self, name: str, added: int, /) -> int: ...
 
@@ -272,7 +274,7 @@ EVERYTHING: Final = 1
 
 
 class Chance:
-    """Anything may be left: drawn from ``seed``, where 0 leaves nothing and 1 everything."""
+    """Any unsynced changes may survive: drawn from ``seed``, where 0 keeps none and 1 all."""
 
     def __init__(self, seed: int, *, reorders: bool = False) -> None:
         self._seed = seed

@@ -13,11 +13,11 @@ from prometheus_client.process_collector import ProcessCollector
 from broker.metrics.subjects import FAMILIES
 
 Metrics = Mapping[str, frozenset[str]]
-"""The labels of each, by name. Where some series have more than others, all of them."""
+"""The labels of each metric, by name. If series of a metric have different labels, all labels."""
 
 
 def declared() -> Metrics:
-    """By the declarations in `broker.metrics`, and prometheus-client's own of the process."""
+    """The metrics by the declarations in `broker.metrics`, and prometheus-client's own metrics of the process."""
     names: defaultdict[str, set[str]] = defaultdict(set)
     for family in FAMILIES:
         names[family.name].update(family.labels)

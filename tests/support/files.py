@@ -1,7 +1,7 @@
-"""A file system that can be told to fail: tear a write, fill up, refuse to sync, lose its power.
+"""A file system that fails on demand: tears a write, fills up, refuses to sync, loses its power.
 
-It works on real files in a directory of the test's, and never asks the machine to sync: what a disk would have kept is
-remembered by `tests.support.disk`.
+It works on real files in a directory of the test, and never syncs on the machine: `tests.support.disk` remembers what a
+disk would have kept.
 """
 
 import errno
@@ -15,19 +15,20 @@ from tests.support.disk import Chance, Disk, EverythingSynced, FileNode, Keep, T
 
 
 class PowerLost(BaseException):
-    """The power is gone in the middle of an operation; whoever catches this and goes on gets it again."""
+    """The power is lost in the middle of an operation. Every later operation raises this again."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Fault:
-    """The next operation of one kind on a file whose name ends with ``suffix`` fails, after ``after`` that do not."""
+    """A fault: the next operation of one kind on a file whose name ends with ``suffix`` fails, after ``after``
+    successful ones."""
 
     operation: str
     number: int
     suffix: str = ""
     after: int = 0
     bytes_done: int = 0
-    """What a failing write gets onto the disk before it fails."""
+    """How many bytes a failing write writes before it fails."""
 
     @property
     def error(self) -> OSError:
@@ -45,17 +46,17 @@ class Read:
 
 @dataclass(slots=True)
 class FaultyDisk(Disk):
-    """What is to go wrong, and what has happened."""
+    """The faults that are to happen, and the operations that have happened."""
 
     faults: list[Fault] = field(default_factory=list)
     bytes_left: int | None = None
     changes_left: int | None = None
-    """How many changes and syncs there are until the power is lost; below 0 it is."""
+    """How many changes and syncs are left until the power is lost; below 0 it is lost."""
     reads: list[Read] = field(default_factory=list)
     synced: list[str] = field(default_factory=list)
 
     def check(self, operation: str, path: str) -> Fault | None:
-        """An operation is about to begin: the fault that it meets."""
+        """Called before each operation. Returns the fault that the operation meets, if any."""
         if self.changes_left is not None:
             if operation not in ("read", "open"):
                 self.changes_left -= 1
@@ -132,7 +133,7 @@ class FaultyFile(File):
 
 
 class FaultyFileSystem(FileSystem):
-    """A file system with a `FaultyDisk` below it."""
+    """A file system on a `FaultyDisk`."""
 
     def __init__(self) -> None:
         self.disk = FaultyDisk()
@@ -198,32 +199,32 @@ class FaultyFileSystem(FileSystem):
         )
 
     def fill_up(self, bytes_left: int = 0) -> None:
-        """From now on there is room for so many bytes."""
+        """Let the disk be full after so many more bytes."""
         self.disk.bytes_left = bytes_left
 
     def make_room(self) -> None:
-        """The disk has room again."""
+        """Let the disk have space again."""
         self.disk.bytes_left = None
 
     def lose_power_after(self, changes: int) -> None:
-        """Raise `PowerLost` once so many changes and syncs have been made. To go on, cut the power."""
+        """Raise `PowerLost` after so many changes and syncs. To go on then, cut the power."""
         self.disk.changes_left = changes
 
     def keep_power(self) -> None:
-        """The power stays."""
+        """Do not lose the power after all."""
         self.disk.changes_left = None
 
     def cut_power(self, directory: str, keep: Keep = lambda name, added: 0) -> None:
-        """Everything below ``directory`` becomes what the disk has of it, and that is as little as it may have.
+        """Everything below ``directory`` becomes what the disk has of it, and that is as little as possible.
 
-        That is what was synced, and of what has been added since to a file whose name was, as many bytes as ``keep``
-        says. Open files of before must not be used any more.
+        That is what was synced, and as many of the bytes appended since as ``keep`` returns, for files whose names were
+        synced. Files that were open before must not be used any more.
         """
         self._start_anew()
         self.disk.cut_power(directory, EverythingSynced(keep))
 
     def cut_power_by_chance(self, directory: str, seed: int, *, reorders: bool = False) -> None:
-        """Everything below ``directory`` becomes what the disk may have of it, see `tests.support.disk.Chance`."""
+        """Everything below ``directory`` becomes what the disk may have of it: see `tests.support.disk.Chance`."""
         self._start_anew()
         self.disk.cut_power(directory, Chance(seed, reorders=reorders))
 

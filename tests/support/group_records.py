@@ -1,6 +1,6 @@
-"""The groups of a data directory, read from the files of ``__consumer_offsets`` and from nothing else.
+"""The groups of a data directory, read only from the files of ``__consumer_offsets``.
 
-A test replays what a broker has written, record by record, and compares with what the broker has in memory.
+A test replays the records that a broker has written, one by one, and compares the result with the broker's memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,26 +21,26 @@ TOPIC = "__consumer_offsets"
 
 
 class StoredGroups:
-    """An image of each partition, as far as its files have been read."""
+    """An image of each partition, replayed from its files."""
 
     def __init__(self, *directories: str | Path) -> None:
         self._directories = [Path(directory) for directory in directories]
         self._files = FileSystem()
         self._read: dict[Path, int] = {}
-        """Bytes of each segment."""
+        """How many bytes of each segment have been read."""
         self.images: dict[int, GroupImage] = {}
-        """By partition."""
+        """Images by partition."""
         self.records = 0
-        """How many have been replayed."""
+        """How many records have been replayed."""
         self.passed_over: list[str] = []
-        """What could not be read."""
+        """Descriptions of unreadable records."""
 
     def read_on(self) -> int:
-        """Replay what has been written since the last time; how many records that is."""
+        """Replay the records that were written since the last call. Returns their number."""
         return sum(1 for _ in self.steps())
 
     def steps(self) -> Iterator[tuple[int, int, GroupImage]]:
-        """The same record by record: partition and offset of what has just been replayed, and the image now."""
+        """Replay new records one by one: partition and offset of each record, and the image after it."""
         for partition, segment in self._segments():
             image = self.images.setdefault(partition, GroupImage())
             file = self._files.open_read(str(segment))
@@ -77,7 +77,7 @@ class StoredGroups:
 
 
 def contents(image: GroupImage) -> dict[tuple[str, ...], Any]:
-    """Everything that an image says, each by a name of its own; two images that say the same give the same."""
+    """All state of an image by unambiguous names; equal images give equal mappings."""
     found: dict[tuple[str, ...], Any] = {}
     for group_id, metadata in image.groups.items():
         for name in ("protocol_type", "generation", "protocol", "leader", "state_timestamp"):
@@ -99,7 +99,7 @@ def contents(image: GroupImage) -> dict[tuple[str, ...], Any]:
 
 
 def differences(stored: Mapping[int, GroupImage], live: Mapping[int, GroupImage]) -> list[str]:
-    """What the files say and a broker does not, or says otherwise, one line a field; partition by partition."""
+    """The fields in which the files and a broker's memory differ, one line for each field, partition by partition."""
     lines = []
     for partition in sorted({*stored, *live}):
         told = contents(stored.get(partition, GroupImage()))

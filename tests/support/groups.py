@@ -1,4 +1,4 @@
-"""Requests of group members and administrators, with defaults for the fields that most tests leave alone."""
+"""Requests of group members and administrators, with defaults for the fields that most tests do not set."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def join_request(
     protocols: Sequence[tuple[str, bytes]] = (("range", b"me"),),
     **fields: Any,
 ) -> JoinGroupRequest:
-    """A consumer joins."""
+    """A JoinGroup request of a consumer."""
     return JoinGroupRequest(
         **{
             "group_id": group_id,
@@ -44,7 +44,7 @@ def sync_request(
     group_id: str = "readers",
     **fields: Any,
 ) -> SyncGroupRequest:
-    """Whoever has joined asks for its part; its leader brings everybody's."""
+    """A SyncGroup request of a member that has joined; the leader's has the assignments of all members."""
     return SyncGroupRequest(
         **{
             "group_id": group_id,
@@ -62,14 +62,14 @@ def sync_request(
 
 
 def heartbeat_request(joined: JoinGroupResponse, *, group_id: str = "readers", **fields: Any) -> HeartbeatRequest:
-    """A member is alive."""
+    """A Heartbeat request of a member."""
     return HeartbeatRequest(
         **{"group_id": group_id, "member_id": joined.member_id, "generation_id": joined.generation_id, **fields}
     )
 
 
 def leave_request(*member_ids: str, group_id: str = "readers") -> LeaveGroupRequest:
-    """Members leave: in any version, if it is one."""
+    """A LeaveGroup request; for one member in any version, for several in the versions that allow it."""
     return LeaveGroupRequest(
         group_id=group_id,
         member_id=member_ids[0] if member_ids else "",
@@ -85,7 +85,8 @@ def commit_request(
     metadata: str | None = "",
     **fields: Any,
 ) -> OffsetCommitRequest:
-    """Offsets by topic and partition, each topic by itself; ``topic_ids`` for versions that go by these."""
+    """An OffsetCommit request; offsets by topic and partition, each topic by itself; ``topic_ids`` for the versions
+    with topic ids."""
     topic = OffsetCommitRequest.Topic
     return OffsetCommitRequest(
         group_id=group_id,
@@ -106,7 +107,7 @@ def commit_request(
 def fetch_offsets_request(
     version: int, *topics: tuple[str, Sequence[int]] | None, group_id: str = "readers", **fields: Any
 ) -> OffsetFetchRequest:
-    """What a group has committed, for topics with their partitions, or for all (no topics), in one version's layout."""
+    """An OffsetFetch request for topics with their partitions, or for all (no topics), in one version's layout."""
     if version < 8:
         named = [OffsetFetchRequest.Topic(name=one[0], partition_indexes=list(one[1])) for one in topics if one]
         return OffsetFetchRequest(group_id=group_id, topics=named if topics else None, **fields)
@@ -117,7 +118,7 @@ def fetch_offsets_request(
 
 
 class Consumer:
-    """A member of a group, on a connection of its own."""
+    """A member of a group, with a connection of its own."""
 
     def __init__(self, broker: InProcessBroker, group_id: str = "readers", **fields: Any) -> None:
         self.client = broker.connect()
@@ -126,30 +127,30 @@ class Consumer:
         self.joined = JoinGroupResponse()
 
     def begin_join(self, version: int = 3) -> None:
-        """Join; the answer is fetched later."""
+        """Send JoinGroup; the answer is received later."""
         self.client.send(join_request(self._group_id, self.joined.member_id, **self._fields), version)
 
     def end_join(self) -> JoinGroupResponse:
-        """The answer to the join."""
+        """Receive the answer to JoinGroup."""
         self.joined = self.client.receive()
         return self.joined
 
     def join(self, version: int = 3) -> JoinGroupResponse:
-        """Join alone, or as the last of all."""
+        """Join alone, or as the last of all members."""
         self.begin_join(version)
         return self.end_join()
 
     def sync(self, assignments: Mapping[str, bytes] | None = None, version: int = 3) -> Any:
-        """Ask for the part that is one's own."""
+        """Send SyncGroup and receive the member's assignment."""
         return self.client.ask(sync_request(self.joined, assignments, group_id=self._group_id), version)
 
     def heartbeat(self, version: int = 3) -> int:
-        """The error code that tells how it stands."""
+        """Send a heartbeat. Returns its error code."""
         answer = self.client.ask(heartbeat_request(self.joined, group_id=self._group_id), version)
         code: int = answer.error_code
         return code
 
 
 def create_offsets_topic(broker: InProcessBroker, **configs: object) -> None:
-    """The groups' topic, as it is after somebody has looked for a coordinator, only with fewer partitions."""
+    """Create ``__consumer_offsets`` as the first search for a coordinator does, but with fewer partitions."""
     broker.create_topic(OFFSETS_TOPIC, partitions=5, cleanup_policy="compact", **configs)

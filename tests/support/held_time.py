@@ -1,6 +1,6 @@
 """A broker process whose time a test can hold and move by hand: `python -m tests.support.held_time` is that process.
 
-Until a test holds it, time is the event loop's. The time of day, which answers show, is the system's throughout.
+Until a test holds the clock, time is the event loop's. The time of day in answers is always the system's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DONE = b"."
 
 
 class HeldTimeBroker(BrokerProcess):
-    """Our broker as a process, with a line over which its clock is held and moved."""
+    """Our broker as a process, with a pipe through which its clock is held and moved."""
 
     _line: socket.socket
 
@@ -44,7 +44,7 @@ class HeldTimeBroker(BrokerProcess):
             )
 
     def pass_time(self, by_ms: int) -> None:
-        """Let time pass that stands still otherwise, after the broker has taken up what it was sent before."""
+        """Move the held clock forward, after the broker has processed the requests that were sent before."""
         self._line.sendall(b"%d\n" % by_ms)
         assert self._line.recv(1) == DONE, "the broker has gone"
 
@@ -54,7 +54,7 @@ class HeldTimeBroker(BrokerProcess):
 
 
 class HeldAlarm:
-    """A callback that rings when the loop's time has come, or a test has moved the clock that far."""
+    """A callback that is called when the loop's time has come, or when the test has moved the clock far enough."""
 
     def __init__(self, clock: HeldClock, deadline_ms: int, callback: Callable[[], None]) -> None:
         self.deadline_ms = deadline_ms
@@ -73,7 +73,8 @@ class HeldAlarm:
 
 
 class HeldClock:
-    """A `broker.runtime.clock.Clock` of the loop's time until it is first moved, and then of the test's."""
+    """A `broker.runtime.clock.Clock` with the loop's time until it is first moved, and with the test's time from then
+    on."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.alarms: dict[HeldAlarm, None] = {}
@@ -94,7 +95,7 @@ class HeldClock:
         return alarm
 
     def advance(self, by_ms: int) -> None:
-        """Hold the clock and move it; every alarm on the way rings at its own time."""
+        """Hold the clock and move it forward; every alarm on the way rings at its own time."""
         self._held_ms = self.monotonic_ms()
         for alarm in self.alarms:
             if alarm.timer is not None:
@@ -111,7 +112,7 @@ def _deadline(alarm: HeldAlarm) -> int:
 
 
 class _Line:
-    """The broker's end of the line, which is its standard input."""
+    """The broker's end of the pipe, which is its standard input."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: HeldClock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Prometheus' JMX exporter, the agent that makes series of Kafka's beans; fetched once by Maven."""
+"""Prometheus' JMX exporter, a Java agent that makes series of Kafka's beans; fetched once by Maven."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _fetch() -> None:
 
 
 class WatchedKafka(ApacheKafka):
-    """Apache Kafka under the agent."""
+    """Apache Kafka with the JMX exporter."""
 
     heap = "512M"
 
@@ -47,7 +47,7 @@ class WatchedKafka(ApacheKafka):
 
     @property
     def metrics_port(self) -> int:
-        """Where the agent has them."""
+        """The port of the JMX exporter."""
         return self._agents_port
 
     def command(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A partition's log in a directory of the test's, with batches made as a test names them."""
+"""A partition's log in a directory of the test, with batches for tests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +32,8 @@ def batch_of(
     is_transactional: bool = False,
     codec: Codec = Codec.NONE,
 ) -> ValidatedBatch:
-    """A batch of records with these values, the first at ``timestamp`` and each later one ``step_ms`` more."""
+    """A batch of records with these values, the first at ``timestamp``, each later record ``step_ms`` after the record
+    before."""
     records = [Record(timestamp=timestamp + n * step_ms, value=value) for n, value in enumerate(values)]
     data = encode_batch(
         records,
@@ -48,7 +49,7 @@ def batch_of(
 def marker(
     producer_id: int, *, epoch: int = 0, commit: bool, coordinator_epoch: int = 0, timestamp: int = T
 ) -> bytearray:
-    """A transaction marker as a coordinator makes it."""
+    """A transaction marker as a coordinator writes it."""
     record = Record(
         timestamp=timestamp,
         key=b"\0\0\0\1" if commit else b"\0\0\0\0",
@@ -59,7 +60,7 @@ def marker(
 
 @dataclass
 class LogHome:
-    """Where one log lives through its stops and starts."""
+    """The directory of one log, which is opened and closed several times."""
 
     path: Path
     files: FaultyFileSystem = field(default_factory=FaultyFileSystem)
@@ -73,7 +74,7 @@ class LogHome:
         return str(self.path / ORDERS.dir_name)
 
     def open(self, *, clean: bool = False, recovery_point: int = 0, **given: int) -> Log:
-        """Open the log as a start does, after a clean stop or not."""
+        """Open the log as a start of the broker does, after a clean stop or not."""
         self.report = LoadReport()
         self.files.disk.reads.clear()
         return open_log(
@@ -94,11 +95,11 @@ class LogHome:
         return sorted(entry.name for entry in Path(self.directory).iterdir())
 
     def bytes_of(self, name: str) -> bytes:
-        """The content of one of them."""
+        """The content of a file in the log's directory."""
         return (Path(self.directory) / name).read_bytes()
 
     def append(self, log: Log, batch: ValidatedBatch, *, leader_epoch: int = 0) -> StagedAppend:
-        """Append one batch in all its steps, and replicate it."""
+        """Append a batch in all three steps, and advance the high watermark."""
         staged = log.stage(batch, leader_epoch=leader_epoch)
         log.append_all(self.now_ms)
         log.advance_high_watermark(log.log_end_offset)
@@ -119,7 +120,7 @@ def load_all(
     now_ms: int = T,
     recovery: str = AFTER_UNCLEAN_STOP,
 ) -> None:
-    """Open everything in a manager's directories, as a start does, here and now."""
+    """Open all logs in a manager's directories, as a start does, without threads."""
     found = list(manager.find(config_of=config_of, is_ours=is_ours, new_id=new_id, recovery=recovery))
     for one in found:
         for _ in manager.open(one, now_ms):
@@ -128,7 +129,7 @@ def load_all(
 
 
 def close_all(manager: LogManager, now_ms: int = T) -> None:
-    """Close everything, as a clean stop does, here and now."""
+    """Close all logs, as a clean stop does, without threads."""
     for closing in manager.begin_close(now_ms):
         try:
             closing.perform()
@@ -140,7 +141,7 @@ def close_all(manager: LogManager, now_ms: int = T) -> None:
 
 
 def headers_in(data: bytes) -> list[BatchHeader]:
-    """The headers of the whole batches in what a fetch got."""
+    """The headers of the whole batches in fetched bytes."""
     headers, position = [], 0
     while position + 61 <= len(data):
         header = read_header(data, position)
@@ -152,7 +153,7 @@ def headers_in(data: bytes) -> list[BatchHeader]:
 
 
 def values_in(log: Log, from_offset: int = 0) -> list[bytes | None]:
-    """The values of all records from an offset on, as a replay sees them."""
+    """The values of all records from an offset on, read as in a replay."""
     return [
         record.value
         for header, data in log.batches(from_offset)

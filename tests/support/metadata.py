@@ -1,4 +1,4 @@
-"""Metadata in tests: images out of records, and records that a running broker takes for committed."""
+"""Metadata in tests: images made of records, and records that a running broker takes for committed."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from broker.metadata.image.records import Record
 
 
 class Batch(NamedTuple):
-    """A batch as the metadata log hands it over."""
+    """A committed batch as the metadata log gives it to its listener."""
 
     base_offset: int
     records: list[Record]
@@ -19,7 +19,7 @@ class Batch(NamedTuple):
 
 
 def replayed(image: MetadataImage, *records: Record) -> MetadataImage:
-    """The image after ``records``."""
+    """The image after ``records`` are replayed."""
     delta = MetadataDelta(image)
     for record in records:
         delta.replay(record)
@@ -27,10 +27,10 @@ def replayed(image: MetadataImage, *records: Record) -> MetadataImage:
 
 
 def image_of(*records: Record) -> MetadataImage:
-    """What ``records`` add up to."""
+    """The image that ``records`` make."""
     return replayed(EMPTY, *records)
 
 
 def pretend(metadata: MetadataCache, *records: Record) -> None:
-    """Let readers of ``metadata`` see what ``records`` say; no subscriber hears of it."""
+    """Let readers of ``metadata`` see the image with ``records``; no subscriber is notified."""
     metadata.image = replayed(metadata.image, *records)

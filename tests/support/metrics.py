@@ -1,4 +1,4 @@
-"""The page of metrics as Prometheus reads it, and what has changed in it since another one.
+"""The page of metrics as Prometheus reads it, and the changes between two pages.
 
 Series are written as Prometheus writes them: `kafka_server_brokertopicmetrics_messagesin_total{topic="orders"}`.
 """
@@ -22,13 +22,13 @@ _SERIES: Final = re.compile(r"(?P<name>[a-z_0-9]+)(?:\{(?P<labels>.*)\})?")
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 LOOKED_AT: Final[set[str]] = set()
-"""Names of which a test has looked at a value."""
+"""Names of metrics of which a test has read a value."""
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 
 
 class Answer(NamedTuple):
-    """What the endpoint has answered."""
+    """The answer of a metrics endpoint."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 
 def http_get(port: int, path: str, *, accept: str = "") -> Answer:
-    """Ask an endpoint of another process."""
+    """Send a GET request to an endpoint of another process."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("GET", path, headers={"Accept": accept} if accept else {})
         answer = connection.getresponse()
@@ -48,14 +48,14 @@ def http_get(port: int, path: str, *, accept: str = "") -> Answer:
 
 
 def series(text: str) -> Series:
-    """A series as it is written, its name and its labels."""
+    """The series in a text with the series' name and labels."""
     parts = _SERIES.fullmatch(text)
     assert parts is not None, f"{text} is no series"
     return parts["name"], frozenset(_LABEL.findall(parts["labels"] or ""))
 
 
 class Page:
-    """All values of a page, which prometheus-client's own parser has read."""
+    """All values of a page, parsed by prometheus-client."""
 
     def __init__(self, text: str, *, is_openmetrics: bool = False) -> None:
         self.types: dict[str, str] = {}
@@ -81,7 +81,7 @@ class Page:
         return self.values.get(key, default)
 
     def names(self) -> set[str]:
-        """Of all samples."""
+        """The names of all samples."""
         return {name for name, _ in self.values}
 
     def of(self, name: str) -> dict[Series, float]:
@@ -103,7 +103,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def ask(port: int, request: str, *, accept: str = "") -> Answer:
-    """Send a request to the endpoint and read the answer to its end."""
+    """Send a request to the endpoint, and read the answer up to the end of the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
     try:
         writer.write(f"{request}\r\nHost: test\r\n{f'Accept: {accept}' if accept else 'X: y'}\r\n\r\n".encode())
@@ -114,7 +114,7 @@ async def ask(port: int, request: str, *, accept: str = "") -> Answer:
 
 
 async def read_answer(reader: asyncio.StreamReader) -> Answer:
-    """The answer up to the end of the connection; its length must be what it says."""
+    """Read an answer up to the end of the connection; its content must have the announced length."""
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -122,19 +122,19 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
 
 
 def metrics_port(broker: InProcessBroker) -> int:
-    """Where a broker serves its metrics."""
+    """The port of a broker's metrics."""
     assert broker.server.metrics is not None, "it has no endpoint"
     return broker.server.metrics.address.port
 
 
 def get(broker: InProcessBroker, path: str, *, accept: str = "") -> Answer:
-    """Ask a broker in the test."""
+    """Send a GET request to the metrics endpoint of a broker in the test."""
     answer: Answer = broker.run(ask(metrics_port(broker), f"GET {path} HTTP/1.1", accept=accept))
     return answer
 
 
 def scrape(broker: InProcessBroker) -> Page:
-    """The page of a broker in the test."""
+    """The metrics page of a broker in the test."""
     answer = get(broker, "/metrics")
     assert answer.status == 200, answer.text
     assert int(answer.headers["content-length"]) == len(answer.body)
@@ -143,12 +143,12 @@ def scrape(broker: InProcessBroker) -> Page:
 
 @dataclass(frozen=True)
 class Change:
-    """What a series shall have done."""
+    """The expected change of a series."""
 
     by: float | None = None
-    """By how much it has grown; None: by something."""
+    """The growth; None: any growth."""
     to: float | None = None
-    """Its value now."""
+    """The new value."""
 
     def holds(self, before: float | None, after: float | None) -> bool:
         if after is None:
@@ -160,18 +160,18 @@ class Change:
 
 
 def up(by: float | None = None) -> Change:
-    """It has grown, by so much."""
+    """The series has grown, by ``by`` if given."""
     return Change(by=by)
 
 
 def now(value: float) -> Change:
-    """It has become this, and was something else."""
+    """The series has this value now, and had another before."""
     return Change(to=value)
 
 
 @contextmanager
 def shown(broker: InProcessBroker, changes: Mapping[str, Change]) -> Iterator[None]:
-    """What happens inside changes these series in this way."""
+    """A context in which these series must change in this way."""
     before = scrape(broker)
     yield
     after = scrape(broker)

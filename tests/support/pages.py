@@ -1,10 +1,10 @@
-"""A report's page, read."""
+"""Parses the HTML page of a report."""
 
 from html.parser import HTMLParser
 
 
 class Page(HTMLParser):
-    """The text of a page, its elements, and whatever it would fetch."""
+    """The text of a page, its elements, and the addresses that it would load."""
 
     def __init__(self, content: str) -> None:
         super().__init__()
@@ -24,5 +24,5 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All of it, with a single space between words."""
+        """The whole text, with a single space between words."""
         return " ".join(self.words)

@@ -1,4 +1,4 @@
-"""A partition's directory written batch by batch, as a test wants it, and its rows as the log's own reader has them."""
+"""Partition directories that a test writes batch by batch, and their rows as the log's own reader reads them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ CLUSTER = "Lq2xlGBqTcCbPwVhzU0q5A"
 
 @dataclass
 class SegmentOnDisk:
-    """One segment: its batches are written as they come, each with an entry in the index where there may be one."""
+    """A segment that is written batch by batch, with index entries where the index interval asks for them."""
 
     directory: Path
     base_offset: int
     size: int = 0
     positions: list[int] = field(default_factory=list)
-    """Where its batches begin."""
+    """The positions of the batches."""
 
     def path(self, suffix: str) -> Path:
         return self.directory / f"{self.base_offset:020d}{suffix}"
@@ -52,12 +52,12 @@ class SegmentOnDisk:
         self.size += len(batch)
 
     def keep_entries(self, entries: int) -> None:
-        """Take what is behind so many of its entries out of the index."""
+        """Remove the index entries behind the first ``entries``."""
         path = self.path(".index")
         os.truncate(path, min(entries * INDEX_ENTRY.size, path.stat().st_size))
 
     def change(self, position: int, data: bytes) -> None:
-        """Other bytes in the place of what stands there."""
+        """Overwrite bytes of the segment file."""
         with self.path(".log").open("r+b") as file:
             file.seek(position)
             file.write(data)
@@ -65,7 +65,7 @@ class SegmentOnDisk:
 
 @dataclass
 class PartitionOnDisk:
-    """A partition that grows at its end."""
+    """A partition directory to which segments and batches are added."""
 
     directory: Path
     next_offset: int = 0
@@ -83,7 +83,7 @@ class PartitionOnDisk:
         return self.segments[-1]
 
     def append(self, content: int | Sequence[Record] | bytes | bytearray = 1, **how: Any) -> int:
-        """Append so many records, these, or a whole batch; its first offset."""
+        """Append so many records, these records, or a whole batch. Returns the base offset."""
         if isinstance(content, bytes | bytearray):
             batch = bytearray(content)
         else:
@@ -99,7 +99,7 @@ class PartitionOnDisk:
         self.next_offset = offset
 
     def index_abort(self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> None:
-        """An entry in the transaction index of the last segment."""
+        """Add an entry to the transaction index of the last segment."""
         with self.segments[-1].path(".txnindex").open("ab") as file:
             file.write(TRANSACTION_ENTRY.pack(0, producer_id, first_offset, last_offset, last_stable_offset))
 
@@ -109,7 +109,7 @@ class PartitionOnDisk:
 
 
 def leave_in_order(data: Path, *, cluster_id: str = CLUSTER) -> Path:
-    """Make a directory with partitions a data directory that its broker has left in order."""
+    """Make a directory with partitions a data directory as after a clean stop."""
     data.mkdir(exist_ok=True)
     files = FileSystem()
     write_meta_properties(files, str(data / META_PROPERTIES), MetaProperties(cluster_id, 1, None), "")
@@ -120,7 +120,7 @@ def leave_in_order(data: Path, *, cluster_id: str = CLUSTER) -> Path:
 
 
 def plain_rows(batches: Iterable[bytes]) -> list[dict[str, Any]]:
-    """What the log's own reader makes of these batches, as rows of the pipeline (times in microseconds)."""
+    """The rows of these batches as the log's own reader reads them, with times in microseconds."""
     return [
         {
             "key": record.key,

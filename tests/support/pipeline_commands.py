@@ -1,4 +1,4 @@
-"""`ottla pipeline` in the process of the tests, on the Spark that they share."""
+"""Runs `ottla pipeline` in the process of the tests, on the Spark that the tests share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What a command has answered."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ class Answer(NamedTuple):
 
 
 JAVAS_OWN = "WARNING: Using incubator modules: jdk.incubator.vector"
-"""What a JVM says on stderr of a module that Spark asks it for, before anything of Spark runs."""
+"""A line that a JVM prints to stderr about a module that Spark uses, before Spark itself runs."""
 
 Run = Callable[..., Answer]
 Reported = Callable[..., tuple[int, dict[str, Any]]]
@@ -35,7 +35,8 @@ Reported = Callable[..., tuple[int, dict[str, Any]]]
 def commands_on(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, module: str
 ) -> Run:
-    """Runs `ottla pipeline NAME arguments`; `module` is where the command asks for its session."""
+    """Gives a function that runs `ottla pipeline NAME arguments`; `module` is the module from which the command gets
+    its Spark session."""
 
     @contextmanager
     def session(*_: Any) -> Iterator[SparkSession]:
@@ -52,7 +53,7 @@ def commands_on(
 
 
 def with_report(run: Run, report: Path) -> Reported:
-    """Runs a command with a JSON report: its exit code, and the report."""
+    """Gives a function that runs a command with a JSON report. It returns the exit code and the report."""
 
     def reported(*arguments: object) -> tuple[int, dict[str, Any]]:
         answer = run("--report", report, *arguments)

@@ -1,8 +1,8 @@
 """Storage driven as the broker drives it, through power cuts and restarts, beside a model of what must survive.
 
-What was flushed is there again, byte for byte; behind it stands a beginning of what was appended after it and nothing
-else; whatever else the log knows (start, epochs, producers, transactions, indexes) agrees with the batches that are
-there. After a clean stop everything is there and nothing has to be read again.
+Flushed batches are there again, byte for byte. Of the batches appended after them, a prefix is there and nothing else.
+Everything else that the log knows (start, epochs, producers, transactions, indexes) agrees with the batches that are
+there. After a clean stop all batches are there, and none has to be read again.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,21 +32,22 @@ CONFIG = LogConfig(
 
 @dataclass
 class Expected:
-    """What one partition must hold."""
+    """The expected content of one partition."""
 
     topic_id: bytes
     batches: list[bytes] = field(default_factory=list)
-    """As they were appended, from offset 0 or where the log began anew, whether they have been removed since or not."""
+    """All batches that were appended, from offset 0 or from the last full truncation, whether they have been removed
+    since or not."""
     flushed_to: int = 0
-    """The highest recovery point that the log has had: below it nothing gets lost."""
+    """The highest recovery point that the log has had: no batch below it may be lost."""
     start: int = 0
-    """Where the log begins."""
+    """The log start offset."""
     durable_start: int = 0
-    """Where it has begun according to a checkpoint that was on disk."""
+    """The log start offset of a checkpoint that was on disk."""
     refused: list[bytes] = field(default_factory=list)
-    """Batches whose append has failed: their producers know nothing, and until a flush they may come back."""
+    """Batches whose append has failed: their producers got no answer, and until a flush the batches may come back."""
     begins: set[int] = field(default_factory=lambda: {0})
-    """Where the log may begin if it is found empty."""
+    """The offsets at which an empty log may begin."""
 
     @property
     def end(self) -> int:
@@ -62,7 +63,7 @@ class Expected:
 
 @dataclass
 class Remembered:
-    """What a log knew when it was closed in order."""
+    """The state of a log when it was closed in order."""
 
     start: int
     end: int
@@ -72,7 +73,7 @@ class Remembered:
 
 
 class PoweredStorage:
-    """One data directory in a house where the power fails."""
+    """A data directory with storage that can lose its power."""
 
     def __init__(self, path: Path, *, reorders: bool = False) -> None:
         self.root = path
@@ -83,7 +84,7 @@ class PoweredStorage:
         self.remembered: dict[str, Remembered] | None = None
         self.seed_of_loss = 0
         self.has_half_made = False
-        """A log has been made in part, for want of room: the next start will say what it has found of it."""
+        """A log was made in part because the disk was full: the next start will report it."""
         self._cuts = 0
         self._ids = iter(range(1, 1_000_000))
         self._manager: LogManager | None = None
@@ -115,7 +116,7 @@ class PoweredStorage:
     # Lives ------------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start, and start again if the power fails over it."""
+        """Start, and start again if the power is lost meanwhile."""
         while True:
             try:
                 return self._start()
@@ -178,7 +179,7 @@ class PoweredStorage:
         log.advance_high_watermark(log.log_end_offset)
 
     def stop(self) -> None:
-        """Stop in order: when nothing is under way any more."""
+        """Stop in order: all work is finished before."""
         self.finish_flushes()
         self._tries(self._stop)
 
@@ -216,7 +217,7 @@ class PoweredStorage:
             self.start()
 
     def stop_cut_power_and_start(self, seed: int) -> None:
-        """Stop in order; the power is cut while nobody is there."""
+        """Stop in order; then cut the power, and start."""
         self.stop()
         if self._manager is None:
             self._cut(seed)
@@ -224,7 +225,7 @@ class PoweredStorage:
             assert self.directory.was_clean
 
     def kill_and_start(self) -> None:
-        """The process dies: whatever has been written stays."""
+        """Kill the process and start: all written bytes stay."""
         ends = {topic: log.log_end_offset for topic in self.topics if (log := self.log(topic)) is not None}
         cuts = self._cuts
         self._let_go()
@@ -234,12 +235,12 @@ class PoweredStorage:
             assert self._cuts > cuts or (log is not None and log.log_end_offset >= end), f"{topic} has lost its end"
 
     def cut_power_and_start(self, seed: int) -> None:
-        """The power is cut."""
+        """Cut the power and start."""
         self._die(seed)
         self.start()
 
     def lose_power_after(self, changes: int, seed: int) -> None:
-        """The power will be cut in the middle of something."""
+        """Let the power be lost after so many more changes."""
         self.seed_of_loss = seed
         self.files.lose_power_after(changes)
 
@@ -261,7 +262,8 @@ class PoweredStorage:
             lock.release()
 
     def _tries(self, operation: Callable[[], None]) -> bool:
-        """Whether it has come to its end. A full disk refuses it; a broken one is opened anew by another process."""
+        """Run an operation. Returns whether it has completed: a full disk refuses it; after a broken disk, storage is
+        opened anew."""
         try:
             operation()
         except (DiskFull, TooManyOpenFiles):
@@ -276,14 +278,14 @@ class PoweredStorage:
     # What is done in them ---------------------------------------------------------------------------------------------
 
     def create(self, topic: str) -> None:
-        """A topic is made: the metadata know it, then its log."""
+        """Create a topic: first in the metadata, then its log."""
         if topic not in self.topics:
             self.topics[topic] = expected = Expected(topic_id=self._number().to_bytes(16, "big"))
             if not self._tries(lambda: self._host(topic, expected)):
                 self.has_half_made = True
 
     def delete(self, topic: str) -> None:
-        """A topic is deleted: the metadata forget it, then its log goes."""
+        """Delete a topic: first from the metadata, then its log."""
         if self.topics.pop(topic, None) is None:
             return
 
@@ -304,7 +306,7 @@ class PoweredStorage:
         producer_id: int = -1,
         is_transactional: bool = False,
     ) -> None:
-        """A producer's batch is appended, with the next sequence if it has an id."""
+        """Append a producer's batch, with the next sequence number if it has a producer id."""
         if (log := self.log(topic)) is None:
             return
         entry = log.producers.entries.get(producer_id)
@@ -319,7 +321,7 @@ class PoweredStorage:
         self._write(topic, log)
 
     def end_transaction(self, topic: str, producer_id: int, *, commit: bool) -> None:
-        """The open transaction of a producer, if there is one, gets its marker."""
+        """Append the marker of a producer's open transaction, if there is one."""
         log = self.log(topic)
         if log is None or (entry := log.producers.entries.get(producer_id)) is None:
             return
@@ -345,12 +347,12 @@ class PoweredStorage:
             log.advance_high_watermark(log.log_end_offset)
 
     def roll(self, topic: str) -> None:
-        """A new segment begins."""
+        """Begin a new segment."""
         if (log := self.log(topic)) is not None:
             self._tries(lambda: log.roll(T) and None)
 
     def begin_flush(self, topic: str, *, everything: bool) -> None:
-        """A flush begins; it is performed later."""
+        """Begin a flush; it is performed later."""
         if (log := self.log(topic)) is None:
             return
 
@@ -362,19 +364,19 @@ class PoweredStorage:
         self._tries(begin)
 
     def flush_what_is_due(self, topic: str) -> None:
-        """What the upkeep does every second."""
+        """Begin the flush that the background task would begin now."""
         log = self.log(topic)
         if log is not None and log.needs_flush(T):
             self.begin_flush(topic, everything=False)
             self.finish_flushes()
 
     def flush(self, topic: str) -> None:
-        """Everything is flushed."""
+        """Flush everything."""
         self.begin_flush(topic, everything=True)
         self.finish_flushes()
 
     def finish_flushes(self) -> None:
-        """The flushes that have begun are performed, in their order, and completed."""
+        """Perform and complete the flushes that have begun, in their order."""
 
         def finish() -> None:
             while self.flushes:
@@ -394,7 +396,7 @@ class PoweredStorage:
                 expected.refused.clear()
 
     def prepare_checkpoints(self) -> None:
-        """The checkpoints are gathered; they are written later."""
+        """Gather the checkpoints' content; they are written later."""
         starts = {topic: log.log_start_offset for topic in self.topics if (log := self.log(topic)) is not None}
         for write in self.manager.recovery_point_checkpoints() + self.manager.high_watermark_checkpoints():
             self.checkpoints.append((write, {}))
@@ -402,16 +404,16 @@ class PoweredStorage:
             self.checkpoints.append((write, starts))
 
     def write_checkpoints(self) -> None:
-        """The checkpoints are written, what has been gathered before first."""
+        """Write the checkpoints, first those that were gathered before."""
         self.prepare_checkpoints()
         self.finish_checkpoints()
 
     def finish_checkpoints(self) -> None:
-        """The checkpoints that have been gathered are written."""
+        """Write the checkpoints that were gathered."""
         self._tries(self.finish_writes)
 
     def finish_writes(self) -> None:
-        """What the worker thread does: everything that was gathered before, in its order."""
+        """Do the worker thread's jobs, in their order."""
         while self.checkpoints:
             write, starts = self.checkpoints.pop(0)
             write.perform()
@@ -420,7 +422,7 @@ class PoweredStorage:
                     self.topics[topic].durable_start = max(self.topics[topic].durable_start, start)
 
     def delete_records(self, topic: str, fraction: float) -> None:
-        """The log begins later from now on, and that is on disk before anybody is told."""
+        """Raise the log start offset; its checkpoint is on disk before this returns."""
         log = self.log(topic)
         if log is None:
             return
@@ -431,7 +433,7 @@ class PoweredStorage:
             self.write_checkpoints()
 
     def apply_retention(self) -> None:
-        """A sweep; files are removed later."""
+        """Apply retention; the files are removed later."""
 
         def sweep() -> None:
             try:
@@ -447,7 +449,7 @@ class PoweredStorage:
         self._tries(sweep)
 
     def remove_files(self) -> None:
-        """What is out of use is removed."""
+        """Remove the files that are no longer used."""
 
         def remove() -> None:
             while self.removals:
@@ -456,7 +458,7 @@ class PoweredStorage:
         self._tries(remove)
 
     def truncate(self, topic: str, fraction: float) -> None:
-        """The log is cut, as a follower's is."""
+        """Truncate the log as a follower does."""
         log = self.log(topic)
         if log is None:
             return
@@ -476,7 +478,7 @@ class PoweredStorage:
             log.advance_high_watermark(log.log_end_offset)
 
     def truncate_fully(self, topic: str, offset: int) -> None:
-        """The log begins anew."""
+        """Truncate the log fully: it begins anew at an offset."""
         log = self.log(topic)
         if log is None:
             return
@@ -510,7 +512,7 @@ class PoweredStorage:
     # What must hold ---------------------------------------------------------------------------------------------------
 
     def _check_found(self, log: Log, expected: Expected, then: Remembered | None) -> None:
-        """What a start has found."""
+        """Check what a start has found."""
         found = [bytes(data) for _, data in log.batches()]
         wanted = expected.from_start(log.log_start_offset)
         where = f"{log}, flushed to {expected.flushed_to}"
@@ -550,19 +552,20 @@ class PoweredStorage:
         expected.durable_start = min(expected.durable_start, log.log_start_offset)
 
     def check(self) -> None:
-        """What holds at any time."""
+        """Check what must hold at any time."""
         for topic, expected in self.topics.items():
             if (log := self.log(topic)) is not None:
                 check_log(log, expected)
 
 
 def _persisted(entry: ProducerEntry) -> ProducerEntry:
-    """What a snapshot has of a producer: the timestamp of its last batch is that of its last marker there."""
+    """A producer's entry as a snapshot has it: with the timestamp of its last marker as the timestamp of its last
+    batch."""
     return entry._replace(batches=tuple(batch._replace(timestamp=0) for batch in entry.batches[-1:]))
 
 
 def check_log(log: Log, expected: Expected) -> None:
-    """Everything that a log knows agrees with the batches that it must hold."""
+    """Check that everything that a log knows agrees with its expected batches."""
     start, end = log.log_start_offset, log.log_end_offset
     wanted = expected.from_start(start)
     headers = [read_header(batch) for batch in wanted]
@@ -612,7 +615,7 @@ def _check_epochs(log: Log, wanted: list[bytes]) -> None:
 
 
 def _check_producers(log: Log, batches: list[bytes]) -> list[AbortedTransaction]:
-    """The transactions that were aborted, as told by the batches."""
+    """Check the producers of the log. Returns the aborted transactions, computed from the batches."""
     replayed = Producers()
     told = [replayed.apply(read_header(batch), batch) for batch in batches]
     aborted = [transaction for transaction in told if transaction is not None]
@@ -633,7 +636,7 @@ def _check_producers(log: Log, batches: list[bytes]) -> list[AbortedTransaction]
 
 
 def _without_start(entry: ProducerEntry, log_start_offset: int) -> ProducerEntry:
-    """An entry but for what lies before the log's start, which may be forgotten."""
+    """An entry without the batches before the log's start, which may be forgotten."""
     last = tuple(b._replace(timestamp=0) for b in entry.batches[-1:] if b.last_offset >= log_start_offset)
     return entry._replace(batches=last, coordinator_epoch=0, last_timestamp=0)
 

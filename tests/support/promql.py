@@ -1,4 +1,4 @@
-"""What an expression of Prometheus asks for, and which labels its result has."""
+"""Reads PromQL expressions: the metrics and labels that an expression uses, and the labels of its result."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from promql_parser import (
 )
 
 OF_EVERY_SCRAPE = frozenset({"job", "instance"})
-"""What Prometheus adds to every series."""
+"""The labels that Prometheus adds to every series."""
 
 _ORDER = {"topk", "bottomk"}
-"""Aggregations that keep their series as they are."""
+"""Aggregations whose result has the labels of their series."""
 
 
 class Mistaken(Exception):
-    """An expression that could never give what it is written for: why."""
+    """An expression that cannot give a result; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Values of a label that an expression asks for."""
+    """Values of a label that an expression selects."""
 
     metric: str
     label: str
@@ -42,23 +42,23 @@ class Asked:
 
 
 class Reading:
-    """An expression as it is with these metrics. Raises `Mistaken`, with the first mistake there is."""
+    """An expression, checked against these metrics. Raises `Mistaken` with the first mistake."""
 
     def __init__(self, text: str, metrics: Mapping[str, frozenset[str]]) -> None:
-        """``metrics``: the labels of each, by name."""
+        """``metrics``: the labels of each metric, by name."""
         self._metrics = metrics
         self.names: set[str] = set()
-        """Of all metrics in it."""
+        """The names of all metrics in the expression."""
         self.asked: list[Asked] = []
         try:
             expression = promql_parser.parse(text)
         except ValueError as error:
             raise Mistaken(f"{text}: {error}") from error
         self.labels = self._of(expression) or frozenset()
-        """Those that its series may have."""
+        """The labels that the result's series may have."""
 
     def _of(self, expression: Expr) -> frozenset[str] | None:
-        """The labels of its series; None where it is a number."""
+        """The labels of an expression's series; None if the expression is a number."""
         match expression:
             case NumberLiteral():
                 return None
@@ -130,6 +130,6 @@ class Reading:
 
 
 def labels_in(template: str) -> Iterator[str]:
-    """The labels that a legend or an annotation has in two braces."""
+    """The labels that a legend or an annotation names in double braces."""
     for inside in re.findall(r"\{\{(.*?)\}\}", template):
         yield from re.findall(r"\$labels\.(\w+)", inside) if "$" in inside else [inside.strip()]

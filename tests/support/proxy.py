@@ -15,7 +15,7 @@ REQUEST_START = struct.Struct(">hhi")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request and, once it is there, its answer; frames without their four bytes of size."""
+    """A request and, once it has come, its answer; frames without the four bytes of their size."""
 
     connection: int
     api_key: int
@@ -26,11 +26,11 @@ class Exchange:
 
 
 class FrameProxy:
-    """Listens on `port`, passes everything on to `target`.
+    """A proxy that listens on `port` and passes all frames on to `target`.
 
-    `on_request` sees each request before it is passed on. `on_answer` sees each answer before it is passed back; if
-    it says False, the answer is dropped and the client's connection cut, as a network failure would.
-    Brokers tell clients their advertised address: it must be this proxy's for the proxy to see more than the first
+    `on_request` sees each request before it is passed on. `on_answer` sees each answer before it is passed back; if it
+    returns False, the answer is dropped and the client's connection is closed, as in a network failure. A broker's
+    metadata has its advertised address, which must be the proxy's for the proxy to see more than the first
     connection.
     """
 

@@ -1,4 +1,4 @@
-"""A client without a library: one question after the other over a socket, by this project's own codecs."""
+"""A client without a library: one request after the other over a socket, with this project's own codecs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.headers import decode_response, encode_request
 
 
 class RawClient:
-    """One connection to whatever broker listens there."""
+    """A connection to the broker at an address."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -29,18 +29,18 @@ class RawClient:
         self._socket.close()
 
     def ask(self, request: Any, version: int) -> Any:
-        """Send a request and return its answer. Raises OSError if the connection ends before it is there."""
+        """Send a request and return its answer. Raises OSError if the connection ends before."""
         self.send(request, version)
         return self.receive()
 
     def send(self, request: Any, version: int) -> None:
-        """Send a request; its answer is fetched later."""
+        """Send a request; its answer is received later."""
         self._correlation_id += 1
         self._asked.append((self._correlation_id, request, version))
         self._socket.sendall(encode_request(self._correlation_id, "raw", request, version))
 
     def receive(self) -> Any:
-        """The answer to the oldest request that has none yet."""
+        """The answer to the oldest unanswered request."""
         asked_id, request, version = self._asked.popleft()
         size = int.from_bytes(self._receive(4), "big")
         name = type(request).__name__.removesuffix("Request") + "Response"

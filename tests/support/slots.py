@@ -7,12 +7,12 @@ from broker.request.session import Peer, Session
 
 
 class Owner:
-    """Stands for a connection: notes what its slots tell it."""
+    """Stands for a connection: records the calls of its slots."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.closed: str | None = None
-        """Why the connection was to be closed."""
+        """The reason with which a slot wanted to close the connection."""
 
     def slot_filled(self, slot: ResponseSlot) -> None:
         self.calls.append("filled")
@@ -29,11 +29,12 @@ class Owner:
 
 
 def stream(put_back: Callable[[Sequence[ResponseSlot]], None] | None = None) -> RequestStream:
-    """The stream of a connection from 10.0.0.1:4711. What it puts back is dropped unless ``put_back`` takes it."""
+    """The request stream of a connection from 10.0.0.1:4711. Requests that it puts back are dropped unless ``put_back``
+    takes them."""
     session = Session(Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT"))
     return RequestStream(session, put_back or (lambda slots: None))
 
 
 def slot_of(frame: bytes | bytearray, owner: Owner | None = None, received_us: int = 0) -> ResponseSlot:
-    """A request that is alone on its connection."""
+    """The slot of a request that is alone on its connection."""
     return ResponseSlot(owner or Owner(), stream(), memoryview(frame), received_us)

@@ -12,11 +12,11 @@ from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_port
 
 
 class NoSmallDisk(Exception):
-    """Why this machine can give none."""
+    """This machine cannot mount a small file system; the message says why."""
 
 
 class SmallDisk:
-    """A mounted tmpfs. It is there until `close`, whatever becomes of those who work in it."""
+    """A mounted tmpfs. It stays until `close`, also when the processes that use it have ended."""
 
     def __init__(self, path: Path, *, megabytes: int) -> None:
         """Raises `NoSmallDisk`."""
@@ -39,7 +39,7 @@ class SmallDisk:
 
     @property
     def path(self) -> Path:
-        """The same directory as seen from outside."""
+        """The path of the directory for processes outside of the namespace."""
         return Path(f"/proc/{self._holder.pid}/root{self._path}")
 
     @property
@@ -48,7 +48,7 @@ class SmallDisk:
         return status.f_bavail * status.f_frsize
 
     def fill_up(self) -> None:
-        """Put a file there that takes whatever is free."""
+        """Write a file that takes all free space."""
         with (self.path / "ballast").open("wb", buffering=0) as ballast:
             for size in (1 << 20, 1 << 12):
                 try:
@@ -58,18 +58,18 @@ class SmallDisk:
                     continue
 
     def make_room(self) -> None:
-        """Take that file away."""
+        """Remove the file of `fill_up`."""
         (self.path / "ballast").unlink()
 
     def inside(self, *command: str) -> list[str]:
-        """A command line that runs ``command`` where the file system is mounted."""
+        """A command line that runs ``command`` in the namespace in which the file system is mounted."""
         return [
             *("nsenter", "--target", str(self._holder.pid), "--user", "--mount", "--preserve-credentials", "--"),
             *("sh", "-c", 'cd "$0" && exec "$@"', str(REPOSITORY), *command),
         ]
 
     def close(self) -> None:
-        """Unmount it, with everything in it."""
+        """Unmount the file system with all of its files."""
         self._holder.communicate()
 
 

@@ -1,4 +1,4 @@
-"""Real input of some thirty megabytes, there on every machine: the running Python's standard library."""
+"""Real text of some thirty megabytes that every machine has: the running Python's standard library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def source_files() -> list[Path]:
-    """Every `.py` file of the standard library, in a fixed order; what was installed beside it is left out."""
+    """All `.py` files of the standard library, in a fixed order; without installed packages."""
     root = Path(sysconfig.get_paths()["stdlib"])
     outside = {"site-packages", "dist-packages", "__pycache__"}
     return sorted(path for path in root.rglob("*.py") if not outside.intersection(path.parts))

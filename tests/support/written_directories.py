@@ -1,6 +1,5 @@
-"""Data directories with two segments, transactions, codecs and Kafka's own topics: left in order, or in the middle of
-the broker's work. What looks at directories from outside is tried on them, whole and damaged.
-"""
+"""Data directories with two segments, transactions, codecs and Kafka's internal topics, after a clean stop or a kill.
+Tools that check directories are tested on them, whole and damaged."""
 
 import os
 import shutil
@@ -32,8 +31,8 @@ BATCHES = 12
 
 
 def write_directories(home: Path) -> None:
-    """Write `whole`, whose broker left in order, and `killed`: the same before the second segment of `orders-0` was on
-    disk."""
+    """Write `whole`, after a clean stop, and `killed`: the same directory before the second segment of `orders-0` was
+    on disk."""
     with running_broker(home / "whole", log_index_size_max_bytes=12_000) as broker:
         _fill(broker)
         # What a killed process leaves is what is in its files at that moment.
@@ -61,7 +60,8 @@ def _transaction(broker: InProcessBroker, producer_id: int, *, commit: bool, seq
 
 
 def _fill(broker: InProcessBroker) -> None:
-    """Two segments in `orders-0`, all on disk but the second; Kafka's own topics; one empty partition."""
+    """Write two segments to `orders-0`, of which the second is not on disk; Kafka's internal topics; and an empty
+    partition."""
     broker.create_topic("orders", 2, index_interval_bytes=100)
     broker.create_topic("packed")
     broker.create_topic("__consumer_offsets")
@@ -115,12 +115,12 @@ def _fill(broker: InProcessBroker) -> None:
     broker.wait_until(lambda: checkpoint.exists() and f"orders 0 {log.recovery_point}" in checkpoint.read_text())
 
 
-# Fixtures, for the `conftest.py` of whoever looks at such directories ------------------------------------------------
+# Fixtures, for the `conftest.py` of tests that read such directories -------------------------------------------------
 
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of them, made once; nobody changes these."""
+    """The directories, written once. Tests must not change them."""
     home = tmp_path_factory.mktemp("written")
     write_directories(home)
     return home
@@ -128,11 +128,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def whole(written: Path, tmp_path: Path) -> Path:
-    """A data directory whose broker left in order."""
+    """A copy of the data directory after a clean stop."""
     return Path(shutil.copytree(written / "whole", tmp_path / "whole"))
 
 
 @pytest.fixture
 def killed(written: Path, tmp_path: Path) -> Path:
-    """The same one, its broker killed when the second segment of `orders-0` was not on disk yet."""
+    """A copy of the data directory whose broker was killed before the second segment of `orders-0` was on disk."""
     return Path(shutil.copytree(written / "killed", tmp_path / "killed"))

@@ -1,6 +1,6 @@
-"""One way to speak to a broker through three stock clients, each in its default configuration but for the address.
+"""One interface to a broker for three stock clients, each in its default configuration but for the address.
 
-A test says what is produced and what must come back; the client under it makes the requests it always makes. Every
+A test states what is produced and what must come back; the client makes its usual requests. Every
 call opens a producer or consumer of its own and closes it, as a short script would. These consumers `assign`; for
 those that subscribe and share a topic with others see `members.py`.
 """
@@ -20,12 +20,14 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 60.0
 
 COORDINATOR_NOT_YET = {14, 15, 16}
-"""Loading, not available, not the coordinator: what a broker answers that has just started. Ask again."""
+"""The error codes of a coordinator that is not ready yet, as just after a start: loading, not available, not the
+coordinator. Requests are repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a test sends. `timestamp_ms` None: the client's clock; `partition` None: the client's partitioner."""
+    """A record that a test sends. `timestamp_ms` None: the client's clock; `partition` None: the client's
+    partitioner."""
 
     value: bytes | None
     key: bytes | None = None
@@ -36,7 +38,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produced:
-    """What the broker answered for one record."""
+    """The broker's answer for one record."""
 
     partition: int
     offset: int
@@ -45,7 +47,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """What came back. `is_log_append_time`: the broker set the time stamp, not the producer."""
+    """A consumed record. `is_log_append_time`: the broker set the timestamp, not the producer."""
 
     partition: int
     offset: int
@@ -71,7 +73,7 @@ class Place(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What a group has committed for a partition: the next offset to read, and a remark of whoever committed it."""
+    """The committed offset of a group for a partition, with its metadata."""
 
     offset: int
     metadata: str = ""
@@ -83,11 +85,11 @@ class GroupSeen:
 
     state: str
     assignments: tuple[frozenset[Place], ...]
-    """Of each member, in no order."""
+    """The assignment of each member, in no order."""
 
 
 class RequestFailed(Exception):
-    """The broker refused; `code` is Kafka's error code."""
+    """The broker refused a request; `code` is Kafka's error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"error {code}: {message}")
@@ -110,7 +112,8 @@ class Client(Protocol):
     def topic_configs(self, topic: str) -> dict[str, str]: ...
 
     def alter_topic(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Give a topic these configs. aiokafka takes away its other ones, as the old AlterConfigs does."""
+        """Set these configs of a topic. With aiokafka the topic loses its other configs, as with the old
+        AlterConfigs."""
         ...
 
     def cluster(self) -> Cluster: ...
@@ -124,10 +127,10 @@ class Client(Protocol):
         idempotent: bool | None = None,
         most_bytes: int | None = None,
     ) -> list[Produced]:
-        """Send all, wait for all answers, in the order of `records`.
+        """Send all records, wait for all answers, and return them in the order of `records`.
 
-        `idempotent` None is the client's own default; `most_bytes` raises the client's limit for one request.
-        Raises RequestFailed with the broker's error code.
+        `idempotent` None is the client's own default; `most_bytes` raises the client's limit for one request. Raises
+        RequestFailed with the broker's error code.
         """
         ...
 
@@ -142,30 +145,30 @@ class Client(Protocol):
         ...
 
     def consume(self, topic: str, *, partition: int, offset: int, count: int) -> list[Received]:
-        """`count` records of one partition from an offset on."""
+        """Consume `count` records of one partition from an offset on."""
         ...
 
     def consume_all(self, topic: str) -> list[Received]:
-        """Everything between the first and the next offsets, in the order in which it arrived."""
+        """Consume all records between the start and end offsets, in the order in which they arrive."""
         ...
 
     def commit(self, group: str, offsets: Mapping[Place, Committed]) -> None:
-        """Commit for a group without being in it. Raises RequestFailed with the broker's error code."""
+        """Commit for a group without being a member. Raises RequestFailed with the broker's error code."""
         ...
 
     def committed(self, group: str, places: Iterable[Place]) -> dict[Place, Committed]:
-        """What stands for these partitions; those without an offset are left out."""
+        """The group's committed offsets for these partitions; partitions without an offset are left out."""
         ...
 
     def describe_group(self, group: str) -> GroupSeen: ...
 
     def group_consumer(self, membership: Membership, tell: Tell) -> GroupConsumer:
-        """A consumer that subscribes. It belongs to the thread that has called this."""
+        """A consumer that subscribes. It may be used only by the thread that has called this."""
         ...
 
 
 def connect(name: str, bootstrap: str) -> Client:
-    """The client of this name; its library is imported only now."""
+    """The client of this name. Its library is imported by this call."""
     module = importlib.import_module(f"tests.support.clients.{name.replace('-', '_')}_client")
     return cast("type[Client]", module.StockClient)(bootstrap)
 

@@ -1,4 +1,4 @@
-"""aiokafka behind the tests' facade: every call runs an event loop of its own."""
+"""aiokafka behind the interface of `tests.support.clients`: every call runs an event loop of its own."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _check(entries: Sequence[Sequence[Any]]) -> None:
 
 
 async def _describe(admin: Any, group: str) -> tuple[str, list[Any]]:
-    """State and members, once the coordinator has loaded the group."""
+    """State and members of a group, once the coordinator has loaded it."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:

@@ -23,13 +23,14 @@ from tests.support.clients.aiokafka_client import received
 from tests.support.clients.members import NO_OFFSET, POLL_MS, Assigned, Membership, NotCommitted, Revoked, Tell
 
 UNKNOWN_TO_AIOKAFKA = -1
-"""It says no more than that of an error whose code it does not know."""
+"""The code that aiokafka reports for an error whose code it does not know."""
 
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
 class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Its loop turns while it polls or commits; heartbeats and rebalances happen in tasks of their own."""
+    """A member with aiokafka. Its loop runs while it polls or commits; heartbeats and rebalances happen in tasks of
+    their own."""
 
     def __init__(self, address: dict[str, Any], membership: Membership, tell: Tell) -> None:
         options: dict[str, Any] = {
@@ -97,7 +98,7 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         self._run(self._call(self._consumer.resume, places))
 
     async def _call(self, what: Callable[..., None], places: Iterable[Place]) -> None:
-        """Within the loop, where it makes its futures."""
+        """Call a method within the loop, since aiokafka makes its futures there."""
         what(*(TopicPartition(*place) for place in places))
 
     def close(self) -> None:

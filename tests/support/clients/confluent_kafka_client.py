@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) behind the tests' facade."""
+"""confluent-kafka (librdkafka) behind the interface of `tests.support.clients`."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class StockClient:
 
 
 def _ask_the_coordinator(ask: Callable[[], T]) -> T:
-    """The other two clients ask again by themselves until the coordinator has loaded the group."""
+    """Repeat a request until the coordinator has loaded the group; the other two clients do so by themselves."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:

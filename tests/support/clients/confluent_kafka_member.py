@@ -29,11 +29,11 @@ GROUP_HAS_MOVED_ON = {
     KafkaError._ASSIGNMENT_LOST,
 }
 GOES_ON = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._MAX_POLL_EXCEEDED}
-"""What librdkafka tells and sees to by itself."""
+"""Errors that librdkafka reports and recovers from by itself."""
 
 
 class GroupConsumer:
-    """Rebalances are told of in `poll`."""
+    """A member with confluent-kafka. Callbacks of rebalances are called in `poll`."""
 
     def __init__(self, address: dict[str, Any], membership: Membership, tell: Tell) -> None:
         options: dict[str, Any] = {
@@ -114,7 +114,8 @@ def _raise(error: KafkaError) -> None:
 
 
 def _code(error: KafkaError) -> int:
-    """The broker's code, which librdkafka names in its text only where it takes an error for the consumer's end."""
+    """The broker's error code. librdkafka has it only in the text of an error if it takes the error for the consumer's
+    end."""
     fenced = KafkaError.FENCED_INSTANCE_ID
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         return NO_OFFSET

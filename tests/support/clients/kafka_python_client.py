@@ -1,4 +1,4 @@
-"""kafka-python behind the tests' facade."""
+"""kafka-python behind the interface of `tests.support.clients`."""
 
 from __future__ import annotations
 

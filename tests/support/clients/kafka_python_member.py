@@ -38,7 +38,7 @@ ASSIGNORS = {
 
 
 class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
-    """It rejoins in `poll` only; heartbeats come from a thread of its own."""
+    """A member with kafka-python. It rejoins in `poll` only; heartbeats come from a thread of its own."""
 
     def __init__(self, address: dict[str, Any], membership: Membership, tell: Tell) -> None:
         options: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A member of a consumer group that is a process of its own, so that it can be killed."""
+"""A member of a consumer group in a process of its own, so that the member can be killed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SPAWN = multiprocessing.get_context("spawn")  # librdkafka's threads do not sur
 
 
 class MemberProcess:
-    """What is known of the member comes through a pipe, up to its last breath."""
+    """A member in a child process. Its events come through a pipe until the process ends."""
 
     def __init__(self, client: str, bootstrap: str, membership: Membership) -> None:
         self.seen = Sightings()
         self.is_staying = True
-        """Whether nobody has told it to close."""
+        """False once the member has been asked to close."""
         self._pipe, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_live, args=(client, bootstrap, membership, theirs), daemon=True)
         self._process.start()
@@ -30,20 +30,20 @@ class MemberProcess:
         self._listener.start()
 
     def begin_closing(self) -> None:
-        """End it in order, after the poll of the moment."""
+        """Ask the member to close after its current poll."""
         self.is_staying = False
         with contextlib.suppress(OSError):  # it may have ended by itself
             self._pipe.send("close")
 
     def close(self) -> None:
-        """End it in order. Returns when it has ended."""
+        """Close the member. Returns when its process has ended."""
         self.begin_closing()
         self._process.join(TIMEOUT_S)
         assert not self._process.is_alive(), f"member process {self._process.pid} lives on after {TIMEOUT_S} s"
         self._listener.join()
 
     def kill(self) -> None:
-        """SIGKILL: the broker hears nothing of it any more. Returns when it is dead."""
+        """Kill the process by SIGKILL: the member leaves no group. Returns when the process has ended."""
         self._process.kill()
         self._process.join()
         self._listener.join()
@@ -61,7 +61,7 @@ class MemberProcess:
 
 
 def _live(client: str, bootstrap: str, membership: Membership, pipe: Connection) -> None:
-    """In the process: be a member until told to close, or until whoever might tell is gone."""
+    """The main function of the child process: be a member until told to close, or until the parent process is gone."""
     telling = threading.Lock()
 
     def tell(event: Event) -> None:

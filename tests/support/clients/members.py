@@ -1,4 +1,4 @@
-"""Members of consumer groups. Each polls in a thread of its own, as a program would, and says what happens to it."""
+"""Members of consumer groups. Each polls in a thread of its own, as a program would, and reports its events."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from dev.waiting import until
 from tests.support.clients import TIMEOUT_S, Client, Place, Received, RequestFailed
 
 POLL_MS = 200
-"""How long one poll waits for records. Between two polls a member does what it was told to."""
+"""How long one poll waits for records, in milliseconds. Orders are carried out between two polls."""
 
 QUICK_HEARTBEAT_MS = 250
-"""A member learns of a rebalance from the answer to a heartbeat: by default of all three clients after up to 3 s."""
+"""A member learns of a rebalance from the answer to a heartbeat: with the defaults of all three clients after up to 3
+s."""
 
 RECONNECT_MS = 1_000
-"""How long a member waits at most before it looks again for a broker that has gone: by default up to 30 s."""
+"""How long a member waits at most before it reconnects to a broker that has gone: by default up to 30 s."""
 
 NO_OFFSET = -2
-"""The code of a member that ends because the group has committed nothing for a partition."""
+"""The code of a member that ends because the group has no committed offset for a partition."""
 
 Commits = Literal["by itself", "after each poll", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Which group and topics, and how. None is the client's own default."""
+    """The group, the topics and the settings of a member. None is the client's own default."""
 
     group: str
     topics: tuple[str, ...]
@@ -40,23 +41,23 @@ class Membership:
     heartbeat_ms: int | None = QUICK_HEARTBEAT_MS
     commits: Commits = "by itself"
     without_offset: Literal["earliest", "fail"] = "earliest"
-    """Where it begins to read a partition that the group has committed nothing for."""
+    """Where the member begins to read a partition without a committed offset."""
 
 
 class Assigned(NamedTuple):
-    """The member was given these partitions, beside those it has; perhaps none."""
+    """The member was assigned these partitions, beside those it has; perhaps none."""
 
     places: frozenset[Place]
 
 
 class Revoked(NamedTuple):
-    """These were taken from it."""
+    """These partitions were revoked from the member."""
 
     places: frozenset[Place]
 
 
 class Polled(NamedTuple):
-    """A poll gave these records."""
+    """A poll returned these records."""
 
     records: tuple[Received, ...]
 
@@ -68,13 +69,13 @@ class CommitAnswered(NamedTuple):
 
 
 class CommitRefused(NamedTuple):
-    """The group had moved on before the commit: whoever has the partitions now reads the records again."""
+    """A commit failed because the group had rebalanced: the partitions' new members read the records again."""
 
     reason: str
 
 
 class Ended(NamedTuple):
-    """The member is no more: it was closed (code 0), or nothing can be done about the error."""
+    """The member has ended: it was closed (code 0), or an error is fatal."""
 
     code: int
     reason: str
@@ -85,19 +86,19 @@ Tell = Callable[[Event], None]
 
 
 class NotCommitted(Exception):
-    """The group has moved on, as it may; the consumer goes on with its next poll."""
+    """A commit failed because the group has rebalanced; the consumer goes on with its next poll."""
 
 
 class GroupConsumer(Protocol):
-    """One stock consumer, for one thread."""
+    """A stock consumer, used by one thread."""
 
     def poll(self) -> list[Received]:
-        """What there is within `POLL_MS`. Raises RequestFailed where the client gives up."""
+        """The records that come within `POLL_MS`. Raises RequestFailed where the client gives up."""
         ...
 
     def commit(self) -> dict[Place, int]:
-        """Commit synchronously behind the records that were polled since the last time, as far as the partitions are
-        still this member's; what was committed. Raises `NotCommitted`, RequestFailed."""
+        """Commit, synchronously, the offsets behind the records that were polled since the last commit, for the
+        partitions that this member still has. Returns the committed offsets. Raises `NotCommitted`, RequestFailed."""
         ...
 
     def pause(self, places: Iterable[Place]) -> None: ...
@@ -105,21 +106,21 @@ class GroupConsumer(Protocol):
     def resume(self, places: Iterable[Place]) -> None: ...
 
     def close(self) -> None:
-        """As a program that ends in order."""
+        """Close the consumer, as a program does at its end."""
         ...
 
 
 class Sightings:
-    """What is known of a member. Written by one thread, read by the test's."""
+    """The events of a member so far. Written by one thread, read by the test's."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.assignment: frozenset[Place] = frozenset()
         self.received: list[Received] = []
         self.committed: dict[Place, int] = {}
-        """By synchronous commits."""
+        """Offsets of synchronous commits."""
         self.rebalances = 0
-        """How often it was given partitions, the same ones included."""
+        """How often the member was assigned partitions, the same ones included."""
         self.ended: Ended | None = None
 
     def note(self, event: Event) -> None:
@@ -154,14 +155,14 @@ class Sightings:
 
 
 class Seen(Protocol):
-    """A member that can be looked at, wherever it lives."""
+    """A member that a test can look at, in this process or another."""
 
     @property
     def seen(self) -> Sightings: ...
 
 
 class Member:
-    """A consumer in a thread that polls until it is closed; what happens to it goes to `tell`."""
+    """A consumer in a thread that polls until it is closed; its events go to `tell`."""
 
     def __init__(self, client: Client, membership: Membership, tell: Tell) -> None:
         self._client = client
@@ -173,14 +174,14 @@ class Member:
         self._thread.start()
 
     def pause(self, places: Iterable[Place]) -> None:
-        """Read these no further. Returns when it is so."""
+        """Pause these partitions. Returns when they are paused."""
         self._do(lambda consumer: consumer.pause(places))
 
     def resume(self, places: Iterable[Place]) -> None:
         self._do(lambda consumer: consumer.resume(places))
 
     def commit(self) -> None:
-        """Commit now, synchronously. Raises `NotCommitted`, RequestFailed."""
+        """Commit synchronously. Raises `NotCommitted`, RequestFailed."""
         self._do(self._commit)
 
     @property
@@ -188,17 +189,17 @@ class Member:
         return self._thread.is_alive()
 
     def begin_closing(self) -> None:
-        """End it in order, after the poll of the moment."""
+        """Let the member close after its current poll."""
         self._is_closing.set()
 
     def close(self) -> None:
-        """End it in order. Returns when it has ended."""
+        """Close the member. Returns when its thread has ended."""
         self.begin_closing()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), f"a {self._client.name} consumer is not closed after {TIMEOUT_S} s"
 
     def _do(self, order: Callable[[GroupConsumer], None]) -> None:
-        """Between two polls, since a consumer belongs to its thread."""
+        """Carry out an order between two polls, since a consumer may be used by its own thread only."""
         done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
         def obey() -> None:
@@ -246,7 +247,7 @@ class Member:
 
 
 class SeenMember(Member):
-    """A member in the test's own process, with what is known of it."""
+    """A member in the test's own process, with its events."""
 
     def __init__(self, client: Client, membership: Membership) -> None:
         self.seen = Sightings()
@@ -265,7 +266,7 @@ def places(topic: str, partitions: int) -> frozenset[Place]:
 
 
 def wait_for(what: str, condition: Callable[[], bool], members: Sequence[Seen]) -> None:
-    """Wait until the condition holds. Fails at once if one of the members gives up, and says what they have."""
+    """Wait until the condition holds. Fails at once if a member ends, and names the members' partitions."""
 
     def look() -> bool:
         for member in members:
@@ -281,7 +282,7 @@ def wait_for(what: str, condition: Callable[[], bool], members: Sequence[Seen]) 
 
 
 def wait_until_shared(client: Client, group: str, partitions: frozenset[Place], members: Sequence[Seen]) -> None:
-    """Wait until the group is settled, and each member has its fair part."""
+    """Wait until the group is settled, and each member has its fair share of the partitions."""
 
     def is_shared() -> bool:
         sizes = [len(member.seen.assignment) for member in members]
@@ -291,10 +292,10 @@ def wait_until_shared(client: Client, group: str, partitions: frozenset[Place], 
 
 
 def is_settled(client: Client, group: str, partitions: frozenset[Place], members: Sequence[Seen]) -> bool:
-    """Whether each of the partitions is one member's, and the broker says the same of the same members.
+    """Whether each of the partitions has one member, and the broker reports the same assignment.
 
-    So nobody is in the middle of a join: whoever is closed there cannot leave before the join is over, and a group
-    waits a whole session for the answer of one that was closed as its leader.
+    Then no member is in the middle of a join. A member that is closed during a join cannot leave before the join is
+    over, and a group waits a whole session timeout for a leader that was closed.
     """
 
     def parts() -> list[frozenset[Place]]:
