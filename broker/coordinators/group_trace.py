@@ -65,7 +65,7 @@ class GroupTrace:
         """Another process has taken the place of a static member."""
         self.counts["member_fenced"] += 1
         log.info(
-            "Member %s of group %s is fenced: another one has come as instance %s",
+            "Member %s of group %s is fenced: another member has joined with instance id %s",
             _shown(member_id),
             _shown(group_id),
             _shown(instance_id),
@@ -84,7 +84,7 @@ class GroupTrace:
     def write_failed(self, group_id: str, what: str, error: str) -> None:
         """A record of the group could not be written; the write is tried again."""
         self.counts["write_failed"] += 1
-        log.warning("Group %s: %s could not be written, and will be again: %s", _shown(group_id), what, error)
+        log.warning("Group %s: %s could not be written, the write will be repeated: %s", _shown(group_id), what, error)
 
 
 def _shown(name: str) -> str:

@@ -215,7 +215,7 @@ class PartitionLoading:
         self._passed_over += 1
         if self._passed_over <= LINES:
             log.warning(
-                "what cannot be read at offset %d of %s is passed over: %s",
+                "skipping offset %d of %s, which cannot be read: %s",
                 offset,
                 self._partition.topic_partition,
                 why,

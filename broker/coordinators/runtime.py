@@ -329,7 +329,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         stats.took_ms = self._clock.monotonic_ms() - stats.began_ms
         if stats.batches and not self._waiting:
             log.info(
-                "%s is loaded: %d records in %d batches of %d partitions, %d bytes, %d passed over, in %.3f s",
+                "%s is loaded: %d records in %d batches of %d partitions, %d bytes, %d unreadable, in %.3f s",
                 self._topic,
                 stats.records,
                 stats.batches,

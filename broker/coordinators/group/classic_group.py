@@ -172,7 +172,7 @@ class ClassicGroup:
         return self._joined
 
     @property
-    def everybody_has_joined(self) -> bool:
+    def all_members_joined(self) -> bool:
         """Whether no further member needs to be waited for."""
         return self._joined == len(self.members) and not self.pending
 

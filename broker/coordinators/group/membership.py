@@ -148,7 +148,7 @@ class Membership:
 
     def _join(self, group: ClassicGroup, request: Join, reply: JoinReply) -> GroupResult | None:
         member_id = request.member_id
-        if not self._has_room(group, member_id):
+        if not self._accepts_member(group, member_id):
             return self._turn_away(group, member_id, reply)
         if not group.supports(request.protocol_type, request.protocols):
             reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id))
@@ -168,7 +168,7 @@ class Membership:
             return None
         return self._join_again(group, group.members[member_id], request, reply)
 
-    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+    def _accepts_member(self, group: ClassicGroup, member_id: str) -> bool:
         state, most = group.state, self._settings.max_size
         member = group.members.get(member_id)
         if state is GroupState.PREPARING_REBALANCE:

@@ -121,7 +121,7 @@ class Rebalances:
 
     def _complete_if_all(self, group: ClassicGroup) -> GroupResult | None:
         round_ = group.round
-        if isinstance(round_, JoinRound) and not round_.is_initial and group.everybody_has_joined:
+        if isinstance(round_, JoinRound) and not round_.is_initial and group.all_members_joined:
             return self._complete(group, round_)
         return None
 

@@ -174,9 +174,9 @@ def test_a_corrupt_record_is_passed_over_and_the_groups_other_state_kept(
     append(broker, stored([offset_record(1, 6)]), stored([torn, no_key]), stored([offset_record(2, 8)]))
     assert offsets(broker) == {0: 5, 1: 6, 2: 8}
     assert states(broker) == {"readers": "Stable"}
-    lines = [line for line in caplog.messages if "is passed over" in line]
+    lines = [line for line in caplog.messages if "which cannot be read" in line]
     assert len(lines) == 2
-    assert f"at offset 4 of {OFFSETS_TOPIC}-{partition_of('readers', 5)}" in lines[0]
+    assert f"skipping offset 4 of {OFFSETS_TOPIC}-{partition_of('readers', 5)}" in lines[0]
     assert commit(broker, 9, **as_member(consumer)) == E.NONE
 
 

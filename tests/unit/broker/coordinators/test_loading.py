@@ -136,8 +136,8 @@ def test_a_record_that_cannot_be_read_is_passed_over_with_one_line(
     toy = loaded(broker)
     assert toy.values == dict.fromkeys("abcd", "1")
     assert toy.runtime.loading_stats.passed_over == 2
-    assert [line for line in caplog.messages if "passed over:" in line] == [
-        f"what cannot be read at offset 1 of {TOPIC}-0 is passed over: a record of the batch there: {why}"
+    assert [line for line in caplog.messages if "which cannot be read:" in line] == [
+        f"skipping offset 1 of {TOPIC}-0, which cannot be read: a record of the batch there: {why}"
         for why in ("a key of 1 bytes that begins with 255", "it has no key")
     ]
 
@@ -148,8 +148,8 @@ def test_many_that_cannot_be_read_have_a_few_lines_and_a_number(
     caplog.set_level("INFO")
     append(broker, stored([put(UNREADABLE + b"%d" % number) for number in range(1000)]), stored([put("a")]))
     assert loaded(broker).values == {"a": "1"}
-    assert sum("is passed over:" in line for line in caplog.messages) == LINES
-    assert any("1001 records in 2 batches" in line and "1000 passed over" in line for line in caplog.messages)
+    assert sum("which cannot be read:" in line for line in caplog.messages) == LINES
+    assert any("1001 records in 2 batches" in line and "1000 unreadable" in line for line in caplog.messages)
 
 
 DAMAGES = {
@@ -170,7 +170,7 @@ def test_a_batch_that_cannot_be_opened_is_passed_over(
     toy = loaded(broker)
     assert {key: toy.value(key) for key in "ac"} == {"a": "1", "c": "1"}
     assert toy.runtime.loading_stats.passed_over == 1
-    assert sum("at offset 1 of" in line for line in caplog.messages) == 1
+    assert sum("offset 1 of" in line for line in caplog.messages) == 1
 
 
 @pytest.mark.parametrize("is_found_at_a_start", [True, False])

@@ -240,7 +240,7 @@ class Walk:
         assert group.unsynced <= group.members.keys()
         if isinstance(round_, JoinRound):
             assert round_.alarm.is_pending
-            assert round_.is_initial or not (group.members and group.everybody_has_joined)
+            assert round_.is_initial or not (group.members and group.all_members_joined)
         elif isinstance(round_, EmptyingRound):
             assert not group.members
             assert has_under_way or round_.alarm.is_pending
