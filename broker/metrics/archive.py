@@ -17,13 +17,13 @@ LAG: Final = gauge(
 )
 HELD_RECORDS: Final = gauge(
     "ottla_archive_held_records",
-    "Offsets that the last look of retention would have removed if they were archived",
+    "Offsets that the last retention pass would have removed if they were archived",
     "topic",
     "partition",
 )
 HELD_BYTES: Final = gauge(
     "ottla_archive_held_bytes",
-    "Bytes of the segments in which they stand; at most ottla.archive.max.bytes",
+    "Bytes of the segments that retention keeps until they are archived; at most ottla.archive.max.bytes",
     "topic",
     "partition",
 )

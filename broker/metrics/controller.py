@@ -47,15 +47,15 @@ _READINGS: Final = (
     ),
     _gauge("GlobalTopicCount", "Topics", lambda it: len(it.seen.topics)),
     _gauge("GlobalPartitionCount", "Partitions", lambda it: sum(topic.partitions for topic in it.seen.topics)),
-    _gauge("OfflinePartitionsCount", "Partitions that nobody leads", lambda it: it.seen.leaderless),
+    _gauge("OfflinePartitionsCount", "Partitions without a leader", lambda it: it.seen.leaderless),
     _gauge(
         "PreferredReplicaImbalanceCount",
-        "Partitions that are not led by the first of their replicas",
+        "Partitions whose leader is not their first replica",
         lambda it: it.seen.not_led_as_preferred,
     ),
     _gauge(
         "LastAppliedRecordOffset",
-        "Offset of the last metadata record in force",
+        "Offset of the last metadata record that the controller has applied",
         lambda it: it.metadata.image.end_offset - 1,
     ),
     _gauge(
@@ -63,17 +63,27 @@ _READINGS: Final = (
         "When the last metadata record was written, in milliseconds since 1970",
         lambda it: it.log.last_append_ms,
     ),
-    _gauge("LastAppliedRecordLagMs", "How far it is behind: always 0, it is the active one", lambda _: 0),
+    _gauge(
+        "LastAppliedRecordLagMs",
+        "Milliseconds that the controller is behind the log: always 0, it is the active controller",
+        lambda _: 0,
+    ),
     _gauge(
         "LastCommittedRecordOffset", "Offset of the last metadata record on disk", lambda it: it.log.high_watermark - 1
     ),
     _gauge("EventQueueOperationsStartedCount", "Changes of the metadata", lambda it: it.log.stats.appends),
-    _gauge("EventQueueOperationsTimedOutCount", "Changes that took too long to begin: always 0", lambda _: 0),
+    _gauge(
+        "EventQueueOperationsTimedOutCount",
+        "Changes of the metadata that timed out before they began: always 0",
+        lambda _: 0,
+    ),
     _gauge("NewActiveControllersCount", "Elections of a controller in this run: one, its own", lambda _: 1),
-    _gauge("MetadataErrorCount", "Metadata that could not be applied: always 0, the broker stops at it", lambda _: 0),
-    _gauge("TimedOutBrokerHeartbeatCount", "Brokers that were fenced for silence: always 0", lambda _: 0),
+    _gauge(
+        "MetadataErrorCount", "Metadata that could not be applied: always 0, the broker stops at the first", lambda _: 0
+    ),
+    _gauge("TimedOutBrokerHeartbeatCount", "Brokers that were fenced for missing heartbeats: always 0", lambda _: 0),
     _never("UncleanLeaderElections", "Elected leaders that were not in sync"),
-    _never("ElectionFromEligibleLeaderReplicas", "Leaders elected from the eligible ones (KIP-966)"),
+    _never("ElectionFromEligibleLeaderReplicas", "Leaders elected from the eligible leader replicas (KIP-966)"),
 )
 
 

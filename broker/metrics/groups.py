@@ -64,7 +64,7 @@ def _counted(name: str, help: str, field: str) -> tuple[Reading, ...]:
 def _never(name: str, help: str) -> tuple[Reading, ...]:
     return (
         Reading(_of_coordinator(count, f"{name}_count", f"{help}: always 0"), lambda _: 0),
-        Reading(_of_coordinator(gauge, f"{name}_rate", "The same a second: always 0"), lambda _: 0),
+        Reading(_of_coordinator(gauge, f"{name}_rate", f"{help} a second: always 0"), lambda _: 0),
     )
 
 
@@ -79,9 +79,7 @@ _READINGS: Final = (
     *_counted("offset_commit", "Offsets committed", "committed_offsets"),
     *_counted("offset_expiration", "Offsets that expired", "expired_offsets"),
     *_counted("offset_deletion", "Offsets deleted by request", "deleted_offsets"),
-    *_counted(
-        "group_completed_rebalance", "Rebalances that ended with an assignment for everybody", "completed_rebalances"
-    ),
+    *_counted("group_completed_rebalance", "Rebalances that ended with a stored assignment", "completed_rebalances"),
     *_never("consumer_group_rebalance", "Rebalances of groups of the consumer protocol (KIP-848)"),
     Reading(
         _of_coordinator(gauge, "event_queue_size", "Changes of groups that are being written"),
@@ -89,29 +87,33 @@ _READINGS: Final = (
     ),
     Reading(
         _of_coordinator(
-            gauge, "partition_load_time_avg", "Milliseconds to load a partition of groups, in the last minutes"
+            gauge,
+            "partition_load_time_avg",
+            "Milliseconds to load a partition of groups, on the average, in the last minutes",
         ),
         lambda it: average(it.coordinator.groups.load_times.recent()) / US_PER_MS,
     ),
     Reading(
-        _of_coordinator(gauge, "partition_load_time_max", "The same at most"),
+        _of_coordinator(
+            gauge, "partition_load_time_max", "Milliseconds to load a partition of groups, at most, in the last minutes"
+        ),
         lambda it: percentiles(it.coordinator.groups.load_times.recent(), (1,))[0] / US_PER_MS,
     ),
     Reading(
         gauge(
             "ottla_consumergroup_left_out",
-            "Groups, topics of groups and partitions of groups that have no series of their own, for lack of room",
+            "Groups, topics of groups and partitions of groups that are left out because the page has too many",
         ),
         lambda it: it.seen.left_out,
     ),
 )
 _PARTITIONS: Final = _of_coordinator(
-    gauge, "num_partitions", "Partitions of groups by how far they are", "state", bean=f"{_COORDINATOR_BEAN},state=*"
+    gauge, "num_partitions", "Partitions of __consumer_offsets by state", "state", bean=f"{_COORDINATOR_BEAN},state=*"
 )
 _GROUPS: Final = _of_coordinator(
     gauge,
     "group_count",
-    "Groups by the protocol that they belong to; only classic ones are served, others are kept",
+    "Groups by protocol; only classic groups are served, groups of other protocols are kept",
     "protocol",
     bean=f"{_COORDINATOR_BEAN},protocol=*",
 )
@@ -125,7 +127,7 @@ _CLASSIC_GROUPS: Final = _of_coordinator(
 _CONSUMER_GROUPS: Final = _of_coordinator(
     gauge,
     "consumer_group_count",
-    "Groups of the consumer protocol by state; they are kept, and nobody can be in them here",
+    "Groups of the consumer protocol by state; they are kept, and no member can join them here",
     "state",
     bean=f"{_COORDINATOR_BEAN},state=*",
 )

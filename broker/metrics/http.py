@@ -204,7 +204,7 @@ class MetricsEndpoint:
                 while await loop.sock_recv(connected, MOST_HEAD_BYTES):
                     pass
         except (OSError, TimeoutError) as error:
-            log.debug("a client of the metrics was left: %s", error)
+            log.debug("closing a connection to the metrics endpoint: %s", error)
         finally:
             connected.close()
             self._connection_slots.release()
@@ -217,7 +217,7 @@ class MetricsEndpoint:
                 try:
                     page = await self._page(request.accept)
                 except Exception as error:
-                    log.exception("a page of metrics met a bug")
+                    log.exception("a metrics page failed with a bug")
                     raise CannotAnswer(HTTPStatus.INTERNAL_SERVER_ERROR, "the log says what went wrong") from error
                 with self._reading(page):
                     await _send(connected, request, _Answer(HTTPStatus.OK, page.content_type, page.pieces))

@@ -28,18 +28,26 @@ _FINALIZED: Final = gauge(
 )
 _BATCH_TIMES: Final = distribution(
     "kafka_server_brokermetadatalistener_metadatabatchprocessingtimeus",
-    "What it took to tell everybody of changed metadata, in microseconds",
+    "Microseconds to publish new metadata to all subscribers",
     bean="kafka.server:type=BrokerMetadataListener,name=MetadataBatchProcessingTimeUs",
 )
 _BATCH_SIZES: Final = distribution(
     "kafka_server_brokermetadatalistener_metadatabatchsizes",
-    "Metadata records that took effect at once",
+    "Metadata records that were published together",
     bean="kafka.server:type=BrokerMetadataListener,name=MetadataBatchSizes",
 )
 _STATES: Final = (
     gauge("kafka_server_raft_metrics_current_state_info", "1 with the state of this node in the quorum", "state"),
-    gauge("kafka_server_raft_metrics_current_state", "The same as newer exporters write it", "state"),
-    gauge("kafka_server_raftmetrics_current_state", "The same as Strimzi's rules write it", "current_state"),
+    gauge(
+        "kafka_server_raft_metrics_current_state",
+        "1 with the state of this node in the quorum, as newer exporters write it",
+        "state",
+    ),
+    gauge(
+        "kafka_server_raftmetrics_current_state",
+        "1 with the state of this node in the quorum, as Strimzi's rules write it",
+        "current_state",
+    ),
 )
 
 
@@ -101,12 +109,12 @@ _READINGS: Final = (
     ),
     _of_snapshots(
         "LatestSnapshotGeneratedAgeMs",
-        "Milliseconds since then; since the start if none was",
+        "Milliseconds since the last snapshot was written; since the start if none was",
         lambda it: it.sources.clock.now_ms() - it.log.stats.snapshot_ms,
     ),
     *_of_raft("current_epoch", "Epoch of the quorum's leader", lambda it: it.log.leader_epoch),
     *_of_raft("current_leader", "Node that leads the quorum", lambda it: it.sources.settings.node_id),
-    *_of_raft("current_vote", "Node that this one voted for", lambda it: it.sources.settings.node_id),
+    *_of_raft("current_vote", "Node that this node voted for", lambda it: it.sources.settings.node_id),
     *_of_raft("high_watermark", "Offset below which the log is committed", lambda it: it.log.high_watermark),
     *_of_raft("log_end_offset", "Offset of the next record", lambda it: it.log.end_offset),
     *_of_raft("log_end_epoch", "Epoch of the last record", lambda it: it.log.log.leader_epochs.latest),
@@ -115,22 +123,36 @@ _READINGS: Final = (
     *_of_raft("number_unknown_voter_connections", "Voters whose address is not known: always 0", lambda _: 0),
     *_of_raft("uncommitted_voter_change", "1 while the voters are being changed: always 0", lambda _: 0),
     *_of_raft("append_records_rate", "Records written a second, in the last minutes", lambda it: it.records_a_second),
-    *_of_raft("fetch_records_rate", "Records fetched from the leader a second: always 0, it leads", lambda _: 0),
-    *_of_raft("commit_latency_avg", "Milliseconds until records were committed", lambda it: it.commit_ms()[0]),
-    *_of_raft("commit_latency_max", "The same at most, in the last minutes", lambda it: it.commit_ms()[1]),
+    *_of_raft("fetch_records_rate", "Records fetched from the leader a second: always 0, this node leads", lambda _: 0),
+    *_of_raft(
+        "commit_latency_avg", "Milliseconds until records were committed, on the average", lambda it: it.commit_ms()[0]
+    ),
+    *_of_raft(
+        "commit_latency_max",
+        "Milliseconds until records were committed, at most, in the last minutes",
+        lambda it: it.commit_ms()[1],
+    ),
     *_of_broker(
         "last_applied_record_offset",
-        "Offset of the last record that the broker knows",
+        "Offset of the last metadata record that the broker has applied",
         lambda it: it.sources.metadata.image.end_offset - 1,
     ),
     *_of_broker(
         "last_applied_record_timestamp",
-        "When it was written, in milliseconds since 1970",
+        "When the last applied metadata record was written, in milliseconds since 1970",
         lambda it: it.log.last_append_ms,
     ),
     *_of_broker("last_applied_record_lag_ms", "How far the broker is behind its controller: always 0", lambda _: 0),
-    *_of_broker("metadata_load_error_count", "Metadata that could not be read: always 0, it stops at it", lambda _: 0),
-    *_of_broker("metadata_apply_error_count", "Metadata that made no sense: always 0, it stops at it", lambda _: 0),
+    *_of_broker(
+        "metadata_load_error_count",
+        "Metadata that could not be read: always 0, the broker stops at the first",
+        lambda _: 0,
+    ),
+    *_of_broker(
+        "metadata_apply_error_count",
+        "Metadata that could not be applied: always 0, the broker stops at the first",
+        lambda _: 0,
+    ),
 )
 
 

@@ -25,34 +25,34 @@ REQUEST_QUEUE: Final = gauge(
 )
 RESPONSE_QUEUE: Final = gauge(
     "kafka_network_requestchannel_responsequeuesize",
-    "Connections with answers that wait for their turn; without a processor: of all",
+    "Connections with answers that wait to be sent; without a processor: of all processors",
     "processor",
     bean="kafka.network:type=RequestChannel,name=ResponseQueueSize,processor=*",
 )
 PROCESSOR_IDLE: Final = gauge(
     "kafka_network_processor_idle_percent",
-    "Of the time that the others left it, the part (0 to 1) that the processor did not need",
+    "Idle time of the processor, as a share (0 to 1) of the time that it could have used on the event loop",
     "networkProcessor",
     bean="kafka.network:type=Processor,name=IdlePercent,networkProcessor=*",
 )
 PROCESSORS_IDLE: Final = gauge(
     "kafka_network_socketserver_networkprocessoravgidle_percent",
-    "The same on the average of the processors",
+    "Idle time of the processors on the average, as a share (0 to 1) of the time that they could have used",
     bean="kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
 )
 HANDLERS_IDLE: Final = gauge(
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
-    "Of the time that the others left them, the part (0 to 1) that the handlers did not need",
+    "Idle time of the request handlers, as a share (0 to 1) of the time that they could have used on the event loop",
     bean="kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent",
 )
 BROKER_HANDLERS_IDLE: Final = gauge(
     "kafka_server_kafkarequesthandlerpool_brokerrequesthandleravgidle_percent",
-    "The same: there is one pool of handlers",
+    "Idle time of the broker's request handlers, as a share (0 to 1): there is one pool of handlers",
     bean="kafka.server:type=KafkaRequestHandlerPool,name=BrokerRequestHandlerAvgIdlePercent",
 )
 GROUP_COORDINATOR_IDLE: Final = gauge(
     "kafka_server_group_coordinator_metrics_thread_idle_ratio_avg",
-    "The same: the coordinator of groups works where they do",
+    "Idle time of the group coordinator, as a share (0 to 1): it runs in the request handlers",
     bean="kafka.server:type=group-coordinator-metrics",
 )
 LOOP_BUSY: Final = gauge(
@@ -70,7 +70,7 @@ MEMORY_USED: Final = gauge(
 )
 BLOCKED: Final = count(
     "kafka_network_acceptor_acceptorblockedpercent_count",
-    "Nanoseconds in which a limit on connections let nobody in",
+    "Nanoseconds in which a limit on connections kept the listener from accepting",
     "listener",
     bean="kafka.network:type=Acceptor,name=AcceptorBlockedPercent,listener=*",
 )
@@ -117,7 +117,7 @@ CONNECTIONS: Final = _gauge("connection_count", "Connections that are open")
 REQUEST_SIZE: Final = _gauge("request_size_avg", "Bytes of a request on the average, in the last minutes")
 SOFTWARE: Final = gauge(
     "kafka_server_socket_server_metrics_connections_software",
-    "Connections that are open, by the software that says it is at their other end",
+    "Open connections, by the software that the client names in ApiVersions",
     "clientSoftwareName",
     "clientSoftwareVersion",
     "listener",
@@ -132,12 +132,12 @@ ACCEPT_RATE: Final = gauge(
 )
 BROKER_ACCEPT_RATE: Final = gauge(
     "kafka_server_socket_server_metrics_broker_connection_accept_rate",
-    "The same for all listeners",
+    "Connections accepted a second on all listeners, in the last minutes",
     bean=_SOCKET_SERVER,
 )
 EXPIRED_SESSIONS: Final = gauge(
     "kafka_network_socketserver_expiredconnectionskilledcount",
-    "Connections closed because their authentication had run out: always 0, there is none",
+    "Connections closed because their authentication had expired: always 0, there is no authentication",
     bean="kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount",
 )
 EXPIRED: Final = counter(

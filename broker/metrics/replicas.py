@@ -91,17 +91,17 @@ _READINGS: Final = (
     _counter(
         "FetchSessionCache",
         "IncrementalFetchSessionEvictions",
-        "Fetch sessions that had to make room for others",
+        "Fetch sessions evicted for other sessions",
         lambda it: it.sessions.evictions,
     ),
     _of_brokers(
         "InvalidMessageCrcRecords",
-        "Batches that are damaged, by their CRC or their size",
+        "Batches refused for their CRC or their size",
         lambda it: it.replicas.stats.batches_with_wrong_crc,
     ),
     _of_brokers(
         "InvalidOffsetOrSequenceRecords",
-        "Batches whose offsets do not count their records, or whose sequence number goes with no producer",
+        "Batches whose offsets do not count their records, or with a sequence number and no producer id",
         lambda it: it.replicas.stats.batches_with_wrong_offsets,
     ),
     _of_brokers(
@@ -148,7 +148,8 @@ def _of_purgatories(name: str, help: str) -> Family:
 
 
 _ENTRIES: Final = _of_purgatories(
-    "PurgatorySize", "Entries of waiting requests under all that they wait for, and of some that are answered already"
+    "PurgatorySize",
+    "Entries of waiting requests, one for each partition that a request waits for; some are of answered requests",
 )
 _WAITING: Final = _of_purgatories("NumDelayedOperations", "Requests that wait")
 _FETCH_EXPIRES: Final = counter(

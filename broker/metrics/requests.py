@@ -49,27 +49,40 @@ ERRORS: Final = counter(
 )
 NOT_SERVED: Final = counter(
     "ottla_network_requests_not_served_total",
-    "Requests for an API or a version that is not served, each of which closed its connection; all APIs that do not "
+    "Requests for an API or a version that is not served, each of which closed its connection; APIs that do not "
     "exist are `unknown`",
     "request",
 )
 _MEASURES: Final = (
     _Measure(
-        _distribution("TotalTimeMs", "From reading a request to the last byte of its answer"), attrgetter("total")
+        _distribution("TotalTimeMs", "Milliseconds from reading a request to the last byte of its answer"),
+        attrgetter("total"),
     ),
-    _Measure(_distribution("RequestQueueTimeMs", "Until a handler took it"), attrgetter("queue")),
+    _Measure(_distribution("RequestQueueTimeMs", "Milliseconds until a handler took the request"), attrgetter("queue")),
     _Measure(
-        _distribution("LocalTimeMs", "In the hands of a handler, with what else it had in that turn"),
+        _distribution("LocalTimeMs", "Milliseconds in the request handler, with the other requests of its turn"),
         attrgetter("local"),
     ),
-    _Measure(_distribution("RemoteTimeMs", "Waiting for records, for replicas or for the disk"), attrgetter("remote")),
-    _Measure(_distribution("ResponseQueueTimeMs", "Until its answer began to be sent"), attrgetter("response_queue")),
-    _Measure(_distribution("ResponseSendTimeMs", "Until the last byte of the answer was sent"), attrgetter("send")),
+    _Measure(
+        _distribution("RemoteTimeMs", "Milliseconds of waiting for records, for replicas or for the disk"),
+        attrgetter("remote"),
+    ),
+    _Measure(
+        _distribution("ResponseQueueTimeMs", "Milliseconds from the answer until its sending began"),
+        attrgetter("response_queue"),
+    ),
+    _Measure(_distribution("ResponseSendTimeMs", "Milliseconds of sending the answer"), attrgetter("send")),
     _Measure(_distribution("RequestBytes", "Sizes of requests in bytes"), attrgetter("sizes"), divisor=1),
 )
-THROTTLE: Final = _distribution("ThrottleTimeMs", "Held back for a quota; there are no quotas here, so never")
-CONVERSIONS: Final = _distribution("MessageConversionsTimeMs", "Converting records, which is never done")
-TEMPORARY: Final = _distribution("TemporaryMemoryBytes", "Memory for converting records, which is never done")
+THROTTLE: Final = _distribution(
+    "ThrottleTimeMs", "Milliseconds of throttling by a quota: always 0, there are no quotas here"
+)
+CONVERSIONS: Final = _distribution(
+    "MessageConversionsTimeMs", "Milliseconds of converting records: always 0, no records are converted"
+)
+TEMPORARY: Final = _distribution(
+    "TemporaryMemoryBytes", "Bytes of memory for converting records: always 0, no records are converted"
+)
 _NEVER: Final = [0] * BUCKETS
 
 

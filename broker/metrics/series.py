@@ -126,5 +126,5 @@ def distribution(name: str, help: str, *labels: str, bean: str = "") -> Distribu
     """The families of a histogram whose bean has the attributes Count and 50thPercentile to 999thPercentile."""
     return Distribution(
         gauge(name, f"{help}: percentiles of the last minutes", *labels, _QUANTILE, bean=bean),
-        count(f"{name}_count", f"{help}: how many since the start", *labels, bean=bean),
+        count(f"{name}_count", f"{help}: number of values since the start", *labels, bean=bean),
     )

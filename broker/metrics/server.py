@@ -46,10 +46,10 @@ _IO: Final = {
     "read_bytes": _of_server("linux-disk-read-bytes", "Bytes read from disks"),
     "write_bytes": _of_server("linux-disk-write-bytes", "Bytes written to disks"),
     "cancelled_write_bytes": _of_server(
-        "linux-disk-cancelled-write-bytes", "Bytes that were to be written, and whose file was cut or removed before"
+        "linux-disk-cancelled-write-bytes", "Bytes that were not written because their file was cut or removed before"
     ),
-    "rchar": _of_server("linux-disk-rchar", "Bytes read by system calls, from whatever, the page cache included"),
-    "wchar": _of_server("linux-disk-wchar", "Bytes written by system calls, to whatever"),
+    "rchar": _of_server("linux-disk-rchar", "Bytes read by system calls, from the page cache, sockets and pipes too"),
+    "wchar": _of_server("linux-disk-wchar", "Bytes written by system calls, to the page cache, sockets and pipes too"),
     "syscr": _of_server("linux-disk-syscr", "System calls that read"),
     "syscw": _of_server("linux-disk-syscw", "System calls that write"),
 }

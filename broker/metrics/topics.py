@@ -14,7 +14,7 @@ def _traffic(name: str, help: str) -> Family:
     """A family with the traffic of each topic, and of all topics together (deleted too): sums exclude the latter."""
     return counter(
         f"kafka_server_brokertopicmetrics_{name.lower()}_total",
-        f"{help}; without a topic: of all",
+        f"{help}; without a topic: of all topics",
         "topic",
         bean=_BEAN.format(f"{name}PerSec,topic=*"),
     )
@@ -25,9 +25,11 @@ BYTES_IN: Final = _traffic("BytesIn", "Bytes of record batches appended")
 BYTES_OUT: Final = _traffic("BytesOut", "Bytes of record batches fetched")
 BYTES_REJECTED: Final = _traffic("BytesRejected", "Bytes of record batches above max.message.bytes")
 PRODUCES: Final = _traffic("TotalProduceRequests", "Batches that were to be appended, one for each partition")
-FETCHES: Final = _traffic("TotalFetchRequests", "Partitions that fetches asked for")
-FAILED_PRODUCES: Final = _traffic("FailedProduceRequests", "Batches that were refused for a rule they break")
-FAILED_FETCHES: Final = _traffic("FailedFetchRequests", "Those of them that failed unexpectedly")
+FETCHES: Final = _traffic("TotalFetchRequests", "Partitions in Fetch requests")
+FAILED_PRODUCES: Final = _traffic("FailedProduceRequests", "Batches that were refused as invalid")
+FAILED_FETCHES: Final = _traffic(
+    "FailedFetchRequests", "Partitions in Fetch requests that failed with an unexpected error"
+)
 PARTITIONS: Final = gauge("kafka_topic_partitions", "Partitions of the topic", "topic")
 ROLLS: Final = counter("ottla_log_rolls_total", "Segments begun because the one before was full", "topic")
 FLUSHES: Final = counter("ottla_log_flushes_total", "Times a log was synced", "topic")
