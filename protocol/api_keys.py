@@ -1,6 +1,6 @@
 """The APIs of Apache Kafka that clients may ask a broker, a line each: key, versions, and since when it is flexible.
 
-They stand beside the messages, not in them, so that a request can be told from another before any message is loaded.
+They stand beside the messages, not in them, so that a request's API is known before any message is loaded.
 """
 
 from enum import IntEnum

@@ -32,7 +32,7 @@ LONGEST_UVARINT: Final = 5
 MOST_ELEMENTS: Final = 100_000
 """What all arrays and sections of tagged fields of one message may hold together. Kafka has no such bound: there 50 MB
 of short topic names end a broker with 512 MB of heap. Each element costs microseconds and a hundred bytes or more, so
-this is what one request may take of everybody's time (docs/decisions/bad-input.md)."""
+this bounds the time that one request takes from all others (docs/decisions/bad-input.md)."""
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:

@@ -33,7 +33,7 @@ _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_ALLOWED: Final = frozenset({errno.EACCES, errno.EPERM})
 _KEEP_SIZE: Final = 1
 """FALLOC_FL_KEEP_SIZE"""
-_CANNOT_TELL: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
+_CANNOT_READ_CACHED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
 """The errors of `preadv2` on file systems without RWF_NOWAIT, and in containers that may not call it."""
 _NOT_SUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 """The errors of a call that a file system, or a sandbox, does not have: CIFS, 9p, shared folders, some of FUSE."""
@@ -80,8 +80,8 @@ else:
             os.fsync(fd)
 
 
-_CAN_TELL: Final = hasattr(os, "RWF_NOWAIT") and hasattr(os, "posix_fadvise")
-"""Whether the system says what the page cache has, and can be asked to fill it."""
+_CAN_READ_CACHED: Final = hasattr(os, "RWF_NOWAIT") and hasattr(os, "posix_fadvise")
+"""Whether the system can read only what the page cache has, and can be asked to read ahead."""
 
 
 @cache
@@ -107,7 +107,7 @@ class File:
     descriptor never changes hands below a flush in another thread.
     """
 
-    __slots__ = ("__weakref__", "_can_tell", "_fd", "asked_to", "in_memory_to", "path", "reserved_to")
+    __slots__ = ("__weakref__", "_can_read_cached", "_fd", "asked_to", "in_memory_to", "path", "reserved_to")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
@@ -119,7 +119,7 @@ class File:
         """The position below which the page cache need not be checked again; see `storage.read_ahead`."""
         self.asked_to = 0
         """The position up to which the disk has been asked to read ahead."""
-        self._can_tell = _CAN_TELL
+        self._can_read_cached = _CAN_READ_CACHED
 
     def __del__(self) -> None:
         os.close(self._fd)
@@ -151,7 +151,7 @@ class File:
 
         Where the system has no preadv2 with RWF_NOWAIT, like `pread`.
         """
-        if not self._can_tell:
+        if not self._can_read_cached:
             return self.pread(size, position)
         memory = bytearray(size)
         try:
@@ -159,9 +159,9 @@ class File:
         except BlockingIOError:
             return None
         except OSError as error:
-            if error.errno not in _CANNOT_TELL:
+            if error.errno not in _CANNOT_READ_CACHED:
                 raise storage_error(error, "reading", self.path) from error
-            self._can_tell = False
+            self._can_read_cached = False
             return self.pread(size, position)
 
     def will_need(self, size: int, position: int) -> None:
@@ -440,7 +440,7 @@ class FileSystem:
             if fsync:
                 self.fsync_directory(os.path.dirname(path))
         except FileNotFoundError as error:
-            raise LogDirFailed(f"{os.path.dirname(path)} is gone: somebody else has removed it") from error
+            raise LogDirFailed(f"{os.path.dirname(path)} is gone: another process has removed it") from error
 
     def remove(self, path: str) -> None:
         """Remove a file, if it is there."""

@@ -607,7 +607,7 @@ class Log:
         self.settle()
         self.flush(now_ms)
         if not self.leader_epochs.is_saved:
-            raise DiskFull(f"{self.directory} has no room for its leader epochs")
+            raise DiskFull(f"{self.directory} has no space for its leader epochs")
         self.abandon()
 
     def settle(self) -> None:

@@ -119,7 +119,7 @@ class ForgetDeleted:
         self.directory.forget(self.partitions)
 
 
-def _held_by_nobody(_: Log) -> None:
+def _not_held(_: Log) -> None:
     """The retention hold of a broker without an archive group: no record waits to be archived."""
 
 
@@ -455,7 +455,7 @@ class LogManager:
         try:
             self._files.rename(log.directory, path)
         except FileNotFoundError as error:
-            raise LogDirFailed(f"{log.directory} is gone: somebody else has removed it") from error
+            raise LogDirFailed(f"{log.directory} is gone: another process has removed it") from error
         return PendingRemoval(self._files, (path,), log.config.file_delete_delay_ms)
 
     # Truncating: what a follower does ---------------------------------------------------------------------------------
@@ -505,7 +505,7 @@ class LogManager:
     # In passing -------------------------------------------------------------------------------------------------------
 
     def apply_retention(
-        self, now_ms: int, held_from: Callable[[Log], int | None] = _held_by_nobody
+        self, now_ms: int, held_from: Callable[[Log], int | None] = _not_held
     ) -> Iterator[tuple[Log, list[PendingRemoval] | StorageError]]:
         """Apply retention log by log; each step gives the removals of one log, or the error that kept it from any.
 
@@ -519,7 +519,7 @@ class LogManager:
             except StorageError as error:
                 yield log, error
             except FileNotFoundError as error:
-                yield log, LogDirFailed(f"{error.filename} is gone: somebody else has removed it")
+                yield log, LogDirFailed(f"{error.filename} is gone: another process has removed it")
             else:
                 yield log, removals
 
@@ -576,7 +576,7 @@ class LogManager:
                 # Where closing found the disk full too: synced records need not be recovered at the next start.
                 target = log.begin_flush(now_ms, everything=True)
                 if not log.leader_epochs.is_saved:
-                    self.fail(directory, DiskFull(f"{log.directory} has no room for its leader epochs"))
+                    self.fail(directory, DiskFull(f"{log.directory} has no space for its leader epochs"))
             except StorageError as error:
                 self.fail(directory, error)
                 log.abandon()

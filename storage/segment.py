@@ -85,7 +85,7 @@ class Segment:
 
     __slots__ = (
         "__weakref__", "_bytes_since_index_entry", "_file", "_files", "_first_timestamp", "_index_interval_bytes",
-        "_is_damage_told", "_largest", "_last_found", "_open_files", "_recent_offsets", "_recent_positions",
+        "_is_damage_logged", "_largest", "_last_found", "_open_files", "_recent_offsets", "_recent_positions",
         "base_offset", "created_ms", "directory", "index_entries_skipped", "is_active", "is_indexed_anew", "jitter",
         "log_path", "offset_index", "on_repair", "size", "time_index", "transaction_index",
     )  # fmt: skip
@@ -133,7 +133,7 @@ class Segment:
         self._file: File | None = None
         self._largest: TimestampOffset | None = None
         self._first_timestamp: int | None = None
-        self._is_damage_told = False
+        self._is_damage_logged = False
         self.is_indexed_anew = False
         """Whether this process has rebuilt the segment's indexes from the batches."""
         self.on_repair: Callable[[str], None] = log.warning
@@ -197,7 +197,7 @@ class Segment:
             try:
                 self._file = file = self._files.open_log(self.log_path)
             except FileNotFoundError as error:
-                raise LogDirFailed(f"{self.log_path} is gone: somebody else has removed it") from error
+                raise LogDirFailed(f"{self.log_path} is gone: another process has removed it") from error
         self._open_files.used(self)
         return file
 
@@ -427,8 +427,8 @@ class Segment:
             next_offset=self.base_offset, most_offset=self.base_offset + MOST_RELATIVE_OFFSET,
         )  # fmt: skip
         behind = stop if found is None else found[0]
-        if not self._is_damage_told:
-            self._is_damage_told = True
+        if not self._is_damage_logged:
+            self._is_damage_logged = True
             self.on_repair(
                 f"{self.log_path} has no batch at position {position}, where one should be: reading goes on at {behind}"
             )

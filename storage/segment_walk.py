@@ -4,8 +4,8 @@ A batch counts if its CRC is right and its offsets follow those before it. What 
 whether it had been on disk for certain, that is, below the recovery point:
 
     above    the file ends there: a torn tail and a damaged batch look alike, and what lies behind may be older still
-    below    nobody tore it, the disk has lost it. What follows was on disk too and is kept: the walk goes on behind
-             the batch if its header can be believed, else at the next whole batch that there is
+    below    the batch was on disk, and the disk has lost it. What follows was on disk too and is kept: the walk goes on
+             behind the batch if its header can be trusted, else at the next whole batch
 
 This is what a start after a crash spends its time with, so the loop over small batches makes no object that it need not
 (bench: recovery). It accepts what `CHECKED` says; a test holds it against the loop of `storage.batch.walk`.

@@ -11,7 +11,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import NO_UUID, Array, Bool, Int16, Int32, String, Uuid, api_message, field, struct
 
 OPERATIONS_NOT_ASKED_FOR: Final = -0x8000_0000
-"""Stands in a field of authorized operations that nobody asked for."""
+"""The value of a field of authorized operations that the request did not ask for."""
 
 
 @api_message(ApiKey.METADATA)

@@ -114,7 +114,7 @@ def _count_trusted(log: LogFiles, claims: Claims) -> int:
     return sum(base_offset <= claims.recovery_point for base_offset in bases[1:])
 
 
-def _nobody(batch: StoredBatch) -> None:
+def _ignore_batch(batch: StoredBatch) -> None:
     pass
 
 
@@ -123,7 +123,7 @@ def check_log(
     directory: str,
     claims: Claims,
     findings: Findings,
-    on_batch: Callable[[StoredBatch], None] = _nobody,
+    on_batch: Callable[[StoredBatch], None] = _ignore_batch,
     *,
     part: Part = WHOLE,
     with_records: bool = True,
@@ -310,7 +310,7 @@ class _LogCheck:
 
     def plain_until(self, *, looks_at_epochs: bool) -> int:
         """The offset below which a batch with the epoch of the batch before it need not be compared with anything."""
-        if self.with_records or self._on_batch is not _nobody:
+        if self.with_records or self._on_batch is not _ignore_batch:
             return -1
         until_offset = min(self._end, self.producers.next_snapshot)
         offset = self.next_offset

@@ -185,5 +185,5 @@ def test_a_directory_that_goes_while_a_file_in_it_is_replaced_has_failed(
 
     (tmp_path / "data").mkdir()
     monkeypatch.setattr(files, moment, after_it_is_gone)
-    with pytest.raises(LogDirFailed, match="data is gone: somebody else has removed it"):
+    with pytest.raises(LogDirFailed, match="data is gone: another process has removed it"):
         files.replace_atomically(str(tmp_path / "data" / "checkpoint"), b"0", fsync=True)

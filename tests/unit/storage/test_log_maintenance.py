@@ -370,7 +370,7 @@ def test_a_full_disk_puts_the_epoch_file_off_until_the_next_flush(home: LogHome)
     assert home.bytes_of(LEADER_EPOCHS) == b"0\n1\n0 0\n"
     assert log.end_offset_for_epoch(3) == (3, 2)
     assert log.recovery_point == 1, "what is behind it would not tell its epoch"
-    with pytest.raises(DiskFull, match="no room for its leader epochs"):
+    with pytest.raises(DiskFull, match="no space for its leader epochs"):
         log.close(T)
     log.flush(T)
     assert home.bytes_of(LEADER_EPOCHS) == b"0\n2\n0 0\n3 1\n"

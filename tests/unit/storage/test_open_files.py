@@ -57,8 +57,8 @@ def test_a_file_that_somebody_has_removed_meanwhile_means_that_the_directory_has
     first.append_all(T)
     first.segments.active.let_go()
     (tmp_path / "orders-0" / f"{0:020}.log").unlink()
-    with pytest.raises(LogDirFailed, match="somebody else has removed it"):
+    with pytest.raises(LogDirFailed, match="another process has removed it"):
         list(first.batches())
     first.stage(batch_of(b"y"), leader_epoch=0)
-    with pytest.raises(LogDirFailed, match="somebody else has removed it"):
+    with pytest.raises(LogDirFailed, match="another process has removed it"):
         first.append_all(T)
