@@ -95,7 +95,7 @@ def _check_value(key: str, text: str, settings: BrokerSettings, broker: BrokerTe
     if setting == "metric.reporters" and value not in ((), (definition.default,)):
         raise InvalidConfig(key, text, f"nothing or {definition.default}, since there are no Java classes here")
     if setting in LISTENER_LIMITS and value == 0 and _is_open(listener, settings):
-        raise SettingsError(f"Invalid {setting} 0: nobody could connect to change it again")
+        raise SettingsError(f"Invalid {setting} 0: no client could connect to change it again")
     if setting.startswith("group."):
         check_group_limits(key, value, setting, broker)
 

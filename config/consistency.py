@@ -120,9 +120,9 @@ def _check_connection_limits(settings: BrokerSettings) -> None:
     open_to_some = [one for one in settings.listeners if one.max_connections != 0]
     if not open_to_some:
         key = f"listener.name.{settings.listeners[0].name.lower()}.max.connections"
-        raise InvalidConfig(key, "0", "at least 1: nobody could connect to any listener")
+        raise InvalidConfig(key, "0", "at least 1: no client could connect to any listener")
     if settings.max_connections == 0 and protected not in [one.name for one in open_to_some]:
-        raise InvalidConfig("max.connections", "0", "at least 1: nobody could connect")
+        raise InvalidConfig("max.connections", "0", "at least 1: no client could connect")
 
 
 def _check_idle_time(settings: BrokerSettings) -> None:

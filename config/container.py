@@ -124,12 +124,12 @@ def _passed_over(variable: str, key: str) -> str:
     for no other reason than a service that is called kafka.
     """
     if removed := removed_sentence(key):
-        return f"{variable} is passed over: {removed}"
+        return f"{variable} is ignored: {removed}"
     if is_security_key(key):
         raise SettingsError(security_sentence(variable))
     nearest = nearest_name(key, BROKER_SETTINGS)
     hint = f"; did you mean {_variable(nearest)}?" if nearest else ""
-    return f"{variable} is passed over: it names no setting{hint}"
+    return f"{variable} is ignored: it names no setting{hint}"
 
 
 def _variable(key: str) -> str:

@@ -55,7 +55,7 @@ kafka-configs --bootstrap-server localhost:9092 --alter \\
 - `listener.name.<name>.max.connections` and `listener.name.<name>.max.connection.creation.rate` can be changed too.
 - Kafka can also change `listeners`, `listener.security.protocol.map`, TLS and SASL while it runs; here the change is
   refused, as are Java classes, `config.providers` and `cordoned.log.dirs`. A value that an adopted directory brings and
-  that is invalid here is passed over with a line in the log.
+  that is invalid here is ignored with a line in the log.
 - Levels of loggers (`--entity-type broker-loggers`) hold until the process ends. Settings of groups and client metrics
   are checked, kept and described.
 """

@@ -142,8 +142,8 @@ def advertise(
                 f"advertised.listeners has {listener}, expected an address that clients can connect to: "
                 f"{listener.host} only means every interface of this machine"
             )
-    told = advertised or tuple(listeners)
-    return tuple(one._replace(host=host_name()) if one.binds_every_interface else one for one in told)
+    found = advertised or tuple(listeners)
+    return tuple(one._replace(host=host_name()) if one.binds_every_interface else one for one in found)
 
 
 def with_bound_ports(listeners: Iterable[Listener], bound_ports: Mapping[str, int]) -> tuple[Listener, ...]:

@@ -97,7 +97,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Declaration]] = LogConfig.declarations
 
 OUR_TOPIC_SETTINGS: Final[Mapping[str, str]] = {
     "ottla.archive.group": "The consumer group that archives the topic: retention, by time and by size, waits until it "
-    "has committed what would go; empty is nobody.",
+    "has committed what would be deleted; empty is no group.",
     "ottla.archive.max.bytes": "The most bytes of each partition, in whole segments, that are kept for that group "
     "beyond what retention would have kept; the oldest go first, and -1 is no limit but the disk.",
 }

@@ -15,7 +15,7 @@ OUR_DEFAULTS: Final[Mapping[str, OurDefault]] = {
     "node.id": OurDefault("1", "Kafka demands one; a single node needs none."),
     "listeners": OurDefault(
         "PLAINTEXT://127.0.0.1:9092",
-        "Without authentication, a broker that nobody configured should be reachable only from its own machine.",
+        "Without authentication, a broker without configuration should be reachable only from its own machine.",
     ),
     "log.dirs": OurDefault(
         "./data", "Data stays beside the person who started the broker, and survives a reboot, unlike /tmp."

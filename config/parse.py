@@ -235,11 +235,11 @@ class _Loading:
         said = parse_listeners("advertised.listeners", entries, self._protocols)
         said = tuple(listener for listener in said if listener.name not in self._controller_names)
         advertised = advertise(listeners, said, self._host_name)
-        guessed = [str(told) for told, meant in zip(advertised, said or listeners, strict=True) if told != meant]
+        guessed = [str(one) for one, given in zip(advertised, said or listeners, strict=True) if one != given]
         if guessed:
             self._notices.append(
-                f"clients are told to connect to {', '.join(guessed)}, this machine's name; "
-                "set advertised.listeners if they reach it by another"
+                f"the advertised address is {', '.join(guessed)}, this machine's name; "
+                "set advertised.listeners if clients reach it by another name"
             )
         return advertised
 

@@ -213,17 +213,17 @@ def test_both_lists_of_topics_count() -> None:
     [
         (
             {"KAFKA_NUM_PARTITONS": "3"},
-            "KAFKA_NUM_PARTITONS is passed over: it names no setting; did you mean KAFKA_NUM_PARTITIONS?",
+            "KAFKA_NUM_PARTITONS is ignored: it names no setting; did you mean KAFKA_NUM_PARTITIONS?",
         ),
-        ({"KAFKA_SERVICE_HOST": "10.0.0.1"}, "KAFKA_SERVICE_HOST is passed over: it names no setting"),
-        ({"KAFKA_": "x"}, "KAFKA_ is passed over: it names no setting"),
+        ({"KAFKA_SERVICE_HOST": "10.0.0.1"}, "KAFKA_SERVICE_HOST is ignored: it names no setting"),
+        ({"KAFKA_": "x"}, "KAFKA_ is ignored: it names no setting"),
         (
             {"KAFKA_PORT": "tcp://10.0.0.1:9092"},
-            "KAFKA_PORT is passed over: port no longer exists: Kafka 3.0 removed it: use listeners=PLAINTEXT://host:port",
+            "KAFKA_PORT is ignored: port no longer exists: Kafka 3.0 removed it: use listeners=PLAINTEXT://host:port",
         ),
         (
             {"KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181"},
-            "KAFKA_ZOOKEEPER_CONNECT is passed over: zookeeper.connect no longer exists: Kafka 4.0 removed ZooKeeper: "
+            "KAFKA_ZOOKEEPER_CONNECT is ignored: zookeeper.connect no longer exists: Kafka 4.0 removed ZooKeeper: "
             "leave it out, metadata lives in the data directory",
         ),
         (

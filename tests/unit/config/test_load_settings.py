@@ -171,8 +171,8 @@ def test_a_listener_on_every_interface_is_advertised_by_this_machines_name(host:
     assert settings.listeners[0].binds_every_interface
     assert settings.advertised_listeners == (listener("PLAINTEXT", "box.example", 9092),)
     assert notices == [
-        "clients are told to connect to PLAINTEXT://box.example:9092, this machine's name; "
-        "set advertised.listeners if they reach it by another"
+        "the advertised address is PLAINTEXT://box.example:9092, this machine's name; "
+        "set advertised.listeners if clients reach it by another name"
     ]
 
 
@@ -362,9 +362,8 @@ def test_every_default_is_among_the_values_allowed() -> None:
         (
             "authorizer.class.name",
             "x.Y",
-            "authorizer.class.name is 'x.Y', but there is no authorizer here yet, and what it would forbid "
-            "would be allowed "
-            "to everybody",
+            "authorizer.class.name is 'x.Y', but there is no authorizer here yet: every client could do what it "
+            "would forbid",
         ),
         (
             "config.providers",
@@ -482,12 +481,13 @@ def test_every_default_is_among_the_values_allowed() -> None:
         (
             "max.connections",
             "0",
-            "max.connections is '0', expected at least 1: nobody could connect",
+            "max.connections is '0', expected at least 1: no client could connect",
         ),
         (
             "listener.name.plaintext.max.connections",
             "0",
-            "listener.name.plaintext.max.connections is '0', expected at least 1: nobody could connect to any listener",
+            "listener.name.plaintext.max.connections is '0', expected at least 1: no client could connect to any "
+            "listener",
         ),
         (
             "connections.max.idle.ms",
