@@ -130,7 +130,7 @@ class LocalController:
                 if change is not None:
                     changes.append(change)
         if offline:
-            log.error("%d partitions are offline: they stand in log directories that are not there", offline)
+            log.error("%d partitions are offline: their log directories are not available", offline)
         if changes:
             log.info("leading %d partitions in a new leader epoch", len(changes))
             self._append(changes)
@@ -477,7 +477,7 @@ class LocalController:
 def _log_refusals(results: list[TopicResult]) -> None:
     for result in results:
         if result.error is not ErrorCode.NONE:
-            log.info("topic %s was not created by itself: %s", result.name, result.message)
+            log.info("topic %s was not created automatically: %s", result.name, result.message)
 
 
 def _nothing() -> None:

@@ -97,7 +97,7 @@ class Dispatcher:
         code = error_code_of(error)
         if context.slot.is_filled:
             # It is on its way, and nothing can be added.
-            log.error("%s failed behind its answer: %s", route.name, error)
+            log.error("%s failed after its answer: %s", route.name, error)
             return
         # What an unexpected exception says is for us, not for the client.
         message = "" if code is ErrorCode.UNKNOWN_SERVER_ERROR else str(error)
@@ -106,8 +106,8 @@ class Dispatcher:
         context.refuse(request, code, message)
 
     def _refuse_version(self, header: RequestHeader, frame: memoryview, position: int, slot: ResponseSlot) -> None:
-        """Nobody serves this. An ApiVersions of the future gets an answer that every client can read: error 35, in
-        version 0, with the versions of ApiVersions itself. All else closes."""
+        """Refuse an API or a version that is not served. An ApiVersions of a later version gets an answer that every
+        client can read: error 35, in version 0, with the versions of ApiVersions itself. All else closes."""
         self.stats.unsupported += 1
         if header.api_key != ApiKey.API_VERSIONS:
             known = header.api_key in _API_KEYS

@@ -150,7 +150,7 @@ class FetchSessionCache(Generic[Session]):
             evicted = min(candidates, default=worth)
             if worth <= evicted:
                 return False
-        log.debug("fetch session %d of %d partitions gives way", evicted.session_id, evicted.partitions)
+        log.debug("fetch session %d of %d partitions is evicted", evicted.session_id, evicted.partitions)
         self.remove(evicted.session_id)
         self.stats.evictions += 1
         return True

@@ -1,1 +1,1 @@
-"""One file per API family: each asks the room that owns the matter, and answers."""
+"""One file per API family: each asks the package that owns the subject, and answers."""

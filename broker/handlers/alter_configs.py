@@ -41,7 +41,7 @@ Answer = TypeVar("Answer", AlterConfigsResponse.Response, IncrementalAlterConfig
 
 
 class AlterConfigsHandler:
-    """Asks the controller to change configs; levels of loggers, which nobody keeps, it changes itself."""
+    """Asks the controller to change configs; it changes the levels of loggers itself, since they are not stored."""
 
     def __init__(self, controller: ControllerClient, configs: ConfigView) -> None:
         self._controller = controller
@@ -119,10 +119,10 @@ class AlterConfigsHandler:
             return
         for name, operation, level in wanted.changes:
             if operation == ConfigOperation.SET and level is not None:
-                log.info("logger %s says everything from %s on", name, level)
+                log.info("logger %s has the level %s", name, level)
                 loggers.set_level(name, level)
             else:
-                log.info("logger %s follows the one above it", name)
+                log.info("logger %s has the level of its parent", name)
                 loggers.unset_level(name)
 
 

@@ -49,7 +49,7 @@ _KEPT: Final[Mapping[int, _Kept]] = {
 
 
 class FindCoordinatorHandler:
-    """Reads the published image; the topic that a coordinator needs is created when somebody asks for it."""
+    """Reads the published image; the topic that a coordinator needs is created with the first request for it."""
 
     def __init__(
         self, metadata: MetadataCache, controller: ControllerClient, replicas: ReplicaManager, node: Node
@@ -82,23 +82,23 @@ class FindCoordinatorHandler:
         if kept is None:
             return self._find_for_share_group(key, context)
         if not context.may(Operation.DESCRIBE, kept.resource_type, key):
-            return _nobody(key, kept.unauthorized)
+            return _no_coordinator(key, kept.unauthorized)
         topic = self._metadata.image.topics.by_name.get(kept.topic)
         if topic is None:
             self._controller.auto_create([kept.topic])
-            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         hosted = self._replicas.find(kept.topic, partition_of(key, len(topic.partitions)))
         if hosted is None or not hosted.is_leader:
-            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         endpoint = self._node.endpoints[context.peer.listener]
         return Answer(key=key, node_id=self._node.node_id, host=endpoint.host, port=endpoint.port)
 
     def _find_for_share_group(self, key: str, context: RequestContext) -> Answer:
-        """There are no share groups on this broker: nobody ever becomes their coordinator."""
+        """Answer that there is no coordinator: this broker has no share groups."""
         if context.api_version < SHARE_SINCE_VERSION or _SHARE_KEY.fullmatch(key) is None:
-            return _nobody(key, ErrorCode.INVALID_REQUEST)
-        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return _no_coordinator(key, ErrorCode.INVALID_REQUEST)
+        return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def _nobody(key: str, code: ErrorCode, message: str | None = "") -> Answer:
+def _no_coordinator(key: str, code: ErrorCode, message: str | None = "") -> Answer:
     return Answer(key=key, node_id=NO_NODE, host="", port=NO_PORT, error_code=code, error_message=message)

@@ -65,7 +65,7 @@ class GroupsHandler:
         )
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> None:
-        """Delete groups that nobody is in, with their offsets; one that is named twice is deleted once."""
+        """Delete groups without members, with their offsets; a group that is named twice is deleted once."""
         group_ids = dict.fromkeys(request.groups_names)
         errors: dict[str, ErrorCode] = {}
 

@@ -112,7 +112,7 @@ class MetadataHandler:
                 missing.append(name)
         if impossible:
             log.info(
-                "%s asks for %d topics that no topic can be, the first: %s",
+                "%s requests %d topics with invalid names, the first: %s",
                 context.peer,
                 len(impossible),
                 fault_of_name(impossible[0]),

@@ -39,7 +39,7 @@ class QuorumHandler:
         self._clock = clock
 
     def describe_quorum(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-        """Describe the metadata log; whoever asks for anything beside it gets errors only, as in Kafka."""
+        """Describe the metadata log; a request that names another partition gets errors only, as in Kafka."""
         if not context.may(Operation.DESCRIBE, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not describe the cluster")
         asked = [

@@ -87,7 +87,7 @@ class TopicPartitionsHandler:
         )
 
     def _partition_answer(self, partition: PartitionImage) -> Answer:
-        # No error, unlike in Metadata: whoever asks here reads the leader's -1.
+        # No error, unlike in Metadata: clients of this API read the leader's -1.
         return Answer(
             partition_index=partition.index,
             leader_id=partition.leader,

@@ -73,7 +73,7 @@ class LogBackgroundTasks:
             if outcome and (partition := self._replicas.find(*swept.topic_partition)) is not None:
                 self._replicas.changed(partition)  # the log starts at a later offset now
             if swept.given_up.size:
-                self._retention_hold.tell_given_up(swept)
+                self._retention_hold.log_given_up(swept)
             for removal in outcome:
                 log.info("retention: %s", removal)
                 self._removals.remove_later(removal, directory)

@@ -29,15 +29,15 @@ async def close_logs(
         ]
         for directory in logs.directories
     }
-    has_room = asyncio.Semaphore(sum(map(len, threads.values())) * MOST_UNDER_WAY)
+    free_slots = asyncio.Semaphore(sum(map(len, threads.values())) * MOST_UNDER_WAY)
 
     def submit(thread: WorkerThread, closing: ClosingLog) -> None:
         def done(_: None) -> None:
-            has_room.release()
+            free_slots.release()
             logs.complete_close(closing)
 
         def failed(error: Exception) -> None:
-            has_room.release()
+            free_slots.release()
             if not isinstance(error, StorageError):
                 raise error
             logs.fail(closing.directory, error)
@@ -48,7 +48,7 @@ async def close_logs(
         if closing.target is None:
             logs.complete_close(closing)
             continue
-        await has_room.acquire()
+        await free_slots.acquire()
         of_directory = threads[closing.directory.path]
         submit(of_directory[number % len(of_directory)], closing)
     for of_directory in threads.values():

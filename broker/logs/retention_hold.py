@@ -35,7 +35,7 @@ class RetentionHold:
         held_from = self.held_from(held)
         return None if held_from is None else max(held.high_watermark - held_from, 0)
 
-    def tell_given_up(self, gone: Log) -> None:
+    def log_given_up(self, gone: Log) -> None:
         """Log that the last retention pass has removed records of a log that are not archived."""
         log.warning(
             "retention: %s gives up offsets %d to %d, %d bytes that group %s has not committed: %d bytes are held "

@@ -86,5 +86,5 @@ def _with_valid_overrides(config: LogConfig, overrides: Mapping[str, str], whose
         try:
             config = config.with_overrides({key: value})
         except InvalidConfig as error:
-            log.warning("a setting of %s is passed over: %s", whose, error)
+            log.warning("a config of %s is ignored: %s", whose, error)
     return config

@@ -44,7 +44,7 @@ class DynamicBrokerConfig:
         settings, passed_over = self._configs.dynamic_settings()
         for key, error in passed_over.items():
             if str(error) != str(self._passed_over.get(key)):
-                log.warning("a dynamic setting of this broker is passed over: %s", error)
+                log.warning("a dynamic config of this broker is ignored: %s", error)
         self._passed_over = passed_over
         changes = list(_changes(self.settings, settings))
         if changes:

@@ -201,11 +201,11 @@ class SingleVoterLog:
             # The log has taken the batch back, in memory and in its file.
             if not self._is_lack_logged:
                 self._is_lack_logged = True
-                log.error("the metadata log has no room, changes are refused until it has: %s", error)
+                log.error("the metadata log cannot be written now, changes are refused until it can: %s", error)
             raise
         if self._is_lack_logged:
             self._is_lack_logged = False
-            log.info("the metadata log has room again")
+            log.info("the metadata log can be written again")
         self._bytes_behind_snapshot += len(batch)
         self.last_append_ms = now_ms
         self.stats.appends += 1

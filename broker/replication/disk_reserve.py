@@ -93,7 +93,7 @@ class DiskReserve:
             self._refused_ms = now_ms
             self._budget_bytes = -1
             self._is_on_trial = False
-            self._say_full(f"{space.usable_bytes} bytes are free, and {reserve_bytes} are kept for the broker itself")
+            self._say_full(f"{space.usable_bytes} bytes are free, and {reserve_bytes} are the reserve of the broker")
             raise self._refusal(size)
         self._refused_ms = None
         self._asked_ms = now_ms
@@ -108,9 +108,9 @@ class DiskReserve:
     def _say_full(self, why: str) -> None:
         if not self.is_full:
             self.is_full = True
-            log.error("%s is full, it takes no more records until there is room: %s", self._directory.path, why)
+            log.error("%s is full, it takes no records until space is freed: %s", self._directory.path, why)
 
     def _refusal(self, size: int) -> NoSpaceForClients:
         return NoSpaceForClients(
-            f"{self._directory.path} has no room for {size} bytes beside what is kept for the broker itself"
+            f"{self._directory.path} has no space for {size} bytes beside the reserve of the broker"
         )

@@ -274,12 +274,12 @@ class Partition:
 
     def unwatch(self, watcher: PartitionWatcher) -> None:
         """Notify ``watcher`` no longer."""
-        assert self.watchers is not None, f"nobody watches {self.topic_partition}"
+        assert self.watchers is not None, f"{self.topic_partition} has no watchers"
         del self.watchers[watcher]
         if not self.watchers:
             self.watchers = None
 
-    def tell_watchers(self) -> None:
+    def notify_watchers(self) -> None:
         """Notify all watchers: a fetch could get another answer from the partition now."""
         for watcher in tuple(self.watchers or ()):
             watcher.partition_changed()

@@ -75,14 +75,14 @@ class ReplicaManager:
         """Add a partition to this node."""
         self._offline.discard(partition.topic_partition)
         self._partitions[partition.topic_partition] = partition
-        self._tell_leadership(partition)
+        self._notify_leadership_watcher(partition)
 
     def drop(self, topic: str, index: int) -> None:
         """Remove a partition whose topic is deleted; requests that wait for it are answered at once."""
         self._offline.discard((topic, index))
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
-            self._tell_gone(partition)
+            self._retire(partition)
 
     def take_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """The data directory of these partitions has failed: their requests, waiting ones too, are answered with that.
@@ -96,9 +96,9 @@ class ReplicaManager:
             if partition is not None:
                 gone.append(partition)
         for partition in gone:
-            self._tell_gone(partition)
+            self._retire(partition)
 
-    def _tell_gone(self, partition: Partition) -> None:
+    def _retire(self, partition: Partition) -> None:
         partition.go()
         self.gone.add(partition)
         self.leadership_changed(partition)
@@ -107,11 +107,11 @@ class ReplicaManager:
         """The leader of a partition has changed: to this node, to another, or to none."""
         self.changed(partition)
         # Coordinators first: then they no longer wait for appends to the partition.
-        self._tell_leadership(partition)
+        self._notify_leadership_watcher(partition)
         self.produce_purgatory.check(partition)
         self.delete_records_purgatory.check(partition)
 
-    def _tell_leadership(self, partition: Partition) -> None:
+    def _notify_leadership_watcher(self, partition: Partition) -> None:
         notify = self._leadership_watchers.get(partition.topic_partition.topic)
         if notify is not None:
             notify(partition)
@@ -189,7 +189,7 @@ class ReplicaManager:
 
     def changed(self, partition: Partition) -> None:
         """Notify the waiting fetches of a change: records, high watermark, log start, leadership, config."""
-        partition.tell_watchers()
+        partition.notify_watchers()
         self.fetch_purgatory.check(partition)
 
     def delete_records(
@@ -227,7 +227,7 @@ class ReplicaManager:
     def _published(self, partition: Partition) -> None:
         """New records can be read: wake waiting requests, and flush if a flush is due."""
         if partition.watchers:
-            partition.tell_watchers()
+            partition.notify_watchers()
         self.fetch_purgatory.check(partition)
         self.produce_purgatory.check(partition)
         if partition.log.needs_flush(self._clock.now_ms()):

@@ -26,7 +26,7 @@ class Api(NamedTuple):
 
 
 APIS: Final = (
-    # Old librdkafka looks for the first versions of Produce and drops features without them; nobody serves them.
+    # Old librdkafka looks for the first versions of Produce and drops features without them; they are not served.
     Api(ApiKey.PRODUCE, lambda to: to.produce.produce, keeps_frame=True, advertised_since=0),
     Api(ApiKey.FETCH, lambda to: to.fetch.fetch, lambda to: to.fetch_fast_path.fetch, counted_as=FETCH_CONSUMER),
     Api(ApiKey.LIST_OFFSETS, lambda to: to.list_offsets.list_offsets),

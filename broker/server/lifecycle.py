@@ -91,7 +91,7 @@ class BrokerLifecycle:
             self._beat(self._controller, may_stop, lambda answer: answer.should_shut_down, wants_shutdown=True)
         except StorageError as error:
             # The next start registers anew in any case.
-            log.warning("the metadata log could not be told that this node stops: %s", error)
+            log.warning("the stop of this node could not be written to the metadata log: %s", error)
         else:
             await first_of(may_stop, self._shutdown.failed)
 

@@ -138,7 +138,7 @@ class LogDirs:
             except StorageError as error:
                 all_clean = False
                 if not directory.has_failed:
-                    log.error("%s was not left in order: %s", path, error)
+                    log.error("%s could not be closed cleanly: %s", path, error)
         self._locked.clear()
         return all_clean
 

@@ -175,7 +175,7 @@ class ReplicaAssignment:
             made += 1
         if made and self._is_lack_logged:
             self._is_lack_logged = False
-            log.info("logs can be made again, %d are still to come", len(self._to_host))
+            log.info("logs can be created again, %d are still missing", len(self._to_host))
         if self._to_host:
             self._go_on(after_ms=1)
 

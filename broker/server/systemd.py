@@ -43,7 +43,7 @@ class ServiceManager:
             # A manager that does not read must not hold the loop.
             self._socket.setblocking(False)
         elif self._address:
-            log.warning("nothing is told to NOTIFY_SOCKET=%s, expected a path or @name", self._address)
+            log.warning("no notifications to NOTIFY_SOCKET=%s, expected a path or @name", self._address)
 
     def starting(self, progress: Callable[[], str]) -> None:
         """Report repeatedly how far the start has come: ``progress`` is one line."""
@@ -83,7 +83,7 @@ class ServiceManager:
             self._socket.sendto("\n".join(self._lines()).encode(), self._address)
         except OSError as error:
             # systemd restarts, or its buffer is full: the next beat repeats the state.
-            log.debug("the service manager was not told: %s", error)
+            log.debug("the service manager was not notified: %s", error)
         if self._beat_ms is not None:
             self._alarm = self._clock.call_at(self._clock.monotonic_ms() + self._beat_ms, self._beat)
 

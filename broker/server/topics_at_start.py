@@ -50,7 +50,7 @@ def _is_there(topic: TopicAtStart, image: MetadataImage) -> bool:
     found = image.topics.by_name.get(topic.name)
     if found is not None and topic.partitions not in (None, len(found.partitions)):
         log.warning(
-            "topic %s has %d partitions and stays so, though %s says %d",
+            "topic %s keeps its %d partitions, though %s says %d",
             *(topic.name, len(found.partitions), KEY, topic.partitions),
         )
     return found is not None

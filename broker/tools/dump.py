@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.tools.directory_contents import data_directory, is_data_directory, is_partition, named_file, partition
 from broker.tools.file_contents import Wanted, contents_of
-from broker.tools.output import Entry, JsonOutput, TextOutput, put_out, run_until_nobody_reads
+from broker.tools.output import Entry, JsonOutput, TextOutput, put_out, run_until_output_closes
 from storage.errors import StorageError, WrongDirectory
 from storage.files import FileSystem
 from storage.topic_partition import parse_dir_name
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _unreadable(str(error))
         return SHOWN
 
-    return run_until_nobody_reads(dump)
+    return run_until_output_closes(dump)
 
 
 def contents(files: FileSystem, path: str, *, from_offset: int = 0, with_records: bool = True) -> Iterator[Entry]:

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status, text = _readiness(listener)
     except (OSError, http.client.HTTPException) as error:
-        sys.stdout.write(f"nobody answers on {listener}: {error}\n")
+        sys.stdout.write(f"no broker answers on {listener}: {error}\n")
         return NOT_READY
     sys.stdout.write(f"{text}\n")
     return READY if status == http.client.OK else NOT_READY

@@ -144,7 +144,7 @@ def put_out(entries: Iterable[Entry], output: Output) -> None:
         output.write(entry)
 
 
-def run_until_nobody_reads(work: Callable[[], int]) -> int:
+def run_until_output_closes(work: Callable[[], int]) -> int:
     """Do the work of a command, which prints. A reader of its output may stop early (`| head`): that is no error.
 
     Returns the result of ``work``, or 0 if the reader has stopped early.

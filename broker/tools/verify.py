@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.tools.directory_check import bytes_to_check, check_directories
-from broker.tools.output import Entry, json_line, run_until_nobody_reads
+from broker.tools.output import Entry, json_line, run_until_output_closes
 from broker.tools.progress import Progress
 from storage.check.findings import Finding, Findings
 from storage.errors import StorageError
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _not_checked(f"{path} is no directory")
         # While these locks are held, no broker can open the directories.
         locks = [lock_for_reading(files, path) for path in paths]
-        code = run_until_nobody_reads(
+        code = run_until_output_closes(
             lambda: _verify(files, paths, as_json=options.json, expiration_ms=options.producer_id_expiration_ms)
         )
         del locks

@@ -81,4 +81,4 @@ def test_every_one_is_stored_and_told_back_also_after_a_restart(broker: BrokerPr
             assert entry.value == (None if entry.is_sensitive else value), name
         broker.stop()
         broker.start()
-    assert "passed over" not in broker.log_text()
+    assert "is ignored" not in broker.log_text()

@@ -109,7 +109,7 @@ def test_a_container_that_is_made_anew_on_its_volume_goes_on(container: Containe
 def test_it_is_healthy_from_the_moment_it_accepts_requests_until_it_stops(container: Container) -> None:
     code, said = container.health()
     assert code == 1
-    assert said.startswith("nobody answers on 127.0.0.1:")
+    assert said.startswith("no broker answers on 127.0.0.1:")
 
     container.start()
     assert container.health() == (0, "ready")

@@ -136,7 +136,7 @@ def test_a_disk_that_others_have_filled_to_the_last_byte(broker: BrokerOnSmallDi
         create_many(client)
     assert refused.value.code == STORAGE_ERROR
     # Said when it begins and when it ends: what fails to be made gives back a few bytes.
-    assert lines(broker, "metadata log has no room") == lines(broker, "metadata log has room again") + 1
+    assert lines(broker, "metadata log cannot be written now") == lines(broker, "metadata log can be written again") + 1
 
     broker.disk.make_room()
 

@@ -117,7 +117,7 @@ def test_without_room_for_metadata_topics_are_refused_until_there_is(
 ) -> None:
     broker = without_metadata
     assert [create(broker, "another") for _ in range(3)] == [E.KAFKA_STORAGE_ERROR] * 3
-    assert lines(caplog, "metadata log has no room") == 1
+    assert lines(caplog, "metadata log cannot be written now") == 1
     assert lines(caplog, "creating topic another") == 0
     disk.make_room()
     assert create(broker, "another") == E.NONE

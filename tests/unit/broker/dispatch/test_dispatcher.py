@@ -164,7 +164,7 @@ def test_an_unexpected_exception_is_answered_and_logged_with_its_traceback(caplo
     assert "a bug" in record.getMessage()
 
 
-def test_a_failure_that_no_answer_can_tell_closes() -> None:
+def test_a_failure_that_no_answer_can_carry_closes() -> None:
     def handler(request: Any, context: RequestContext) -> None:
         raise InvalidRequest("acks=0")
 

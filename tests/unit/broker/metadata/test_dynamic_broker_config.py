@@ -1,4 +1,4 @@
-"""Settings that change while the broker runs: subscribers, values that are passed over, lines in the log."""
+"""Settings that change while the broker runs: subscribers, values that are ignored, lines in the log."""
 
 import logging
 
@@ -88,8 +88,8 @@ def test_what_is_invalid_here_is_passed_over_with_one_line_and_the_weaker_source
     assert (settings.settings.num_io_threads, settings.settings.message_max_bytes) == (5, 78)
     assert settings.settings.log_roll_ms is None
     assert sorted(line.getMessage() for line in caplog.records if line.levelno == logging.WARNING) == [
-        "a dynamic setting of this broker is passed over: log.roll.ms is '0', expected a whole number of at least 1",
-        "a dynamic setting of this broker is passed over: num.io.threads is 'none', "
+        "a dynamic config of this broker is ignored: log.roll.ms is '0', expected a whole number of at least 1",
+        "a dynamic config of this broker is ignored: num.io.threads is 'none', "
         "expected a whole number from 1 to 2147483647",
     ]
 

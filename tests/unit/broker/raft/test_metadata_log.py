@@ -304,8 +304,8 @@ def test_a_change_that_finds_no_room_is_refused_and_leaves_nothing_behind(tmp_pa
     node.worker.work()
 
     assert [answer.error for answer in answers] == [ErrorCode.NONE], "the controller had forgotten what it wanted"
-    assert len([line for line in caplog.messages if "no room, changes are refused" in line]) == 1
-    assert "the metadata log has room again" in caplog.messages
+    assert len([line for line in caplog.messages if "cannot be written now, changes are refused" in line]) == 1
+    assert "the metadata log can be written again" in caplog.messages
     node.stop()
     assert list(MetadataNode(tmp_path, was_clean=True).image.topics.by_name) == ["orders"]
 

@@ -108,8 +108,8 @@ def test_a_full_disk_is_said_once_and_asked_again_after_a_while(caplog: pytest.L
     assert is_refused(disk_reserve, 100, RETRY_MS)
     assert (disk.asked, disk_reserve.is_full) == (2, True)
     assert caplog.messages == [
-        f"data is full, it takes no more records until there is room: {RESERVE} bytes are free, and {RESERVE} are kept "
-        "for the broker itself"
+        f"data is full, it takes no records until space is freed: {RESERVE} bytes are free, and {RESERVE} are the "
+        "reserve of the broker"
     ]
 
     disk.usable = RESERVE + 100 * MB
@@ -149,5 +149,5 @@ def test_where_the_system_refuses_and_says_that_there_is_space_every_append_has_
 
 def test_a_refusal_of_our_own_is_no_news() -> None:
     disk_reserve = reserve_of(Disk(usable=8_000 * MB))
-    disk_reserve.found_full(NoSpaceForClients("data has no room"))
+    disk_reserve.found_full(NoSpaceForClients("data has no space"))
     assert not disk_reserve.is_full

@@ -136,4 +136,4 @@ def test_without_a_manager_nothing_happens(caplog: pytest.LogCaptureFixture) -> 
 def test_an_address_that_is_none_is_named(caplog: pytest.LogCaptureFixture) -> None:
     with closing(ServiceManager({"NOTIFY_SOCKET": "vsock:2:1234"}, ManualClock())) as one:
         one.ready("here")
-    assert caplog.messages == ["nothing is told to NOTIFY_SOCKET=vsock:2:1234, expected a path or @name"]
+    assert caplog.messages == ["no notifications to NOTIFY_SOCKET=vsock:2:1234, expected a path or @name"]

@@ -36,7 +36,7 @@ def test_topics_that_are_there_stay_as_they_are(tmp_path: Path, caplog: pytest.L
         assert broker.log("orders").config.retention_ms == 1000
         assert broker.log("orders").log_end_offset == 1
     assert [message for message in caplog.messages if "ottla.topics" in message] == [
-        "topic orders has 3 partitions and stays so, though ottla.topics.at.start says 6"
+        "topic orders keeps its 3 partitions, though ottla.topics.at.start says 6"
     ]
 
 

@@ -46,7 +46,7 @@ def test_a_broker_that_loads_logs_says_how_far_it_is(capsys: pytest.CaptureFixtu
 def test_something_else_on_the_port_is_no_broker(capsys: pytest.CaptureFixture[str]) -> None:
     with answering(b"SSH-2.0-x\r\n") as address:
         assert health(address) == 1
-    assert "nobody answers on 127.0.0.1:" in capsys.readouterr().out
+    assert "no broker answers on 127.0.0.1:" in capsys.readouterr().out
 
 
 def test_where_nobody_listens_nobody_is_well(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +55,7 @@ def test_where_nobody_listens_nobody_is_well(capsys: pytest.CaptureFixture[str])
         port = taken.getsockname()[1]
         # Every interface of this machine is asked on one of them.
         assert health(f":{port}") == 1
-    assert capsys.readouterr().out.startswith(f"nobody answers on :{port}: ")
+    assert capsys.readouterr().out.startswith(f"no broker answers on :{port}: ")
 
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1:0"])
