@@ -126,6 +126,9 @@ class ControllerClient(Protocol):
     ) -> None:
         """Change the SCRAM credentials of users (KIP-554), each user with a success or error."""
 
+    def update_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
+        """Finalise other levels of features (KIP-584), which have been checked."""
+
     def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
         """Forget a broker that is gone for good (KIP-631).
 

@@ -38,6 +38,7 @@ from protocol.records.cluster_metadata import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
@@ -431,6 +432,10 @@ class LocalController:
             self._append(planner.records, lambda: then(results))
         else:
             self._raft.when_durable(lambda: then(results))
+
+    def update_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
+        self._append([FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()], then)
+        log.info("features are finalised: %s", ", ".join(f"{name}={level}" for name, level in levels.items()))
 
     def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
         """Only a broker that an adopted directory brought can be forgotten: this one is all there is."""

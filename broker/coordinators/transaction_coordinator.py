@@ -18,11 +18,13 @@ from broker.coordinators.transaction.requests import (
     PartitionsReply,
 )
 from broker.coordinators.transaction.stats import TransactionStats
+from broker.coordinators.transaction.verification import Verified
 from broker.metadata.cache import MetadataCache
+from broker.metadata.image.features import TRANSACTION_VERSION
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_rules import TRANSACTION_STATE
 from broker.replication.replica_manager import ReplicaManager
-from broker.request.faults import Fault, error_code_of
+from broker.request.faults import Fault, InvalidRequest, error_code_of
 from broker.runtime.clock import Clock
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.time_slices import TimeSlices
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
 
 Transactions: TypeAlias = "CoordinatorRuntime[TransactionShard]"
 """Handlers ask it for the coordinator of a transactional id."""
-
-FEATURE = "transaction.version"
 
 WRITE_TIMEOUT_MS = 5_000
 """How long a producer waits for its record to be acknowledged (Kafka: `request.timeout.ms` of its state manager)."""
@@ -66,7 +66,6 @@ class TransactionCoordinator:
         scheduler: Scheduler,
     ) -> None:
         self._settings = settings
-        self._metadata = metadata
         self._producer_ids = producer_ids
         self._scheduler = scheduler
         self.stats = TransactionStats()
@@ -94,7 +93,7 @@ class TransactionCoordinator:
                     submit=submit,
                     later=scheduler.once,
                     take_id=producer_ids.take,
-                    record_version=self._record_version,
+                    level=lambda: metadata.image.features.levels.get(TRANSACTION_VERSION, 0),
                 )
 
             return ShardType(make_shard, decode, encode)
@@ -130,18 +129,6 @@ class TransactionCoordinator:
     def stop(self) -> None:
         """Unload all transactions. Requests under way are answered with NOT_COORDINATOR."""
         self.transactions.stop()
-
-    @property
-    def bumps_epochs(self) -> bool:
-        """Whether the finalised `transaction.version` lets clients leave out AddPartitionsToTxn (KIP-890, part 2)."""
-        return self._level >= BUMPS_EPOCH_SINCE
-
-    @property
-    def _level(self) -> int:
-        return self._metadata.image.features.levels.get(FEATURE, 0)
-
-    def _record_version(self) -> int:
-        return min(self._level, 1)
 
     # Requests of producers
 
@@ -193,16 +180,16 @@ class TransactionCoordinator:
         producer_id: int,
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
-        then: Callable[[Sequence[ErrorCode]], None],
+        then: Verified,
     ) -> None:
         """Say of each partition whether it is in the producer's open transaction; see `PartitionVerifier.verify`."""
         request = AddPartitions(transactional_id, ProducerIdAndEpoch(producer_id, producer_epoch), partitions)
         try:
-            coordinator = self.transactions.of(transactional_id)
+            shard = self._shard_for_leader(transactional_id)
         except Fault as fault:
             then([fault.code] * len(partitions))
         else:
-            then(_for_brokers(coordinator.shard.verify_partitions(request)))
+            then(_for_leaders(shard.verify_partitions(request)))
 
     def add(
         self,
@@ -210,17 +197,22 @@ class TransactionCoordinator:
         producer_id: int,
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
-        then: Callable[[Sequence[ErrorCode]], None],
+        then: Verified,
     ) -> None:
         """Add partitions to the producer's transaction; see `PartitionVerifier.add`."""
         identity = ProducerIdAndEpoch(producer_id, producer_epoch)
         request = AddPartitions(transactional_id, identity, partitions, BUMPS_EPOCH_SINCE)
         try:
-            coordinator = self.transactions.of(transactional_id)
+            shard = self._shard_for_leader(transactional_id)
         except Fault as fault:
             then([fault.code] * len(partitions))
         else:
-            coordinator.shard.add_when_settled(request, lambda codes: then(_for_brokers(codes)))
+            shard.add_when_settled(request, lambda codes: then(_for_leaders(codes)))
+
+    def _shard_for_leader(self, transactional_id: str) -> TransactionShard:
+        if not transactional_id:
+            raise InvalidRequest("a transactional id is not empty")
+        return self.transactions.of(transactional_id).shard
 
     # Background work
 
@@ -245,6 +237,6 @@ class TransactionCoordinator:
         self.transactions.sweep(lambda shard: shard.forget_expired(), finished)
 
 
-def _for_brokers(codes: Sequence[ErrorCode]) -> Sequence[ErrorCode]:
+def _for_leaders(codes: Sequence[ErrorCode]) -> Sequence[ErrorCode]:
     """The codes as a partition's leader passes them on to producers: a fenced producer has an epoch of the past."""
     return [ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code for code in codes]

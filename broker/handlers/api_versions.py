@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.metadata_image import MetadataImage
+from broker.metadata.registration import TRANSACTION_VERSIONS
 from broker.raft.quorum import Quorum
 from broker.request.context import RequestContext
 from broker.request.faults import InvalidRequest, RebootstrapRequired
@@ -17,7 +18,11 @@ SOFTWARE_SINCE_VERSION = 3
 FEATURES_FROM_ZERO_SINCE_VERSION = 4
 """Older readers refuse a feature whose least level is 0."""
 
-SUPPORTED_FEATURES: Final = {"kraft.version": (0, 1), "metadata.version": (7, 25)}
+SUPPORTED_FEATURES: Final = {
+    "kraft.version": (0, 1),
+    "metadata.version": (7, 25),
+    "transaction.version": TRANSACTION_VERSIONS,
+}
 """Levels that this broker can work at. Features that it does not implement yet are not finalised either, even in a
 directory adopted from a Kafka that did: their clients then do without."""
 

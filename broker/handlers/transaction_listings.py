@@ -26,6 +26,8 @@ MOST_PATTERN_CHARACTERS: Final = 1_000
 
 _STATES: Final = frozenset(STATE_NAMES.values())
 
+_QUOTED: Final = re.compile(r"\\Q(?P<text>.*?)(?:\\E|\Z)", re.DOTALL)
+
 Described = DescribeTransactionsResponse.TransactionState
 
 
@@ -125,6 +127,12 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
     if len(pattern) > MOST_PATTERN_CHARACTERS:
         raise InvalidRegularExpression(f"a pattern of {len(pattern)} characters; at most {MOST_PATTERN_CHARACTERS}")
     try:
-        return re.compile(pattern)
+        return re.compile(_as_python(pattern))
     except (re.error, RecursionError, OverflowError) as error:
         raise InvalidRegularExpression(f"{pattern!r}: {error}") from None
+
+
+def _as_python(pattern: str) -> str:
+    """The pattern in Python's spelling: Java names groups and quotes text in another way."""
+    quoted = _QUOTED.sub(lambda match: re.escape(match["text"]), pattern)
+    return quoted.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!")

@@ -96,6 +96,8 @@ class TransactionsHandler:
         if not request.transactions:
             context.respond(AddPartitionsToTxnResponse())
         for number, transaction in enumerate(request.transactions):
+            if transaction.verify_only:
+                transaction.topics = _each_once(transaction.topics)
             self._add_checked(
                 transaction.transactional_id,
                 ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch),
@@ -227,6 +229,14 @@ def fenced_code(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE_VERSION:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
+
+
+def _each_once(topics: Sequence[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
+    """The same topics and partitions, each once."""
+    partitions: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    return [AddPartitionsToTxnTopic(name=name, partitions=list(indexes)) for name, indexes in partitions.items()]
 
 
 def _topic_results(

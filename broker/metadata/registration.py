@@ -14,12 +14,16 @@ FORMATTED_METADATA_VERSION: Final = 25
 
 FORMATTED_KRAFT_VERSION: Final = 1
 
+TRANSACTION_VERSIONS: Final = (0, 2)
+"""Levels of transaction.version: 1 has flexible records, 2 is KIP-890, part 2. A new directory has the last one."""
+
 CONTROLLERS_REGISTER_SINCE: Final = 15
 """The metadata.version (3.7-IV0) from which on controllers register too (KIP-919)."""
 
 SUPPORTED_FEATURES: Final = {
     "kraft.version": (0, 1),
     "metadata.version": METADATA_VERSIONS,
+    "transaction.version": TRANSACTION_VERSIONS,
 }
 """The lowest and highest supported level of each feature; features that are not here are at 0."""
 

@@ -8,9 +8,14 @@ __cluster_metadata-0/00000000000000000000-0000000000.checkpoint   kraft.version 
 from collections.abc import Sequence
 from typing import Final
 
-from broker.metadata.image.features import ELIGIBLE_LEADERS_FEATURE, METADATA_VERSION
+from broker.metadata.image.features import ELIGIBLE_LEADERS_FEATURE, METADATA_VERSION, TRANSACTION_VERSION
 from broker.metadata.image.records import InconsistentMetadata, Record
-from broker.metadata.registration import FORMATTED_KRAFT_VERSION, FORMATTED_METADATA_VERSION, SUPPORTED_FEATURES
+from broker.metadata.registration import (
+    FORMATTED_KRAFT_VERSION,
+    FORMATTED_METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    TRANSACTION_VERSIONS,
+)
 from broker.raft.batches import decode_batches
 from broker.raft.quorum import Quorum
 from broker.raft.single_voter_log import METADATA_PARTITION
@@ -103,7 +108,10 @@ def read_bootstrap(files: FileSystem, metadata_directory: str, *, min_insync_rep
 
 
 def _our_bootstrap() -> list[Record]:
-    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=FORMATTED_METADATA_VERSION)]
+    return [
+        FeatureLevelRecord(name=METADATA_VERSION, feature_level=FORMATTED_METADATA_VERSION),
+        FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=TRANSACTION_VERSIONS[1]),
+    ]
 
 
 def _write_bootstrap(files: FileSystem, directory: str, now_ms: int) -> None:

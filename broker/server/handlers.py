@@ -255,7 +255,7 @@ class Handlers:
     def features(self) -> "FeaturesHandler":
         from broker.handlers.features import FeaturesHandler
 
-        return FeaturesHandler(self.metadata_cache, self.raft.quorum)
+        return FeaturesHandler(self.controller, self.metadata_cache, self.raft.quorum)
 
     @cached_property
     def modern_groups(self) -> "ModernGroupsHandler":

@@ -95,14 +95,17 @@ def prepare(transaction: Transaction, request: EndTransaction, *, new_id: int | 
     )
 
 
-def fence(transaction: Transaction, *, new_id: int | None, now_ms: int) -> Transaction:
-    """The state in which a transaction is aborted by the coordinator: its producer can write nothing more."""
+def fence(transaction: Transaction, *, new_id: int | None, client_version: int, now_ms: int) -> Transaction:
+    """The state in which a transaction is aborted by the coordinator: its producer can write nothing more.
+
+    ``client_version``: the coordinator's own, which is recorded in place of the client's.
+    """
     return transaction.changed(
         now_ms,
         TransactionStatus.PREPARE_ABORT,
         producer_epoch=min(transaction.producer_epoch + 1, LAST_EPOCH + 1),
         next_producer_id=NO_PRODUCER_ID if new_id is None else new_id,
-        client_version=BUMPS_EPOCH_SINCE,
+        client_version=client_version,
     )
 
 

@@ -14,7 +14,13 @@ from broker.coordinators.result import ProducerIdAndEpoch
 from broker.coordinators.transaction import ending, identity
 from broker.coordinators.transaction.image import TransactionImage
 from broker.coordinators.transaction.markers import MarkerSender
-from broker.coordinators.transaction.records import TransactionResult, tombstone, transaction_record
+from broker.coordinators.transaction.records import (
+    FLEXIBLE_VERSION,
+    PLAIN_VERSION,
+    TransactionResult,
+    tombstone,
+    transaction_record,
+)
 from broker.coordinators.transaction.requests import (
     BUMPS_EPOCH_SINCE,
     NO_PRODUCER,
@@ -69,11 +75,11 @@ class TransactionShard:
         submit: Callable[[TransactionResult], None],
         later: Callable[[int, Callable[[], None]], object],
         take_id: Callable[[], int | None],
-        record_version: Callable[[], int],
+        level: Callable[[], int],
     ) -> None:
         """``submit`` takes results that no request has asked for, ``later`` calls after so many milliseconds,
-        ``take_id`` gives a producer id that no producer has had if there is one at hand, ``record_version`` gives the
-        version of values that the finalised `transaction.version` asks for."""
+        ``take_id`` gives a producer id that no producer has had if there is one at hand, ``level`` gives the finalised
+        `transaction.version`."""
         self.image = TransactionImage()
         """The replayed state, for readers."""
         self._settings = settings
@@ -83,7 +89,7 @@ class TransactionShard:
         self._submit = submit
         self._later = later
         self._take_id = take_id
-        self._record_version = record_version
+        self._level = level
         self._under_way: set[str] = set()
         """The ids whose next state is being written."""
         self._repeatable_epochs: dict[str, int] = {}
@@ -197,6 +203,9 @@ class TransactionShard:
         if transaction.status is TransactionStatus.ONGOING and partitions <= transaction.partitions:
             reply([ErrorCode.NONE] * count)
             return None
+        if not self._can_record(request.client_version):
+            reply([ErrorCode.UNSUPPORTED_VERSION] * count)
+            return None
         grown = transaction.with_partitions(
             partitions, client_version=request.client_version, now_ms=self._clock.now_ms()
         )
@@ -273,6 +282,8 @@ class TransactionShard:
         error = ending.check_end(transaction, request, is_settling=is_settling)
         if error is None and new_id is None and self.needs_producer_id(request):
             error = ErrorCode.CONCURRENT_TRANSACTIONS
+        if error is None and not self._can_record(request.client_version):
+            error = ErrorCode.UNSUPPORTED_VERSION
         if error is not None:
             goes_on = error is ErrorCode.NONE
             reply(error, ending.going_on_with(transaction) if goes_on else NO_PRODUCER)
@@ -293,7 +304,8 @@ class TransactionShard:
         self, transaction: Transaction, answer: Callable[[ErrorCode], None], *, new_id: int | None
     ) -> TransactionResult:
         """Abort an open transaction and fence its producer."""
-        fenced = ending.fence(transaction, new_id=new_id, now_ms=self._clock.now_ms())
+        version = BUMPS_EPOCH_SINCE if self._level() >= BUMPS_EPOCH_SINCE else 0
+        fenced = ending.fence(transaction, new_id=new_id, client_version=version, now_ms=self._clock.now_ms())
         return self._end(transaction, fenced, answer)
 
     def _end(
@@ -389,6 +401,10 @@ class TransactionShard:
 
     # Parts
 
+    def _can_record(self, client_version: int) -> bool:
+        """Whether the records of the finalised `transaction.version` have a field for the client's."""
+        return client_version < BUMPS_EPOCH_SINCE or self._level() > 0
+
     def _is_allowed(self, timeout_ms: int) -> bool:
         return 0 < timeout_ms <= self._settings.max_timeout_ms
 
@@ -401,4 +417,5 @@ class TransactionShard:
             then(error)
             self._settled(transactional_id)
 
-        return TransactionResult([transaction_record(transaction, self._record_version())], written)
+        version = PLAIN_VERSION if self._level() == 0 else FLEXIBLE_VERSION
+        return TransactionResult([transaction_record(transaction, version)], written)

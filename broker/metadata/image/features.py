@@ -8,6 +8,7 @@ from broker.metadata.image.records import Record
 from protocol.records.cluster_metadata import FeatureLevelRecord
 
 METADATA_VERSION: Final = "metadata.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 
 

@@ -37,11 +37,11 @@ def update(
 @every_version(UpdateFeaturesRequest)
 def test_a_feature_may_get_the_level_that_it_has(broker: InProcessBroker, version: int) -> None:
     finalized = {one.name: one.max_version_level for one in broker.ask(NAMED, 3).finalized_features}
-    assert finalized == {"metadata.version": 25, "kraft.version": 1}
+    assert finalized == {"metadata.version": 25, "transaction.version": 2, "kraft.version": 1}
     answer = update(broker, version, *finalized.items())
     assert (answer.error_code, answer.error_message) == (E.NONE, None)
     assert [(result.feature, result.error_code, result.error_message) for result in answer.results] == (
-        [("metadata.version", E.NONE, "NONE"), ("kraft.version", E.NONE, "NONE")] if version < 2 else []
+        [(name, E.NONE, "NONE") for name in finalized] if version < 2 else []
     )
     assert update(broker, version).error_code == E.NONE, "nothing is to be changed"
 
@@ -58,7 +58,9 @@ def test_a_feature_may_get_the_level_that_it_has(broker: InProcessBroker, versio
         ("metadata.version", -1, UPGRADE, "cannot be less than 0"),
         ("kraft.version", 2, UPGRADE, "only supports versions 0-1"),
         ("kraft.version", 0, SAFE_DOWNGRADE, "works at level 1"),
-        ("transaction.version", 2, UPGRADE, "does not support this feature"),
+        ("transaction.version", 3, UPGRADE, "only supports versions 0-2"),
+        ("transaction.version", 1, UPGRADE, "Can't downgrade"),
+        ("group.version", 1, UPGRADE, "does not support this feature"),
         ("", 1, UPGRADE, "does not support this feature"),
     ],
 )
@@ -69,6 +71,32 @@ def test_no_other_level_is_finalised_and_the_sentence_says_why(
     assert (answer.error_code, answer.results) == (E.INVALID_UPDATE_VERSION, [])
     assert f"Invalid update version {level} for feature {feature}. " in answer.error_message
     assert why in answer.error_message
+
+
+def finalised(broker: InProcessBroker) -> dict[str, int]:
+    return {one.name: one.max_version_level for one in broker.ask(NAMED, 4).finalized_features}
+
+
+@pytest.mark.parametrize("upgrade_type", [SAFE_DOWNGRADE, UNSAFE_DOWNGRADE])
+def test_the_transaction_version_goes_down_and_up_again_and_stays_over_a_restart(
+    broker: InProcessBroker, upgrade_type: int
+) -> None:
+    for level in (1, 0):
+        assert update(broker, 2, ("transaction.version", level), upgrade_type=upgrade_type).error_code == E.NONE
+        assert finalised(broker).get("transaction.version", 0) == level
+    broker.restart()
+    assert "transaction.version" not in finalised(broker)
+    assert update(broker, 1, ("transaction.version", 2)).results[0].error_message == "NONE"
+    assert finalised(broker)["transaction.version"] == 2
+
+
+def test_an_update_that_is_only_validated_changes_nothing(broker: InProcessBroker) -> None:
+    downgrade = UpdateFeaturesRequest.FeatureUpdate(
+        feature="transaction.version", max_version_level=0, upgrade_type=SAFE_DOWNGRADE
+    )
+    answer = broker.ask(UpdateFeaturesRequest(feature_updates=[downgrade], validate_only=True), 2)
+    assert answer.error_code == E.NONE
+    assert finalised(broker)["transaction.version"] == 2
 
 
 @pytest.mark.parametrize("upgrade_type", [0, 4])

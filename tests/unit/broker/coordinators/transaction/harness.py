@@ -56,7 +56,7 @@ class Coordinator:
         self.staged: deque[TransactionResult] = deque()
         """Results that are being written."""
         self.next_id = 1_000
-        self.record_version = 1
+        self.level = 2
         self.shard = TransactionShard(
             settings=TransactionSettings(
                 max_timeout_ms=MOST_TIMEOUT_MS, settles_within_ms=100, id_expiration_ms=EXPIRATION_MS
@@ -67,7 +67,7 @@ class Coordinator:
             submit=self.staged.append,
             later=lambda after_ms, call: self.clock.call_at(self.clock.monotonic_ms() + after_ms, call),
             take_id=self._new_id,
-            record_version=lambda: self.record_version,
+            level=lambda: self.level,
         )
         for key, value in self.log:
             self.shard.replay(decode(key, value))

@@ -160,15 +160,28 @@ def test_a_record_in_a_state_that_is_never_written_is_malformed(status: int) -> 
 
 def test_values_have_the_version_that_the_feature_asks_for() -> None:
     coordinator = Coordinator()
-    coordinator.record_version = 0
+    coordinator.level = 0
     producer = coordinator.opened("orders-0")
     assert coordinator.log[-1][1] is not None
     assert coordinator.log[-1][1][:2] == b"\x00\x00"
     assert coordinator.restarted().add(producer, "orders-0") == [[ErrorCode.NONE]]
-    coordinator.record_version = 1
+    coordinator.level = 1
     coordinator.ended(producer, commit=True)
     assert coordinator.log[-1][1] is not None
     assert coordinator.log[-1][1][:2] == b"\x00\x01"
+
+
+def test_records_of_transaction_version_0_have_no_place_for_what_a_new_client_does() -> None:
+    coordinator = Coordinator()
+    coordinator.level = 0
+    producer = coordinator.begun()
+    assert coordinator.add(producer, "orders-0", client_version=2) == [[ErrorCode.UNSUPPORTED_VERSION]]
+    coordinator.add(producer, "orders-0")
+    coordinator.write()
+    [(error, _)] = coordinator.end(producer, commit=True, client_version=2)
+    assert error is ErrorCode.UNSUPPORTED_VERSION
+    coordinator.level = 2
+    assert coordinator.ended(producer, commit=True, client_version=2)[0] is ErrorCode.NONE
 
 
 def test_an_id_as_administrators_see_it() -> None:
