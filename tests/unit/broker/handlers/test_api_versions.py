@@ -103,7 +103,8 @@ def test_the_versions_are_those_of_apache_kafka(broker: InProcessBroker, version
 
 
 @pytest.mark.parametrize(
-    ("version", "supported"), [(3, {"metadata.version"}), (4, {"metadata.version", "kraft.version"})]
+    ("version", "supported"),
+    [(3, {"metadata.version"}), (4, {"metadata.version", "kraft.version", "transaction.version"})],
 )
 def test_features_from_level_0_are_for_those_who_can_read_them(
     broker: InProcessBroker, version: int, supported: set[str]
@@ -111,7 +112,7 @@ def test_features_from_level_0_are_for_those_who_can_read_them(
     answer = broker.ask(NAMED, version)
     assert {feature.name for feature in answer.supported_features} == supported
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    assert finalized == {"metadata.version": 25, "kraft.version": 1}
+    assert finalized == {"metadata.version": 25, "kraft.version": 1, "transaction.version": 2}
     assert answer.finalized_features_epoch >= 0
 
 

@@ -54,10 +54,8 @@ def test_a_feature_may_get_the_level_that_it_has(broker: InProcessBroker, versio
         ("metadata.version", 26, UPGRADE, "only supports versions 7-25"),
         ("metadata.version", 6, SAFE_DOWNGRADE, "only supports versions 7-25"),
         ("metadata.version", 24, UPGRADE, "Can't downgrade"),
-        ("metadata.version", 24, SAFE_DOWNGRADE, "works at level 25"),
         ("metadata.version", -1, UPGRADE, "cannot be less than 0"),
         ("kraft.version", 2, UPGRADE, "only supports versions 0-1"),
-        ("kraft.version", 0, SAFE_DOWNGRADE, "works at level 1"),
         ("transaction.version", 3, UPGRADE, "only supports versions 0-2"),
         ("transaction.version", 1, UPGRADE, "Can't downgrade"),
         ("group.version", 1, UPGRADE, "does not support this feature"),
@@ -71,6 +69,19 @@ def test_no_other_level_is_finalised_and_the_sentence_says_why(
     assert (answer.error_code, answer.results) == (E.INVALID_UPDATE_VERSION, [])
     assert f"Invalid update version {level} for feature {feature}. " in answer.error_message
     assert why in answer.error_message
+
+
+@pytest.mark.parametrize(("feature", "level"), [("metadata.version", 24), ("kraft.version", 0)])
+def test_other_features_stay_at_the_level_of_the_directory(broker: InProcessBroker, feature: str, level: int) -> None:
+    answer = update(broker, 2, (feature, level), upgrade_type=SAFE_DOWNGRADE)
+    assert answer.error_code == E.INVALID_UPDATE_VERSION
+    assert f"works at level {level + 1}" in answer.error_message
+
+
+def test_the_first_version_can_ask_for_no_downgrade(broker: InProcessBroker) -> None:
+    answer = update(broker, 0, ("transaction.version", 1), upgrade_type=SAFE_DOWNGRADE)
+    assert answer.error_code == E.INVALID_UPDATE_VERSION
+    assert "Can't downgrade" in answer.error_message
 
 
 def finalised(broker: InProcessBroker) -> dict[str, int]:

@@ -62,16 +62,16 @@ def test_the_first_snapshot_names_this_node_as_the_voter(tmp_path):
     assert len(footer.control_records) == 1
 
 
-def test_a_new_cluster_begins_at_metadata_version_25(tmp_path):
+def test_a_new_cluster_begins_at_metadata_version_25_and_transaction_version_2(tmp_path):
     format_them(tmp_path)
+    expected = [
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
+    ]
 
-    assert read_bootstrap(FileSystem(), str(tmp_path)) == [
-        FeatureLevelRecord(name="metadata.version", feature_level=25)
-    ]
+    assert read_bootstrap(FileSystem(), str(tmp_path)) == expected
     (tmp_path / "bootstrap.checkpoint").unlink()
-    assert read_bootstrap(FileSystem(), str(tmp_path)) == [
-        FeatureLevelRecord(name="metadata.version", feature_level=25)
-    ]
+    assert read_bootstrap(FileSystem(), str(tmp_path)) == expected
 
 
 def test_a_bootstrap_with_eligible_leaders_fixes_the_minimum_in_sync(tmp_path):
