@@ -1,0 +1,254 @@
+"""What a transaction writes is seen whole and once when it is committed, and not at all when it is not."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.waiting import until
+from tests.support.clients import Client, Place, Record, connect
+from tests.support.clients.transactions import FENCE, PRODUCERS, Fenced, TransactionalProducer, read
+
+Begin = Callable[..., TransactionalProducer]
+
+PARTITIONS = 3
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that aborts transactions soon after their timeout."""
+    process = broker_for_tests(
+        tmp_path, settings={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    )
+    process.start()
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def begin(client_name: str, own_broker: BrokerProcess, request: pytest.FixtureRequest) -> Begin:
+    """Begins producers of the client."""
+
+    def begin(transactional_id: str, **arguments: int) -> TransactionalProducer:
+        producer = PRODUCERS[client_name](own_broker.bootstrap, transactional_id, **arguments)
+        request.addfinalizer(producer.close)
+        return producer
+
+    return begin
+
+
+@pytest.fixture
+def own_client(client_name: str, own_broker: BrokerProcess, topic: str) -> Client:
+    client = connect(client_name, own_broker.bootstrap)
+    client.create_topic(topic, partitions=PARTITIONS)
+    return client
+
+
+def places(topic: str) -> list[Place]:
+    return [Place(topic, partition) for partition in range(PARTITIONS)]
+
+
+def write(producer: TransactionalProducer, topic: str, name: str) -> list[bytes]:
+    """A record for each partition."""
+    values = []
+    for place in places(topic):
+        values.append(f"{name}-{place.partition}".encode())
+        producer.send(place, values[-1])
+    producer.flush()
+    return values
+
+
+def seen(client: Client, client_name: str, broker: BrokerProcess, topic: str, isolation: str) -> list[bytes]:
+    """All values that a reader sees, and that no value is seen twice."""
+    client.produce(topic, [Record(value=FENCE, partition=partition) for partition in range(PARTITIONS)])
+    values = read(broker.bootstrap, client_name, places(topic), isolation=isolation)
+    assert max(Counter(values).values(), default=1) == 1
+    return sorted(values)
+
+
+def test_committed_records_are_seen_and_aborted_ones_are_not(
+    begin: Begin, own_client: Client, client_name: str, own_broker: BrokerProcess, topic: str
+) -> None:
+    producer = begin("shop")
+    committed, aborted = [], []
+    for number in range(6):
+        producer.begin()
+        if number % 2:
+            aborted += write(producer, topic, f"aborted {number}")
+            producer.abort()
+        else:
+            committed += write(producer, topic, f"committed {number}")
+            producer.commit()
+    assert seen(own_client, client_name, own_broker, topic, "read_committed") == sorted(committed)
+
+
+def test_uncommitted_records_are_seen_by_readers_that_ask_for_them(
+    begin: Begin, own_client: Client, client_name: str, own_broker: BrokerProcess, topic: str
+) -> None:
+    producer = begin("shop")
+    producer.begin()
+    aborted = write(producer, topic, "aborted")
+    producer.abort()
+    producer.begin()
+    committed = write(producer, topic, "committed")
+    producer.commit()
+    assert seen(own_client, client_name, own_broker, topic, "read_uncommitted") == sorted(aborted + committed)
+
+
+def test_a_producer_is_fenced_by_the_next_one_with_its_id(
+    begin: Begin, own_client: Client, client_name: str, own_broker: BrokerProcess, topic: str
+) -> None:
+    first = begin("shop")
+    first.begin()
+    write(first, topic, "of the first")
+    second = begin("shop")
+    with pytest.raises(Fenced):
+        first.commit()
+    second.begin()
+    expected = write(second, topic, "of the second")
+    second.commit()
+    assert seen(own_client, client_name, own_broker, topic, "read_committed") == sorted(expected)
+
+
+def test_a_committed_transaction_survives_the_broker(
+    begin: Begin, own_client: Client, client_name: str, own_broker: BrokerProcess, topic: str
+) -> None:
+    producer = begin("shop")
+    expected = []
+    for number in range(5):
+        producer.begin()
+        expected += write(producer, topic, f"transaction {number}")
+        producer.commit()
+        own_broker.kill()
+        own_broker.start()
+    assert seen(own_client, client_name, own_broker, topic, "read_committed") == sorted(expected)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_open_transaction_goes_on_after_the_broker_was_killed(
+    begin: Begin, own_client: Client, client_name: str, own_broker: BrokerProcess, topic: str, commit: bool
+) -> None:
+    producer = begin("shop")
+    producer.begin()
+    written = write(producer, topic, "before")
+    own_broker.kill()
+    own_broker.start()
+    written += write(producer, topic, "behind")
+    if commit:
+        producer.commit()
+    else:
+        producer.abort()
+    expected = sorted(written) if commit else []
+    assert seen(own_client, client_name, own_broker, topic, "read_committed") == expected
+
+
+def test_a_transaction_that_nobody_ends_is_aborted_after_its_timeout(
+    begin: Begin, own_client: Client, client_name: str, own_broker: BrokerProcess, topic: str
+) -> None:
+    producer = begin("shop", timeout_ms=1_000)
+    producer.begin()
+    write(producer, topic, "left alone")
+    own_broker.kill()
+    own_broker.start()
+    # The reader gets past the open transaction only once it is aborted.
+    assert seen(own_client, client_name, own_broker, topic, "read_committed") == []
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_offsets_are_committed_with_the_transaction(
+    begin: Begin, own_client: Client, topic: str, group: str, commit: bool
+) -> None:
+    producer = begin("shop")
+    producer.begin()
+    write(producer, topic, "consumed")
+    producer.send_offsets(group, {place: 7 + place.partition for place in places(topic)})
+    if commit:
+        producer.commit()
+    else:
+        producer.abort()
+
+    def offsets() -> dict[Place, int]:
+        return {place: found.offset for place, found in own_client.committed(group, places(topic)).items()}
+
+    expected = {place: 7 + place.partition for place in places(topic)} if commit else {}
+    until(lambda: offsets() == expected)
+
+
+class Workers:
+    """Processes that transform one topic into another, each revived when it has ended."""
+
+    def __init__(self, bootstrap: str, count: int) -> None:
+        self._bootstrap = bootstrap
+        self._processes = [self._start(number) for number in range(count)]
+
+    def _start(self, number: int) -> subprocess.Popen[bytes]:
+        module = "tests.support.clients.transforming_worker"
+        arguments = (self._bootstrap, "source", "target", "transformers", f"worker-{number}")
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def revive(self) -> None:
+        """Start the processes that have ended."""
+        for number, process in enumerate(self._processes):
+            if process.poll() is not None:
+                self._processes[number] = self._start(number)
+
+    def kill(self, chance: random.Random) -> None:
+        """Kill a process by SIGKILL."""
+        victim = chance.choice(self._processes)
+        victim.kill()
+        victim.wait()
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+def test_what_is_transformed_in_transactions_is_there_once_though_everything_is_killed(tmp_path: Path) -> None:
+    broker = broker_for_tests(tmp_path, settings={"group.min.session.timeout.ms": "1000"})
+    broker.start()
+    chance = random.Random(28)
+    client = connect("confluent-kafka", broker.bootstrap)
+    sources, targets = ([Place(topic, number) for number in range(12)] for topic in ("source", "target"))
+    for topic in ("source", "target"):
+        client.create_topic(topic, partitions=12)
+    values = [b"%d" % number for number in range(6_000)]
+    client.produce("source", [Record(value=value, partition=n % 12) for n, value in enumerate(values)])
+    workers = Workers(broker.bootstrap, 2)
+
+    def done() -> int:
+        """How many records are transformed, as the offsets of the group say."""
+        return sum(found.offset for found in client.committed("transformers", sources).values())
+
+    def are_done(count: int) -> bool:
+        workers.revive()
+        return done() >= count
+
+    try:
+        for _ in range(10):
+            some_more = min(done() + chance.randrange(200), len(values))
+            until(lambda some_more=some_more: are_done(some_more))  # type: ignore[misc]
+            if chance.random() < 0.5:
+                broker.kill()
+                broker.start()
+            else:
+                workers.kill(chance)
+        until(lambda: are_done(len(values)))
+        client.produce("target", [Record(value=FENCE, partition=place.partition) for place in targets])
+        transformed = Counter(read(broker.bootstrap, "confluent-kafka", targets, isolation="read_committed"))
+    finally:
+        workers.close()
+        broker.close()
+    assert transformed == Counter(b"<" + value + b">" for value in values)
