@@ -65,8 +65,8 @@ class ReplicaManager:
             purgatory.close()
 
     def watch_leadership(self, topic: str, notify: Callable[[Partition], None]) -> None:
-        """Call ``notify`` with each partition of ``topic`` whose leadership changes: with the partitions of this node
-        at once, and later with each that is hosted, gets another leader, is deleted or goes offline."""
+        """Call ``notify`` with the partitions of ``topic`` on this node: with each at once, and later with each that is
+        hosted, gets another leader or epoch, is deleted or goes offline. A topic has one ``notify``."""
         self._leadership_watchers[topic] = notify
         for partition in [one for one in self._partitions.values() if one.topic_partition.topic == topic]:
             notify(partition)
@@ -85,7 +85,8 @@ class ReplicaManager:
             self._retire(partition)
 
     def take_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """The data directory of these partitions has failed: their requests, waiting ones too, are answered with that.
+        """The data directory of these partitions has failed: requests for them, waiting ones too, get
+        KAFKA_STORAGE_ERROR.
 
         Partitions that were never hosted may be among them.
         """
@@ -117,7 +118,7 @@ class ReplicaManager:
             notify(partition)
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition. Raises `UnknownTopicOrPartition`, and LogDirFailed for one that is offline."""
+        """The partition. Raises `UnknownTopicOrPartition`, and LogDirFailed for a partition that is offline."""
         partition = self._partitions.get((topic, index))
         if partition is not None:
             return partition
@@ -138,13 +139,14 @@ class ReplicaManager:
         return self._partitions.values()
 
     def refused(self, partition: Partition, batch_bytes: int, error: Exception) -> None:
-        """A client's batch for a partition was not appended."""
+        """Count a client's batch that was not appended, by its error."""
         count_refused(partition, batch_bytes, error, self.stats)
 
     def apply(self, partition: Partition, state: LeaderAndIsr) -> None:
-        """Change the leadership of a partition: requests and coordinators that depend on it are notified.
+        """Change leader, epoch or in-sync replicas of a partition, and notify requests and coordinators that depend on
+        them.
 
-        Raises StorageError; then none is notified.
+        Raises StorageError; then nothing is notified.
         """
         if partition.is_leader and state.leader == partition.node_id:
             self.stats.isr_shrinks += bool(partition.in_sync_replicas - state.in_sync_replicas)
@@ -188,7 +190,7 @@ class ReplicaManager:
         self.disk_failed(directory, error)
 
     def changed(self, partition: Partition) -> None:
-        """Notify the waiting fetches of a change: records, high watermark, log start, leadership, config."""
+        """Notify fetch sessions and waiting fetches of new records, high watermark, log start, leadership or config."""
         partition.notify_watchers()
         self.fetch_purgatory.check(partition)
 

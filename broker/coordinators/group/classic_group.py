@@ -4,8 +4,8 @@
       ^            |    ^                     |                 |
       +------------+    +---------------------+-----------------+          any --> Dead
 
-The state is not stored. The log has `metadata`; beside it there is a round until all members have agreed on a
-generation and its record is in the log.
+The state is not stored. The log has `metadata`. During a rebalance the group has a round beside it, until the
+record of the new generation is in the log.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class EmptyingRound:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SyncRound:
-    """All members have joined: the leader's assignment is waited for, or the assignment's record is being written."""
+    """The generation is formed: the leader's assignment is waited for, or the assignment's record is being written."""
 
     state: ClassVar = GroupState.COMPLETING_REBALANCE
     generation: int
@@ -153,12 +153,12 @@ class ClassicGroup:
 
     @property
     def generation(self) -> int:
-        """The newest generation that any member has been answered with."""
+        """The generation of the current round; without a round, that of the group's record."""
         return self._recorded.generation if self.round is None else self.round.generation
 
     @property
     def protocol(self) -> str | None:
-        """The protocol that this generation has chosen."""
+        """The protocol of the current round; without a round, that of the group's record."""
         return self._recorded.protocol if self.round is None else self.round.protocol
 
     @property
@@ -188,8 +188,8 @@ class ClassicGroup:
 
     @property
     def is_after_the_record(self) -> bool:
-        """Whether the record is of this generation, or of the one before while this one is on its way. If not, members
-        were sent back before they had an assignment, and what they had before is no longer theirs."""
+        """Whether the record is of this generation; while an assignment is waited for, of the generation before. If
+        not, a rebalance began before the members had an assignment, and the recorded assignments are outdated."""
         if self.state is GroupState.COMPLETING_REBALANCE:
             return self.generation == self._recorded.generation + 1
         return self.generation == self._recorded.generation
@@ -345,7 +345,7 @@ class ClassicGroup:
                 alarm.cancel()
 
     def elect_leader(self) -> bool:
-        """Let a member that has joined lead. False if no member has joined."""
+        """Keep the leader if it has joined, else let the oldest joined member lead. False if no member has joined."""
         if self.leader is not None and self.members[self.leader].join_reply is not None:
             return True
         joined = next((member for member in self.members.values() if member.join_reply is not None), None)

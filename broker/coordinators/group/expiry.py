@@ -27,11 +27,11 @@ from protocol.schema import NO_UUID
 from storage.sentinels import NO_TIMESTAMP
 
 OFFSETS_A_PIECE: Final = 500
-"""How many offsets (and groups) a piece looks at: work of 0.5 ms, or of 2 ms where all of them have expired.
-Fewer where the group's id is very long, so that tombstones for all of them fit into a batch."""
+"""How many offsets (and groups) a piece checks: work of 0.5 ms, or of 2 ms where all of them have expired. A piece
+checks fewer offsets of a group with a very long id, so that the tombstones of all of them fit into a batch."""
 
 _BYTES_AN_OFFSET: Final = 128
-"""Each so many bytes of a group's id make the group's offsets cost one more of `OFFSETS_A_PIECE` each."""
+"""For each so many bytes of a group's id, each of the group's offsets counts once more towards `OFFSETS_A_PIECE`."""
 
 
 @dataclass(slots=True)
@@ -189,7 +189,7 @@ def _slices(group_id: str, partitions: list[PartitionKey]) -> Iterator[tuple[lis
 
 
 def _retention(group: ClassicGroup) -> _Retention | None:
-    """The retention of the group's offsets; None if none of them can expire now."""
+    """The retention of the group's offsets; None if no offset of the group can expire now."""
     metadata = group.metadata
     protocol_type = "" if metadata is None else metadata.protocol_type
     if group.state is GroupState.EMPTY:

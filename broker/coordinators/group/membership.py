@@ -93,8 +93,8 @@ class Membership:
         self._presence.unload(code)
 
     def recorded(self, group_id: str) -> None:
-        """A record or the tombstone of the group has been replayed. Usually a reply waited for it. A record that comes
-        late, after its write was answered as failed, may differ from the state here."""
+        """A record or the tombstone of the group has been replayed. If its write was answered as failed before (it took
+        too long), the record may differ from the members here: then a rebalance begins."""
         group = self._presence.live(group_id)
         if group is None or group.round is not None or group.replacements_under_way:
             return
@@ -266,7 +266,7 @@ class Membership:
         return ErrorCode.NONE
 
     def touch(self, group: ClassicGroup, member_id: str) -> None:
-        """Begin the member's session anew after a valid commit."""
+        """Begin the member's session anew, after a heartbeat or a commit."""
         member = group.members.get(member_id)
         if member is not None:
             self._presence.hear_of(group, member)

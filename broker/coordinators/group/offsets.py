@@ -1,7 +1,7 @@
 """Committed offsets: committing, fetching and deleting them.
 
-A decision here reads the state that the log has. Where a commit that is being written (its record may come before ours)
-would make the decision wrong, the decision reads the commits that are being written as well.
+Decisions read the replayed state. A commit that is being written is not in that state yet, and its record may be
+before ours in the log. Where it would make a decision wrong, the decision reads the commits that are being written, too.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Offsets:
         self._clock = clock
         self._stats = stats
         self._under_way: dict[str, list[Commit]] = {}
+        """Commits that are being written, by group id."""
 
     def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupResult | None:
         """Write the offsets of a request in one batch, without the offsets whose metadata is too long.

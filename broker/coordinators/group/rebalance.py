@@ -1,7 +1,7 @@
 """The two rounds of a rebalance: all members join, then the leader assigns (Kafka's DelayedJoin and DelayedSync).
 
-A record that is being written changes nothing before it is acknowledged. What happens to the group meanwhile begins a
-new round: then the round that wrote the record is over, and no reply waits for the record any more.
+A record that is being written changes nothing before it is acknowledged. If a member joins or leaves meanwhile, a new
+round begins: then the round that wrote the record is over, and its replies have been given.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 
 RETRY_MS: Final = 1_000
-"""After how long a failed write of the shard's own is tried again; also the shortest round that no member joins."""
+"""How long after a failed write the record of an empty group is written again; also the shortest time that a round is
+extended while only static members are left and none has joined."""
 
 
 class Rebalances:
     """Takes the groups of a partition through their rebalances. Methods return the records to write; records that
-    alarms and other records lead to are submitted."""
+    follow from alarms or from other records are submitted."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Rebalances:
         return self.expected_no_more(group)
 
     def expected_no_more(self, group: ClassicGroup) -> GroupResult | None:
-        """A member for which the round waited does not come (again), which may complete the round."""
+        """A member that the round waited for will not join (again), which may complete the round."""
         self._presence.release(group)
         return self._complete_if_all(group)
 

@@ -82,7 +82,7 @@ class SessionTimers:
     # Members ----------------------------------------------------------------------------------------------------------
 
     def arrive(self, group: ClassicGroup, member: Member, protocol_type: str) -> None:
-        """Add a new member to the group, whose first join will be parked."""
+        """Add a new member to the group. Its first join will be parked."""
         self._groups[group.group_id] = group
         member.is_new = True
         group.add(member, protocol_type)

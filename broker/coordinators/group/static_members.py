@@ -15,7 +15,8 @@ from protocol.errors import ErrorCode
 
 
 class StaticMembers:
-    """Handles joins of static members that come back: no rebalance if the group is stable and keeps its protocol."""
+    """Handles joins with a known instance id and a new member id: no rebalance if the group is stable and its protocol
+    stays."""
 
     def __init__(self, presence: SessionTimers, rounds: Rebalances, *, clock: Clock, events: GroupEvents) -> None:
         self._presence = presence
