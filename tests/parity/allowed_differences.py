@@ -128,8 +128,11 @@ def _batches_of_producers(value: Any, moment: Moment, names: Names) -> Any:
     """Batches with names for their producers, on whose ids the CRC depends; markers have the broker's time."""
     if not isinstance(value, list):
         return value
-    told = []
+    told: list[Any] = []
     for batch in value:
+        if not isinstance(batch, dict):
+            told.append(batch)
+            continue
         batch = {**batch, "crc": "<of its producer>"}
         for time in ("base_timestamp", "max_timestamp"):
             batch[time] = _recent(batch[time], moment, names)

@@ -44,6 +44,12 @@ KNOWS_INSTANCES = 5
 
 def await_coordinator(exchange: Exchange) -> None:
     """Wait until every partition of the coordinator is there and loaded; from then on time is held."""
+    await_groups(exchange)
+    exchange.hold_time()
+
+
+def await_groups(exchange: Exchange) -> None:
+    """Wait until every partition of the coordinator is there and loaded."""
     coordinators = FindCoordinatorRequest(coordinator_keys=["any"])
     exchange.wait_until(coordinators, 4, lambda answer: not answer.coordinators[0].error_code, patience_s=60.0)
     groups = DescribeGroupsRequest(groups=ONE_GROUP_OF_EACH_PARTITION)
@@ -51,7 +57,6 @@ def await_coordinator(exchange: Exchange) -> None:
     exchange.wait_until(
         groups, 6, lambda answer: all(group.error_code in loaded for group in answer.groups), patience_s=60.0
     )
-    exchange.hold_time()
 
 
 class Member:

@@ -176,9 +176,7 @@ def fenced_producers(exchange: Exchange, producers: Producers) -> None:
             exchange.ask_each(f"{of}: a partition", lambda v, p=producer: p.adding(v, ("orders", [0])))
             exchange.ask_each(f"{of}: another partition", lambda v, p=producer: p.adding(v, ("orders", [1])))
             exchange.ask_each(f"{of}: a group", producer.adding_group("readers"))
-            exchange.ask_each(
-                f"{of}: offsets", lambda v, p=producer: p.committing(v, "readers", {"orders": {0: 5}})
-            )
+            exchange.ask_each(f"{of}: offsets", lambda v, p=producer: p.committing(v, "readers", {"orders": {0: 5}}))
             exchange.ask_each(f"{of}: a batch", producer.producing(1), since=3)
             exchange.ask_each(f"{of}: a batch in another partition", producer.producing(0, partition=1), since=3)
             exchange.ask_each(f"{of}: the commit", producer.ending())

@@ -59,7 +59,21 @@ def filters(exchange: Exchange, producers: dict[str, Producer]) -> None:
 
 
 def patterns(exchange: Exchange) -> None:
-    whole = (None, "", "shop", "shop-1", "shop-.*", ".*op.*", "shop-[12]", "^shop-1$", "shop-1\n", "a|open", "größe", ".", "x*")
+    whole = (
+        None,
+        "",
+        "shop",
+        "shop-1",
+        "shop-.*",
+        ".*op.*",
+        "shop-[12]",
+        "^shop-1$",
+        "shop-1\n",
+        "a|open",
+        "größe",
+        ".",
+        "x*",
+    )
     for pattern in (*whole, "(?i)SHOP-1", r"\Qopen\E", "(?<name>open)", "shop-\\d", "o{1}pen", "gr.{2}e"):
         exchange.ask(f"like {pattern!r}", listed(transactional_id_pattern=pattern), SINCE_PATTERNS)
     for pattern in ("(", "*", "[", "a{2,1}", "\\"):

@@ -138,8 +138,16 @@ def several(exchange: Exchange, producers: Producers) -> None:
             a.transaction(("orders", [0]), ("payments", [0]), transactional_id="nope"),
         )
         ask("a bad partition in the first", b.transaction(("nope", [1])), a.transaction(("orders", [4])))
-        ask("a bad partition in the second", a.transaction(("orders", [5])), b.transaction(("nope", [1]), ("orders", [2])))
-        ask("an empty id and a good one", a.transaction(("orders", [0]), transactional_id=""), b.transaction(("orders", [0])))
+        ask(
+            "a bad partition in the second",
+            a.transaction(("orders", [5])),
+            b.transaction(("nope", [1]), ("orders", [2])),
+        )
+        ask(
+            "an empty id and a good one",
+            a.transaction(("orders", [0]), transactional_id=""),
+            b.transaction(("orders", [0])),
+        )
         ask(
             "one to be verified, the other to be added",
             b.transaction(("payments", [0]), verify_only=True),
