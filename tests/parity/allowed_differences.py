@@ -125,7 +125,7 @@ def _producer(value: Any, moment: Moment, names: Names) -> Any:
 
 
 def _batches_of_producers(value: Any, moment: Moment, names: Names) -> Any:
-    """Batches with names for their producers, on whose ids the CRC depends; markers have the broker's time."""
+    """A line for each batch, without the CRC, which depends on the producer's id; markers have the broker's time."""
     if not isinstance(value, list):
         return value
     told: list[Any] = []
@@ -133,12 +133,12 @@ def _batches_of_producers(value: Any, moment: Moment, names: Names) -> Any:
         if not isinstance(batch, dict):
             told.append(batch)
             continue
-        batch = {**batch, "crc": "<of its producer>"}
-        for time in ("base_timestamp", "max_timestamp"):
-            batch[time] = _recent(batch[time], moment, names)
+        shown = {**batch}
         if "producer_id" in batch:
-            batch["producer_id"] = _producer(batch["producer_id"], moment, names)
-        told.append(batch)
+            shown["producer_id"] = _producer(batch["producer_id"], moment, names)
+        shown |= {time: _recent(batch[time], moment, names) for time in ("base_timestamp", "max_timestamp")}
+        fields = [f"{name} {held}" for name, held in shown.items() if name not in ("base_offset", "crc", "records")]
+        told.append(f"{batch['base_offset']}: {', '.join(fields)}, {batch['records']}")
     return told
 
 
@@ -274,6 +274,13 @@ RULES: Final[tuple[Rule, ...]] = (
         path="*transaction_start_time_ms",
         replace=_recent,
         reason="The broker's clock.",
+    ),
+    Rule(
+        script="transaction_*",
+        api="LIST_OFFSETS",
+        path="*.timestamp",
+        replace=_recent,
+        reason="A marker has the broker's time.",
     ),
     Rule(api="DESCRIBE_PRODUCERS", path="*last_timestamp", replace=_recent, reason="A marker has the broker's time."),
     Rule(api="DESCRIBE_LOG_DIRS", path="*log_dir", replace=_address, reason="Each has its own directory."),
