@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import BrokerProcess, port_below_client_ports
-from tests.parity.allowed_differences import Rule
 from tests.parity.exchange import Answered, Exchange
 from tests.parity.normalised import Normaliser
+from tests.parity.rules import Rule
 from tests.support.held_time import HeldTimeBroker
 
 SCRIPTS = tuple(

@@ -21,11 +21,11 @@ from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from protocol.schema import describe
-from tests.parity.allowed_differences import Names
 from tests.parity.comparison import CLOSED, SILENCE
 from tests.parity.connection import Asked, Closed, Connection, response_class
 from tests.parity.normalised import Moment, Normaliser
 from tests.parity.plain import plain
+from tests.parity.rules import Names
 from tests.support.held_time import HeldTimeBroker
 
 NO_ANSWER = "no answer, and the connection stays open"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tests.parity.allowed_differences import RULES, Moment, Names, Rule
 from tests.parity.comparison import matches
+from tests.parity.rules import RULES, Moment, Names, Rule
 
 
 class Normaliser:

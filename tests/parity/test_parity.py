@@ -13,11 +13,12 @@ from functools import cache
 
 import pytest
 
-from tests.parity.allowed_differences import ALLOWED, RULES, Allowed, Rule
+from tests.parity.allowed_differences import ALLOWED, Allowed
 from tests.parity.brokers import SCRIPTS, Run, ask_kafka, ask_ours
 from tests.parity.comparison import ABSENT, Difference, differing_fields, matches
 from tests.parity.exchange import Answered
 from tests.parity.recording import read
+from tests.parity.rules import RULES, Rule
 
 ours = cache(ask_ours)
 
