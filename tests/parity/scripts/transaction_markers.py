@@ -50,6 +50,8 @@ def producers_of(topic: str, *partitions: int) -> DescribeProducersRequest:
 def run(exchange: Exchange) -> None:
     exchange.create_topic("orders", partitions=3)
     await_transactions(exchange)
+    for number in range(5, 13):
+        exchange.name_producer(MADE_UP + number, f"number {number}")
     lists(exchange)
     nonsense(exchange)
     producers = Producers(exchange)
