@@ -202,7 +202,7 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
     ),
     Allowed(
         api="DESCRIBE_GROUPS",
-        step="a simple group of which nothing is left",
+        step="a simple group of which nothing is left*",
         reason="Its offsets were all there was of it in the log. Kafka still has it until it restarts or cleans up.",
     ),
     Allowed(

@@ -134,9 +134,21 @@ def _batches_of_producers(value: Any, moment: Moment, names: Names) -> Any:
         if "producer_id" in batch:
             shown["producer_id"] = _producer(batch["producer_id"], moment, names)
         shown |= {time: _recent(batch[time], moment, names) for time in ("base_timestamp", "max_timestamp")}
-        fields = [f"{name} {held}" for name, held in shown.items() if name not in ("base_offset", "crc", "records")]
-        told.append(f"{batch['base_offset']}: {', '.join(fields)}, {batch['records']}")
+        told.append(_line(shown, "base_offset", "crc"))
     return told
+
+
+def _line(batch: dict[str, Any], *left_out: str) -> str:
+    fields = [f"{name} {held}" for name, held in batch.items() if name not in (*left_out, "records")]
+    return f"{batch['base_offset']}: {', '.join(fields)}, {batch['records']}"
+
+
+_LEADER_EPOCH: Final = re.compile(r" partition_leader_epoch \d+,| sha256 \w+,|=.* 0 headers")
+
+
+def _without_leader_epochs(value: Any, moment: Moment, names: Names) -> Any:
+    """A restart raises leader epochs, which batches have, and markers as the epoch of their coordinator."""
+    return _LEADER_EPOCH.sub("", value) if isinstance(value, str) else value
 
 
 def _sorted_by(field: str) -> Replace:
@@ -258,6 +270,13 @@ RULES: Final[tuple[Rule, ...]] = (
         path="*.records",
         replace=_batches_of_producers,
         reason="Which producer ids are given is the broker's affair, and markers have its time.",
+    ),
+    Rule(
+        script="transaction_loading",
+        api="FETCH",
+        path="*.records[]",
+        replace=_without_leader_epochs,
+        reason="Kafka raises leader epochs twice at a restart in order, we do not.",
     ),
     Rule(api="FETCH", path="*.records", replace=_batches, reason="LogAppendTime is the broker's clock."),
     Rule(

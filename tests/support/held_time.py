@@ -52,6 +52,10 @@ class HeldTimeBroker(BrokerProcess):
         super().close()
         self._line.close()
 
+    def _finish(self) -> tuple[str, int]:
+        self._line.close()
+        return super()._finish()
+
 
 class HeldAlarm:
     """A callback that is called when the loop's time has come, or when the test has moved the clock far enough."""

@@ -161,7 +161,7 @@ def several_producers(exchange: Exchange, producers: Producers) -> None:
         exchange.ask("two epochs in a request", several(version, a, epochs), version)
         plain = {"orders": {3: a.batch(), 4: produced(1), 5: b.batch(is_transactional=False)}}
         exchange.ask("a transactional batch beside plain ones", several(version, a, plain), version)
-        refused = {"orders": {3: a.batch(1), 4: b.batch(), 5: produced(1)}}
+        refused = {"orders": {3: a.batch(1), 4: b.batch(), 9: produced(1)}}
         exchange.ask("two producers beside a plain batch", several(version, a, refused), version)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
-from protocol.messages.groups import DeleteGroupsRequest, ListGroupsRequest
+from protocol.messages.groups import DeleteGroupsRequest
 from tests.parity.exchange import Exchange
 from tests.parity.members import Member, await_coordinator, two_members
 from tests.parity.members import described as group_described
@@ -18,6 +18,7 @@ OLD_COMMIT, NEW_COMMIT = 4, 5
 SINCE_GENERATIONS = 3
 SINCE_STABLE = 7
 ORDERS = {"orders": {0: 5}}
+NOTHING_LEFT = "a simple group of which nothing is left"
 
 
 def run(exchange: Exchange) -> None:
@@ -242,8 +243,8 @@ def pending(exchange: Exchange, producers: Producers) -> None:
             producer.end(committing)
             fetched(exchange, group_id, group_id, some)
             fetched(exchange, group_id, group_id)
-            group_described(exchange, group_id, group_id)
-    exchange.ask("groups with pending offsets, and without", ListGroupsRequest(), 4)
+            left = committing or before == "an offset"
+            group_described(exchange, group_id if left else f"{NOTHING_LEFT}: {group_id}", group_id)
     producer = producers.new().commit_offsets("fenced", ORDERS)
     producer.fence()
     fetched(exchange, "fenced", "fenced", some)
@@ -306,15 +307,24 @@ def deletions(exchange: Exchange, producers: Producers) -> None:
             else:
                 request = OffsetDeleteRequest(group_id=group_id, topics=[topic(name="orders", partitions=partitions)])
                 exchange.ask(group_id, request, 0)
-            fetched(exchange, f"{group_id}: deleted", group_id, some)
-            group_described(exchange, f"{group_id}: deleted", group_id)
-            exchange.ask(f"{group_id}: deleted", described(producer.transactional_id), 0)
+            gone = f"{group_id}: deleted" if deleted == "group" else f"{NOTHING_LEFT}: {group_id}"
+            fetched(exchange, gone, group_id, some)
+            group_described(exchange, gone, group_id)
+            exchange.ask(gone, described(producer.transactional_id), 0)
             producer.end()
-            fetched(exchange, f"{group_id}: deleted, then the commit", group_id, some)
-            group_described(exchange, f"{group_id}: deleted, then the commit", group_id)
+            fetched(exchange, f"{gone}, then the commit", group_id, some)
+            group_described(exchange, f"{gone}, then the commit", group_id)
     exchange.create_topic("gone")
     producer = producers.new().commit_offsets("of a topic", {"gone": {0: 5}, "orders": {0: 6}})
     exchange.delete_topic("gone")
+    gone = OffsetFetchRequest.Group(
+        group_id="of a topic", topics=[OffsetFetchRequest.Group.Topic(name="gone", partition_indexes=[0])]
+    )
+    exchange.wait_until(
+        OffsetFetchRequest(groups=[gone], require_stable=True),
+        9,
+        lambda answer: not answer.groups[0].topics[0].partitions[0].error_code,
+    )
     fetched(exchange, "a topic is gone", "of a topic")
     producer.end()
     fetched(exchange, "a topic is gone, then the commit", "of a topic")
