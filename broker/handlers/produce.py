@@ -1,7 +1,7 @@
 """Produce: append batches to partitions (API key 0; KIP-98, KIP-467, KIP-516 for topic ids)."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from broker.handlers.produce_answer import ALL_ACKS, NO_ACKS, Answer, PendingAnswer, TopicAnswer, code_of
@@ -80,7 +80,7 @@ class ProduceHandler:
         """Stage every partition's batch; the answer follows when all are written and acknowledged as asked."""
         pending = PendingAnswer(request.acks, request.timeout_ms, context, self._replicas)
         producers = _transactional_producers(request)
-        request_fault = _fault_of_all(request, context) if producers is not None else None
+        request_fault = _fault_of_all(request, producers, context) if producers is not None else None
         partition: Partition | None = None
         refused: list[tuple[Topic, Batch, str]] = []
         in_transaction: list[TransactionalBatch] = []
@@ -102,12 +102,6 @@ class ProduceHandler:
                     partition = self._partition(topic, batch.index, context)
                     _check(partition, batch, request, context)
                     if producers and _is_in_transaction(batch):
-                        if len(producers) > 1:
-                            raise PartitionNotVerified(
-                                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-                                f"transactional batches of {len(producers)} producers in one request",
-                                "Transactional records contained more than one producer ID",
-                            )
                         in_transaction.append(self._transactional(partition, topic, batch, answer, request, pending))
                     else:
                         self._append(partition, batch.records, partial(pending.settle, answer))
@@ -192,14 +186,13 @@ def _each_once(topics: list[Topic]) -> Iterable[Topic]:
 
 
 def _is_in_transaction(batch: Batch) -> bool:
-    """Whether the batch is part of a transaction. A batch without a producer id opens none, whatever its bit says."""
+    """Whether the batch is part of a transaction. A batch without a producer id opens none, whatever its bit says; of
+    anything but one whole batch the validation says what is wrong."""
     records = batch.records
-    return (
-        records is not None
-        and len(records) >= HEADER_SIZE
-        and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT)
-        and read_header(records).has_producer_id
-    )
+    if records is None or len(records) < HEADER_SIZE or not records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT:
+        return False
+    header = read_header(records)
+    return header.has_producer_id and header.size == len(records)
 
 
 def _transactional_producers(request: ProduceRequest) -> set[tuple[int, int]] | None:
@@ -220,13 +213,21 @@ def _transactional_producers(request: ProduceRequest) -> set[tuple[int, int]] | 
     return producers
 
 
-def _fault_of_all(request: ProduceRequest, context: RequestContext) -> Fault | None:
+def _fault_of_all(
+    request: ProduceRequest, producers: Collection[tuple[int, int]], context: RequestContext
+) -> Fault | None:
     """What is wrong with a request that has transactional batches: every partition then answers the same."""
     transactional_id = request.transactional_id
     if transactional_id is None:
         return TransactionalIdAuthorizationFailed("a transactional batch in a request without a transactional id")
     if not context.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return TransactionalIdAuthorizationFailed(f"{context.session.principal} may not write as {transactional_id}")
+    if len(producers) > 1:
+        return PartitionNotVerified(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            f"transactional batches of {len(producers)} producers in one request",
+            "Transactional records contained more than one producer ID",
+        )
     return None
 
 

@@ -26,6 +26,9 @@ ADDS_SINCE_VERSION: Final = 12
 ABORTABLE_SINCE_VERSION: Final = 11
 """Of Produce: TRANSACTION_ABORTABLE is known."""
 
+MOST_NOTED: Final = 10_000
+"""Sequences that are remembered of producers whose transactions could not be opened."""
+
 _NO_ANSWER: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -81,6 +84,9 @@ class Verification:
         self._is_enabled = is_enabled
         self._waiting: dict[tuple[Partition, int], deque[Callable[[], None]]] = {}
         """What waits behind the first batch of a transaction in a partition."""
+        self._lowest: dict[tuple[Partition, int], tuple[int, int]] = {}
+        """Epoch and lowest sequence that were sent before a transaction was opened: the first record has to be there
+        before those behind it, though it was refused at first."""
 
     def admit(self, transactional_id: str, version: int, batches: Sequence[TransactionalBatch]) -> None:
         """Append batches of one producer, sent in a request of ``version``, or refuse them; at once or later."""
@@ -91,6 +97,7 @@ class Verification:
                 behind.append(partial(self.admit, transactional_id, version, [batch]))
             elif self._must_ask(batch, version):
                 self._waiting[batch.key] = deque()
+                self._note_sequence(batch)
                 asked.append(batch)
             else:
                 batch.append()
@@ -105,9 +112,21 @@ class Verification:
                 partial(self._answered, version, asked),
             )
 
+    def _note_sequence(self, batch: TransactionalBatch) -> None:
+        if len(self._lowest) >= MOST_NOTED:
+            self._lowest.clear()
+        epoch, sequence = batch.header.producer_epoch, batch.header.base_sequence
+        noted_epoch, lowest = self._lowest.get(batch.key, (epoch, sequence))
+        if epoch > noted_epoch or (epoch == noted_epoch and sequence < lowest):
+            lowest = sequence
+        self._lowest[batch.key] = max(epoch, noted_epoch), lowest
+
+    def _lowest_of(self, batch: TransactionalBatch) -> int:
+        _, lowest = self._lowest.get(batch.key, (0, batch.header.base_sequence))
+        return lowest
+
     def _must_ask(self, batch: TransactionalBatch, version: int) -> bool:
-        header = batch.header
-        if batch.partition.log.producers.has_open_transaction(header.producer_id, header.producer_epoch):
+        if _is_open(batch):
             return False
         return version >= ADDS_SINCE_VERSION or self._is_enabled()
 
@@ -116,17 +135,30 @@ class Verification:
             if code is not ErrorCode.NONE:
                 batch.refuse(_not_verified(batch, code, version))
             elif version >= ADDS_SINCE_VERSION and _skips_a_sequence(batch):
-                batch.refuse(
-                    OutOfOrderSequence(
-                        f"producer {batch.header.producer_id} begins with sequence {batch.header.base_sequence}, "
-                        "expected 0"
-                    )
-                )
+                batch.refuse(_out_of_order(batch, 0))
+            elif batch.header.base_sequence > (lowest := self._lowest_of(batch)):
+                batch.refuse(_out_of_order(batch, lowest))
             else:
                 batch.append()
+                if _is_open(batch):
+                    self._lowest.pop(batch.key, None)
         for batch in batches:
             for admit in self._waiting.pop(batch.key):
                 admit()
+
+
+def _is_open(batch: TransactionalBatch) -> bool:
+    """Whether the batch's producer has its transaction open in the partition."""
+    header = batch.header
+    return batch.partition.log.producers.has_open_transaction(header.producer_id, header.producer_epoch)
+
+
+def _out_of_order(batch: TransactionalBatch, expected: int) -> OutOfOrderSequence:
+    header = batch.header
+    return OutOfOrderSequence(
+        f"producer {header.producer_id} begins its transaction in {batch.partition.topic_partition} with sequence "
+        f"{header.base_sequence}, expected {expected}"
+    )
 
 
 def _skips_a_sequence(batch: TransactionalBatch) -> bool:
