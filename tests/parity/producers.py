@@ -23,6 +23,7 @@ from protocol.messages.transactions import (
     EndTxnRequest,
     TxnOffsetCommitRequest,
 )
+from storage.batch.records import Record
 from tests.parity.exchange import Exchange
 from tests.parity.members import ONE_GROUP_OF_EACH_PARTITION
 from tests.support.batches import produced
@@ -131,7 +132,8 @@ class Producer:
     def ending(self, committed: bool = True, **fields: Any) -> EndTxnRequest:
         return EndTxnRequest(committed=committed, **self._own(**fields))
 
-    def batch(self, sequence: int = 0, count: int = 1, **fields: Any) -> memoryview:
+    def batch(self, sequence: int = 0, count: int | Sequence[Record] = 1, **fields: Any) -> memoryview:
+        """A transactional batch of so many records, or of these."""
         own = {"producer_id": self.id, "producer_epoch": self.epoch, "base_sequence": sequence}
         return produced(count, **{**own, "is_transactional": True, **fields})
 
@@ -167,7 +169,7 @@ class Producer:
         return self.settle()
 
     def initialise_again(self) -> Producer:
-        """Get the next epoch by the one that it has."""
+        """Give its epoch, and get the next epoch."""
         self._good(self.initialising_again(), 5)
         return self.settle()
 
@@ -260,7 +262,7 @@ class Producers:
         return Producer(self._exchange, f"{what}-{next(self._numbers)}", **options).initialise()
 
     def in_state(self, state: str) -> Producer:
-        """A producer whose transaction is in one of `STATES`, with the epoch that the coordinator has."""
+        """A producer whose transaction is in a state of `STATES`, with the epoch that the coordinator has."""
         producer = self.new(state.split()[0].rstrip(",")).initialise_again().initialise_again()
         STATES[state](producer)
         return producer.settle()

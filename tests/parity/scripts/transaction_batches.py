@@ -107,8 +107,8 @@ def faulty(exchange: Exchange, producer: Producer, version: int, partition: int)
     for what, batch in (
         ("a wrong CRC", changed(producer.batch(), crc=1)),
         ("a sequence that does not begin at 0", producer.batch(5)),
-        ("a time of the future", producer.batch(0, [record(timestamp=2**62)])),  # type: ignore[arg-type]
-        ("too many bytes", producer.batch(0, [record(b"x" * 2_000_000)])),  # type: ignore[arg-type]
+        ("a time of the future", producer.batch(0, [record(timestamp=2**62)])),
+        ("too many bytes", producer.batch(0, [record(b"x" * 2_000_000)])),
         ("two batches", bytes(producer.batch(0)) + bytes(producer.batch(1))),
         ("no batch", b""),
     ):
@@ -219,7 +219,7 @@ def sequences(exchange: Exchange, producers: Producers) -> None:
 
 
 def lowest_sequences(exchange: Exchange, producers: Producers) -> None:
-    """From the first batch that is verified to the first that is appended no sequence is above the lowest one."""
+    """Until a batch is appended, no sequence may be above the lowest that was verified."""
     exchange.create_topic("lowest", partitions=6)
     for partition, (version, tried) in enumerate(
         (version, tried) for version in (OLD_PRODUCE, NEW_PRODUCE) for tried in ((5, 1, 2, 9), (0, 1), (2, 0, 1, 2))

@@ -60,7 +60,7 @@ def unknown_ids(exchange: Exchange, producer: Producer) -> None:
 
 
 def mixed_clients(exchange: Exchange, producers: Producers) -> None:
-    """A client may begin a transaction as an old one and end it as a new one, and the other way round."""
+    """A transaction may begin as that of an old client and end as that of a new client, and the other way round."""
     for first, second in ((OLD_END, NEW_END), (NEW_END, OLD_END)):
         for committed, word in WORDS.items():
             what = f"the {word} in v{first}"

@@ -49,7 +49,7 @@ def run(exchange: Exchange) -> None:
 
 
 def forgotten(exchange: Exchange, producer: Producer) -> None:
-    """What the producer of a forgotten id is answered, as that of an unknown one."""
+    """What the producer of a forgotten id is answered: the same as the producer of an unknown id."""
     of = producer.transactional_id
     exchange.ask_each(f"{of}: a partition", lambda version: producer.adding(version, ("orders", [0])))
     exchange.ask_each(f"{of}: a group", producer.adding_group("readers"))

@@ -111,7 +111,7 @@ def wrong_producers(exchange: Exchange, producer: Producer, state: str) -> None:
 
 
 def given_epochs(exchange: Exchange, producers: Producers) -> None:
-    """Epochs that are neither that of now nor the one before."""
+    """Epochs that are neither the epoch of now nor the epoch before."""
     for state in STATES:
         if state in OPEN:
             continue
@@ -126,16 +126,16 @@ def given_epochs(exchange: Exchange, producers: Producers) -> None:
 
 
 def retried(exchange: Exchange, producers: Producers) -> None:
-    """A retry with the epoch before is good until another request got an epoch without one."""
+    """A retry with the epoch before is good until a request that gave no epoch got the next."""
     producer = producers.new("retried")
     first = producer.initialising_again()
     exchange.ask("the first epoch is given", first, 5)
     exchange.ask("the first epoch is given again", first, 5)
-    exchange.ask("an epoch without one", producer.initialising(), 5)
+    exchange.ask("no epoch is given", producer.initialising(), 5)
     exchange.ask("the first epoch is given too late", first, 5)
     producer.settle()
     before = producer.initialising_again(producer_epoch=producer.epoch - 1)
-    exchange.ask("the epoch before, which was got without one", before, 5)
+    exchange.ask("the epoch before, which came without a given epoch", before, 5)
     exchange.ask("the epoch of now", producer.initialising_again(), 5)
 
 

@@ -177,8 +177,8 @@ def members(exchange: Exchange, producers: Producers, version: int) -> None:
         for what, fields in (
             ("the leader", {}),
             ("the follower", {"member_id": follower.id}),
-            ("nobody", {"generation_id_or_member_epoch": -1, "member_id": ""}),
-            ("nobody in this generation", {"member_id": ""}),
+            ("no member", {"generation_id_or_member_epoch": -1, "member_id": ""}),
+            ("no member in this generation", {"member_id": ""}),
             ("a stranger", {"member_id": "a-stranger"}),
             ("generation -1", {"generation_id_or_member_epoch": -1}),
             ("the generation before", {"generation_id_or_member_epoch": leader.generation - 1}),
@@ -260,7 +260,7 @@ def stable_fetch(exchange: Exchange, group_id: str) -> OffsetFetchRequest:
 
 
 def pending_of_several(exchange: Exchange, producers: Producers) -> None:
-    """Of several commits of a partition the one is good whose record is the newest."""
+    """Of several commits of a partition the commit with the newest record is good."""
     some = {"orders": [0, 1]}
     producer = producers.new().commit_offsets("plain-after", {"orders": {0: 30}})
     committed(exchange, "plain-after", 40)

@@ -59,8 +59,11 @@ def too_late(exchange: Exchange, producer: Producer) -> None:
     """What a producer is answered that has not heard of the abort."""
     of = producer.transactional_id
     exchange.ask_each(f"{of}: a partition", lambda version: producer.adding(version, ("orders", [0])))
-    verifying = lambda version: producer.adding(version, ("orders", [0]), verify_only=True)  # noqa: E731
-    exchange.ask_each(f"{of}: to be verified", verifying, since=4)
+    exchange.ask_each(
+        f"{of}: to be verified",
+        lambda version: producer.adding(version, ("orders", [0]), verify_only=True),
+        since=4,
+    )
     exchange.ask_each(f"{of}: a group", producer.adding_group("readers"))
     exchange.ask_each(f"{of}: a batch", producer.producing(1, partition=2), since=3)
     exchange.ask_each(f"{of}: the commit", producer.ending())
