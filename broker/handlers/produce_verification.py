@@ -95,6 +95,8 @@ class Verification:
             behind = self._waiting.get(batch.key)
             if behind is not None:
                 behind.append(partial(self.admit, transactional_id, version, [batch]))
+            elif _is_fenced(batch):
+                batch.refuse(_not_verified(batch, ErrorCode.INVALID_PRODUCER_EPOCH, version))
             elif self._must_ask(batch, version):
                 self._waiting[batch.key] = deque()
                 self._note_sequence(batch)
@@ -145,6 +147,12 @@ class Verification:
         for batch in batches:
             for admit in self._waiting.pop(batch.key):
                 admit()
+
+
+def _is_fenced(batch: TransactionalBatch) -> bool:
+    """Whether the partition has seen a later epoch of the producer, so that there is nothing to ask."""
+    entry = batch.partition.log.producers.entries.get(batch.header.producer_id)
+    return entry is not None and batch.header.producer_epoch < entry.producer_epoch
 
 
 def _is_open(batch: TransactionalBatch) -> bool:

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and WriteTxnMarkers (API keys 24 to 27; KIP-98, KIP-890)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -81,17 +81,25 @@ class TransactionsHandler:
         if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not act for the cluster")
         results: dict[int, AddPartitionsToTxnResponse.ResultsByTransaction] = {}
+        unsupported: list[str] = []
 
         def answered(
             number: int, transaction: AddPartitionsToTxnRequest.Transaction, codes: Sequence[ErrorCode]
         ) -> None:
+            if ErrorCode.UNSUPPORTED_VERSION in codes:
+                # Records of transaction.version 0 have no place for it; Kafka says it of the request as a whole.
+                unsupported.append(transaction.transactional_id)
             results[number] = AddPartitionsToTxnResponse.ResultsByTransaction(
                 transactional_id=transaction.transactional_id,
                 topic_results=_topic_results(transaction.topics, codes),
             )
             if len(results) == len(request.transactions):
                 in_order = [results[number] for number in range(len(results))]
-                context.respond(AddPartitionsToTxnResponse(results_by_transaction=in_order))
+                context.respond(
+                    AddPartitionsToTxnResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+                    if unsupported
+                    else AddPartitionsToTxnResponse(results_by_transaction=in_order)
+                )
 
         if not request.transactions:
             context.respond(AddPartitionsToTxnResponse())
@@ -187,28 +195,34 @@ class TransactionsHandler:
     def write_txn_markers(
         self, request: WriteTxnMarkersRequest, context: RequestContext
     ) -> WriteTxnMarkersResponse | None:
-        """Write markers into partitions of this node; the answer has a code for each partition."""
+        """Write markers into partitions of this node. The answer has a code for each partition, and markers of the same
+        producer together; if one marker makes no sense, none is written."""
         if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not act for the cluster")
-        markers = [marker for marker in request.markers if marker.topics]
         wanted = [
-            (number, TopicPartition(topic.name, index))
-            for number, marker in enumerate(markers)
+            (marker, TopicPartition(topic.name, index))
+            for marker in request.markers
             for topic in marker.topics
-            for index in topic.partition_indexes
+            for index in dict.fromkeys(topic.partition_indexes)
         ]
-        codes: dict[tuple[int, TopicPartition], ErrorCode] = {}
-
-        def written(key: tuple[int, TopicPartition], code: ErrorCode) -> None:
-            codes[key] = code
-            if len(codes) == len(set(wanted)):
-                context.respond(_marker_results(markers, codes))
-
+        codes: dict[int, dict[TopicPartition, ErrorCode]] = {marker.producer_id: {} for marker, _ in wanted}
+        if not all(_is_possible(marker) for marker in request.markers):
+            for marker, partition in wanted:
+                codes[marker.producer_id][partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+            return _marker_results(codes)
         if not wanted:
-            return _marker_results(markers, codes)
-        for key in dict.fromkeys(wanted):
-            number, partition = key
-            marker = markers[number]
+            return _marker_results(codes)
+        left = len(wanted)
+
+        def written(of_producer: dict[TopicPartition, ErrorCode], partition: TopicPartition, code: ErrorCode) -> None:
+            nonlocal left
+            if of_producer.get(partition, ErrorCode.NONE) is ErrorCode.NONE:
+                of_producer[partition] = code
+            left -= 1
+            if not left:
+                context.respond(_marker_results(codes))
+
+        for marker, partition in wanted:
             self._markers.append(
                 partition.topic,
                 partition.partition,
@@ -219,7 +233,7 @@ class TransactionsHandler:
                     coordinator_epoch=marker.coordinator_epoch,
                     transaction_version=marker.transaction_version,
                 ),
-                partial(written, key),
+                partial(written, codes[marker.producer_id], partition),
             )
         return None
 
@@ -255,27 +269,22 @@ def _topic_results(
     ]
 
 
-def _marker_results(
-    markers: Sequence[WriteTxnMarkersRequest.Marker], codes: dict[tuple[int, TopicPartition], ErrorCode]
-) -> WriteTxnMarkersResponse:
+def _is_possible(marker: WriteTxnMarkersRequest.Marker) -> bool:
+    """Whether there can be such a producer and such a version."""
+    return marker.producer_id >= 0 and marker.producer_epoch >= 0 and marker.transaction_version >= 0
+
+
+def _marker_results(codes: Mapping[int, Mapping[TopicPartition, ErrorCode]]) -> WriteTxnMarkersResponse:
     result = WriteTxnMarkersResponse.Marker
-    return WriteTxnMarkersResponse(
-        markers=[
+    markers = []
+    for producer_id, of_producer in codes.items():
+        topics: dict[str, list[WriteTxnMarkersResponse.Marker.Topic.Partition]] = {}
+        for (topic, index), code in of_producer.items():
+            topics.setdefault(topic, []).append(result.Topic.Partition(partition_index=index, error_code=code))
+        markers.append(
             result(
-                producer_id=marker.producer_id,
-                topics=[
-                    result.Topic(
-                        name=topic.name,
-                        partitions=[
-                            result.Topic.Partition(
-                                partition_index=index, error_code=codes[number, TopicPartition(topic.name, index)]
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
+                producer_id=producer_id,
+                topics=[result.Topic(name=name, partitions=partitions) for name, partitions in topics.items()],
             )
-            for number, marker in enumerate(markers)
-        ]
-    )
+        )
+    return WriteTxnMarkersResponse(markers=markers)

@@ -172,11 +172,6 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         reason="Kafka says who leads and not where; we say both, as for every other NOT_LEADER_OR_FOLLOWER.",
     ),
     Allowed(
-        api="PRODUCE",
-        step="a transactional batch and no producer id, with a transactional id",
-        reason="There are no transactions here yet: the transactional bit is refused.",
-    ),
-    Allowed(
         api="JOIN_GROUP",
         step="a protocol twice, alone",
         when=_only_we_answer,
@@ -193,6 +188,27 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         step="no transactions",
         when=_only_we_answer,
         reason="Kafka never answers, since it answers with the last transaction of the list.",
+    ),
+    *(
+        Allowed(
+            api="END_TXN",
+            step=step,
+            reason="Kafka takes a fenced producer for the producer that has ended the transaction, and so gives it the "
+            "epoch of the producer that has fenced it, if that has an old client or the level is not 2.",
+        )
+        for step in ("*old client: the * in epoch E-1", "level ?: a fenced producer's abort")
+    ),
+    *(
+        Allowed(api=api, step=step, reason="Kafka writes a marker with a negative producer id, which no producer has.")
+        for api, step in (
+            ("WRITE_TXN_MARKERS", "producer -2"),
+            ("FETCH", "what lies there"),
+        )
+    ),
+    Allowed(
+        api="WRITE_TXN_MARKERS",
+        step="transaction version -128",
+        reason="Kafka refuses the version -1 and no other that there cannot be.",
     ),
     Allowed(
         api="WRITE_TXN_MARKERS",

@@ -34,6 +34,8 @@ class Normaliser:
         for rule in rules:
             if matches(moment.script, rule.script) and matches(moment.api, rule.api) and matches(path, rule.path):
                 replaced = rule.replace(value, moment, self.names)
+                if rule.orders:
+                    self.used[rule] += 1  # Kafka's order is by chance, though ours may be sorted already
                 if replaced is not value and replaced != value:
                     self.used[rule] += 1
                     value = replaced

@@ -1,7 +1,7 @@
 """Committed offsets: committing, fetching and deleting them.
 
 Decisions read the replayed state. A commit that is being written is not in that state yet, and its record may be
-before ours in the log. Where it would make a decision wrong, the decision reads the commits that are being written, too.
+before ours in the log. Where it would make a decision wrong, the decision reads the commits that are being written.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def _check_next_epoch(transaction: Transaction, request: EndTransaction) -> Erro
     is_complete = transaction.status in _COMPLETE.values()
     if is_complete and _has_epoch_before(transaction, request.producer):
         return _repeated(transaction, request)
-    if request.producer.producer_id != transaction.producer_id:
+    if request.producer.producer_id != transaction.producer_id and not _had_last_epoch(transaction, request.producer):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return ErrorCode.PRODUCER_FENCED
 
@@ -78,7 +78,11 @@ def _has_epoch_before(transaction: Transaction, producer: ProducerIdAndEpoch) ->
         return False
     if producer.producer_id == transaction.producer_id:
         return producer.producer_epoch + 1 == transaction.producer_epoch
-    # It was given a new id at that end, since the epochs of its id were used up.
+    return _had_last_epoch(transaction, producer)
+
+
+def _had_last_epoch(transaction: Transaction, producer: ProducerIdAndEpoch) -> bool:
+    """Whether the producer's id was followed by a new id, since its epochs were used up."""
     return producer == (transaction.previous_producer_id, LAST_EPOCH) and transaction.producer_epoch == FIRST_EPOCH
 
 
