@@ -122,7 +122,6 @@ def test_a_verifiable_producer_is_told_every_offset(java: JavaTools, client: Cli
     assert (said[-1]["sent"], said[-1]["acked"]) == (100, 100)
 
 
-@pytest.mark.not_applicable(until="transactions")
 def test_load_is_committed_in_transactions(java: JavaTools, client: Client, topic: str) -> None:
     client.create_topic(topic)
     load = ("--num-records", "100", "--record-size", "10", "--throughput", "-1")

@@ -80,6 +80,32 @@ def test_ottla_starts_on_a_directory_that_kafka_left(
     shared.kafka.stop()
 
 
+@pytest.mark.parametrize("first", ["ottla", "kafka"])
+def test_a_transaction_that_one_broker_left_open_is_ended_by_the_other(shared: SharedDirectory, first: str) -> None:
+    begins, ends = (shared.ottla, shared.kafka) if first == "ottla" else (shared.kafka, shared.ottla)
+    begins.start()
+    written, before = write_with_kafka(begins)
+    begins.kill()
+
+    ends.start()
+    look_again(ends, before)
+    read_committed(ends, before)
+    look_at_groups(ends)
+    end_open_transaction(ends)
+    look_at_groups(ends)
+    go_on(ends, written)
+    in_transactions(ends)
+    ends.stop()
+    assert complaints_of_dump_log(programs.java(), shared.data) == []
+
+    begins.start()
+    look_at_groups(begins)
+    end_open_transaction(begins, end=4)
+    look_at_groups(begins)
+    begins.stop()
+    assert complaints_of_dump_log(programs.java(), shared.data) == []
+
+
 def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla(
     shared: SharedDirectory, kafka_version: str
 ) -> None:
@@ -151,7 +177,7 @@ def test_a_directory_of_several_log_dirs_changes_hands(shared: SharedDirectory) 
 
 
 def write_with_kafka(broker: BrokerProcess) -> tuple[Written, Picture]:
-    """What Ottla can write, a group's offsets included, and what it cannot yet: transactions."""
+    """Records of all kinds, a group's offsets, and transactions: committed, aborted, and one that is left open."""
     with Visitor(broker.bootstrap) as kafka:
         written = write_everything(kafka)
         kafka.create("paid", partitions=2)
@@ -179,11 +205,12 @@ def in_transactions(broker: BrokerProcess) -> None:
     open_one.send_offsets_to_transaction([ClientsPartition("pending", 0, 1)], group_in_transactions(broker))
 
 
-def end_open_transaction(broker: BrokerProcess) -> None:
-    """Its producer comes back, which aborts what it had left open: the coordinator knows of it, and the log too."""
+def end_open_transaction(broker: BrokerProcess, *, end: int = 2) -> None:
+    """Its producer comes back, which aborts what it had left open: the coordinator knows of it, and the log too. The
+    marker is the record before ``end``."""
     transactional(broker, "waiting")
     with Visitor(broker.bootstrap) as kafka:
-        until(lambda: kafka.fetch("pending", 0, committed=True).last_stable_offset == 2, "the abort marker")
+        until(lambda: kafka.fetch("pending", 0, committed=True).last_stable_offset == end, "the abort marker")
         assert kafka.picture().topics["pending"].partitions[0].aborted
 
 

@@ -432,7 +432,6 @@ def test_acls_are_described(kafkajs: KafkaJs) -> None:
 # What is still to come
 
 
-@pytest.mark.not_applicable(until="transactions")
 def test_a_transaction_is_committed(kafkajs: KafkaJs, client: Client, topic: str) -> None:
     client.create_topic(topic)
     options = {"transactionalId": f"tx-{topic}", "idempotent": True, "maxInFlightRequests": 1}

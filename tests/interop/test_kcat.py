@@ -269,7 +269,6 @@ def test_two_share_a_topic_and_the_other_takes_over_from_one_that_leaves(
 # What is still to come
 
 
-@pytest.mark.not_applicable(until="transactions")
 def test_a_transaction_is_committed_at_the_end_of_the_input(kcat: Kcat, topic: str) -> None:
     kcat.produce(topic, "-X", f"transactional.id=tx-{topic}", stdin=b"one\ntwo\n").done()
     assert kcat.consume(topic, "-X", "isolation.level=read_committed").done().lines == ["one", "two"]

@@ -7,6 +7,7 @@ that is started again goes on where the last committed transaction has ended.
 """
 
 import os
+import signal
 import sys
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -14,17 +15,23 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 MOST_RECORDS = 20
 """Of a transaction."""
 
-PATIENCE_S = 5
-"""For the end of a transaction. Where the broker was killed in between, librdkafka may wait for an answer that it has
-lost until the transaction times out, with Apache Kafka too."""
+PATIENCE_S = 3
+"""For each step. Where the broker was killed in between, librdkafka may wait for an answer that it has lost until the
+transaction times out, with Apache Kafka too: then the process ends itself by SIGALRM."""
 
 
 def work(bootstrap: str, source: str, target: str, group: str, transactional_id: str) -> None:
     """Work until the process is killed. Raises KafkaException."""
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "reconnect.backoff.max.ms": 200}
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 20_000,
+            "reconnect.backoff.max.ms": 200,
+        }
     )
-    producer.init_transactions(60)
+    signal.alarm(10 * PATIENCE_S)
+    producer.init_transactions(10 * PATIENCE_S)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -39,6 +46,7 @@ def work(bootstrap: str, source: str, target: str, group: str, transactional_id:
     )
     consumer.subscribe([source])
     while True:
+        signal.alarm(2 * PATIENCE_S)
         messages = [message for message in consumer.consume(MOST_RECORDS, 0.2) if message.error() is None]
         if not messages:
             continue
