@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientsPartition
 
 from dev.broker_process import BrokerProcess
@@ -247,7 +247,19 @@ def commit_offsets(broker: BrokerProcess) -> None:
 
 def committed_offsets(broker: BrokerProcess) -> dict[int, int]:
     member = group_member(broker)
-    found = member.committed([ClientsPartition("paid", partition) for partition in GROUP_OFFSETS], timeout=60)
+    places = [ClientsPartition("paid", partition) for partition in GROUP_OFFSETS]
+    found: list[ClientsPartition] = []
+
+    def is_answered() -> bool:
+        try:
+            found[:] = member.committed(places, timeout=60)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                raise
+            return False  # a Kafka that has just started has no coordinators yet
+        return True
+
+    until(is_answered, "the coordinator of the group")
     member.close()
     return {one.partition: one.offset for one in found}
 
