@@ -86,10 +86,10 @@ def _check_value(key: str, text: str, settings: BrokerSettings, broker: BrokerTe
     definition = broker_definition(setting)
     if definition is None:
         return  # Kafka takes unknown names, which may be a plugin's.
-    value = parse_value(key, definition.type, definition.allowed, text)
-    if definition.type == ConfigType.LIST and len(list_entries(text)) > len(value):
+    if definition.type == ConfigType.LIST and len(entries := list_entries(text)) > len(set(entries)):
         # What a file says twice counts once, in Kafka as here.
         raise SettingsError(f"Configuration '{key}' values must not be duplicated.")
+    value = parse_value(key, definition.type, definition.allowed, text)
     if definition.type == ConfigType.CLASS and value != definition.default:
         raise SettingsError(f"Invalid value {value} for configuration {setting}: Class {value} could not be found.")
     if setting == "metric.reporters" and value not in ((), (definition.default,)):
@@ -153,9 +153,20 @@ def _check_threads(before: BrokerTexts, after: BrokerTexts) -> None:
     for key in _THREADS:
         now, then = (_number(broker.text(key)) for broker in (before, after))
         if not now // 2 <= then <= now * 2 or then < 1 <= now:
-            raise InvalidConfig(
-                key, str(then), f"at least half and at most twice the number of now, {now}: change it in steps"
-            )
+            expected = f"at least half and at most twice the number of now, {now}: change it in steps"
+            raise InvalidConfig(key, str(then), expected, _refused_threads(key, now, then))
+
+
+def _refused_threads(key: str, now: int, then: int) -> str:
+    """Kafka's sentence for a number of threads that is too far from that of now."""
+    if key == _CLEANER_THREADS:
+        limit = "increased to more than double" if then > now else "reduced to less than half"
+        return f"Log cleaner threads cannot be {limit} the current value {now}"
+    if then < 1:
+        limit = "be at least 1"
+    else:
+        limit = f"{'not be greater than double' if then > now else 'be at least half'} the current value {now}"
+    return f"Dynamic thread count update validation failed for {key}={then}, value should {limit}"
 
 
 def _number(text: str | None) -> int:

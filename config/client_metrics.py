@@ -41,12 +41,12 @@ def validate_client_metrics(overrides: Mapping[str, str]) -> None:
     for key, text in overrides.items():
         declaration = CLIENT_METRICS_SETTINGS.get(key)
         if declaration is None:
-            known = ", ".join(CLIENT_METRICS_SETTINGS)
-            raise InvalidSubscription(f"{key} is not a setting of client metrics, expected one of {known}")
+            raise InvalidSubscription(f"Unknown client metrics configuration: {key}")
         value = declaration.parse(key, text)
         if key == "interval.ms" and not _SHORTEST_INTERVAL_MS <= value <= _LONGEST_INTERVAL_MS:
             raise InvalidSubscription(
-                f"{key} is '{text}', expected milliseconds from {_SHORTEST_INTERVAL_MS} to {_LONGEST_INTERVAL_MS}"
+                f"Invalid value {value} for {key}, interval must be between {_SHORTEST_INTERVAL_MS} and "
+                f"{_LONGEST_INTERVAL_MS} (1 hour)"
             )
         if key == "match":
             for entry in value:
@@ -54,10 +54,11 @@ def validate_client_metrics(overrides: Mapping[str, str]) -> None:
 
 
 def _check_match(key: str, entry: str) -> None:
+    answer = f"Illegal client matching pattern: {entry}"
     name, separator, pattern = entry.partition("=")
     if not separator or name.strip() not in _MATCHED:
-        raise InvalidConfig(key, entry, f"name=pattern with one of the names {', '.join(_MATCHED)}")
+        raise InvalidConfig(key, entry, f"name=pattern with one of the names {', '.join(_MATCHED)}", answer)
     try:
         re.compile(pattern.strip())
     except re.error as error:
-        raise InvalidConfig(key, entry, f"name=pattern with a regular expression: {error}") from None
+        raise InvalidConfig(key, entry, f"name=pattern with a regular expression: {error}", answer) from None

@@ -32,11 +32,16 @@ def check_together(settings: BrokerSettings) -> None:
             for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
             if getattr(settings, field_name(key)) is not None
         )
-        raise InvalidConfig(key, "0", "a whole number of at least 1, or -1 for no limit")
+        answer = f"{key} must be unlimited (-1) or, greater than or equal to 1"
+        raise InvalidConfig(key, "0", "a whole number of at least 1, or -1 for no limit", answer)
     if log.segment_ms < 1:
-        raise InvalidConfig("log.roll.ms", str(log.segment_ms), "a whole number of at least 1")
+        key = "log.roll.ms"
+        answer = f"{key} must be greater than or equal to 1"
+        raise InvalidConfig(key, str(log.segment_ms), "a whole number of at least 1", answer)
     if log.segment_jitter_ms < 0:
-        raise InvalidConfig("log.roll.jitter.ms", str(log.segment_jitter_ms), "a whole number of at least 0")
+        key = "log.roll.jitter.ms"
+        answer = f"{key} must be greater than or equal to 0"
+        raise InvalidConfig(key, str(log.segment_jitter_ms), "a whole number of at least 0", answer)
     if log.min_compaction_lag_ms > log.max_compaction_lag_ms:
         raise InvalidConfig(
             "log.cleaner.min.compaction.lag.ms",
@@ -113,9 +118,17 @@ def _check_connection_limits(settings: BrokerSettings) -> None:
     for entry in filter(None, (entry.strip() for entry in text.split(","))):
         host, _, limit = (part.strip() for part in entry.rpartition(":"))
         if not host or not isinstance(most := read_value(ConfigType.INT, limit), int) or most < 0:
-            raise InvalidConfig(key, text, "host:limit entries with whole numbers, such as 10.0.0.7:100,localhost:200")
+            expected = "host:limit entries with whole numbers, such as 10.0.0.7:100,localhost:200"
+            raise InvalidConfig(
+                key, text, expected, f"Error parsing configuration property '{key}': '{text}', expected {expected}"
+            )
     if settings.max_connections_per_ip == 0 and not settings.max_connections_by_ip:
-        raise InvalidConfig("max.connections.per.ip", "0", f"at least 1, unless {key} names who may connect")
+        raise InvalidConfig(
+            "max.connections.per.ip",
+            "0",
+            f"at least 1, unless {key} names who may connect",
+            f"max.connections.per.ip can be set to zero only if {key} property is set.",
+        )
     protected = settings.inter_broker_listener if len(settings.listeners) > 1 else None
     open_to_some = [one for one in settings.listeners if one.max_connections != 0]
     if not open_to_some:

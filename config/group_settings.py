@@ -19,16 +19,19 @@ def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerTexts) 
     for key, text in overrides.items():
         known = group_definition(key)
         if known is None:
-            raise UnknownConfig(key, text, most_similar(key, definitions("group")), "group setting")
+            raise UnknownConfig(key, text, most_similar(key, definitions("group")), "group")
         value = parse_value(key, known.type, known.allowed, text)
         if isinstance(value, int):
             check_group_limits(key, value, f"group.{key}", broker)
         if key == "errors.deadletterqueue.topic.name" and value.startswith("__"):
-            raise InvalidConfig(key, text, "a name that does not begin with two underscores")
+            answer = f"{key}: DLQ topic name must not start with '__'"
+            raise InvalidConfig(key, text, "a name that does not begin with two underscores", answer)
         if key == "streams.rack.aware.assignment.tags" and len(list_entries(text)) > len(value):
-            raise InvalidConfig(key, text, "each tag once")
+            raise InvalidConfig(key, text, "each tag once", f"{key} must not contain duplicate tag keys.")
         if key == "streams.assignor.name" and value not in (assignors := _streams_assignors(broker)):
-            raise InvalidConfig(key, text, f"one of group.streams.assignors: {', '.join(assignors)}")
+            listed = ", ".join(assignors)
+            answer = f"{key} '{value}' is not a registered task assignor. Registered assignors are: [{listed}]."
+            raise InvalidConfig(key, text, f"one of group.streams.assignors: {listed}", answer)
 
 
 def _streams_assignors(broker: BrokerTexts) -> tuple[str, ...]:
@@ -51,8 +54,18 @@ def check_group_limits(key: str, value: int, broker_key: str, broker: BrokerText
         InvalidConfig: The value is outside of the limits.
     """
     kind, _, name = broker_key.removeprefix("group.").partition(".")
-    for limit, word, is_kept in (("min", "least", int.__ge__), ("max", "most", int.__le__)):
-        limit_key = f"group.{kind}.{limit}.{name.removeprefix('num.')}"
-        text = broker.text(limit_key)
-        if text is not None and not is_kept(value, int(text)):
-            raise InvalidConfig(key, str(value), f"at {word} {limit_key}, which is {text}")
+    keys = [f"group.{kind}.{limit}.{name.removeprefix('num.')}" for limit in ("min", "max")]
+    least, most = (broker.text(limit_key) for limit_key in keys)
+    for limit_key, text, word, relation, is_kept in (
+        (keys[0], least, "least", "greater", int.__ge__),
+        (keys[1], most, "most", "less", int.__le__),
+    ):
+        if text is None or is_kept(value, int(text)):
+            continue
+        if key == broker_key:
+            answer = f"{key} must be {relation} than or equal to {limit_key}"
+        elif least is not None and most is not None:
+            answer = f"{key} must be in the range {least} to {most} inclusive."
+        else:
+            answer = f"{key} must be {relation} than or equal to {text}"
+        raise InvalidConfig(key, str(value), f"at {word} {limit_key}, which is {text}", answer)

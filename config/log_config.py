@@ -123,7 +123,7 @@ def validate_topic_overrides(overrides: Mapping[str, str | None], defaults: LogC
     texts: dict[str, str] = {}
     for key, text in overrides.items():
         if key not in TOPIC_SETTINGS:
-            raise UnknownConfig(key, text, most_similar(key, TOPIC_SETTINGS), "topic setting")
+            raise UnknownConfig(key, text, most_similar(key, TOPIC_SETTINGS), "topic")
         if text is None:
             raise InvalidConfig(key, None, "a value: a topic setting cannot be null")
         texts[key] = text
@@ -133,9 +133,15 @@ def validate_topic_overrides(overrides: Mapping[str, str | None], defaults: LogC
             "min.compaction.lag.ms",
             str(config.min_compaction_lag_ms),
             f"at most max.compaction.lag.ms, which is {config.max_compaction_lag_ms}",
+            f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "
+            f"max.compaction.lag.ms ({config.max_compaction_lag_ms})",
         )
     if config.remote_storage_enable:
         raise InvalidConfig(
-            "remote.storage.enable", texts["remote.storage.enable"], "false: there is no tiered storage"
+            "remote.storage.enable",
+            texts["remote.storage.enable"],
+            "false: there is no tiered storage",
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage. remote.storage.enable can only be false.",
         )
     return config

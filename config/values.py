@@ -18,7 +18,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from config.errors import InvalidConfig
+from config.errors import InvalidConfig, invalid_value
 
 Value = bool | int | float | str | tuple[str, ...]
 """What a text becomes: BOOLEAN a bool; INT, SHORT and LONG an int; DOUBLE a float; LIST a tuple; the others a str."""
@@ -81,8 +81,13 @@ def parse_value(key: str, type_: ConfigType, allowed: str, text: str) -> Any:
     """
     rule = _rule(type_, allowed)
     value = read_value(type_, text, allowed)
-    if value is None or not rule.accepts(value):
-        raise InvalidConfig(key, text, rule.expected)
+    if value is None:
+        not_of_type = "Expected value to be either true or false"
+        if type_ != ConfigType.BOOLEAN:
+            not_of_type = f"Not a number of type {type_.name}"
+        raise InvalidConfig(key, text, rule.expected, invalid_value(key, text, not_of_type))
+    if not rule.accepts(value):
+        raise InvalidConfig(key, text, rule.expected, rule.refusal(key, value))
     return value
 
 
@@ -165,6 +170,12 @@ class _Rule(NamedTuple):
 
     accepts: Callable[[Any], bool]
     expected: str
+    refusal: Callable[[str, Any], str]
+    """Kafka's sentence for a key and a value that is not accepted."""
+
+
+def _anything(expected: str) -> _Rule:
+    return _Rule(lambda value: True, expected, lambda key, value: "")
 
 
 @lru_cache(maxsize=256)
@@ -172,20 +183,29 @@ def _rule(type_: ConfigType, allowed: str) -> _Rule:
     if type_ in _LIMITS or type_ == ConfigType.DOUBLE:
         return _number_rule(type_, allowed)
     if type_ == ConfigType.BOOLEAN:
-        return _Rule(lambda value: True, "true or false")
+        return _anything("true or false")
     if allowed.startswith(_OF_REPLICAS):
-        return _Rule(_is_throttled_replicas, "a list of partition:broker pairs such as 0:1,1:1, or *")
+        return _Rule(
+            _is_throttled_replicas,
+            "a list of partition:broker pairs such as 0:1,1:1, or *",
+            lambda key, value: invalid_value(
+                key,
+                f"[{', '.join(value)}]",
+                f"{key} must be the literal '*' or a list of replicas in the following format: {allowed}",
+            ),
+        )
     if choices := re.fullmatch(_CHOICES, allowed):
         return _choice_rule(type_, choices[2].split(", "), ignore_case=choices[1] is not None)
     if type_ == ConfigType.LIST:
-        return _Rule(all, "a comma-separated list without empty entries")
+        return _Rule(all, "a comma-separated list without empty entries", lambda key, value: _empty_entry(key))
     if allowed == "group name":
-        return _Rule(
-            _is_group_name, f"the name of a group, of at most {_GROUP_NAME_BYTES} bytes without control characters"
-        )
+        expected = f"the name of a group, of at most {_GROUP_NAME_BYTES} bytes without control characters"
+        return _Rule(_is_group_name, expected, lambda key, value: invalid_value(key, value, f"expected {expected}"))
     if allowed == "non-empty string":
-        return _Rule(bool, "a text that is not empty")
-    return _Rule(lambda value: True, "a text")
+        return _Rule(
+            bool, "a text that is not empty", lambda key, value: invalid_value(key, value, "String must be non-empty")
+        )
+    return _anything("a text")
 
 
 def _number_rule(type_: ConfigType, allowed: str) -> _Rule:
@@ -202,20 +222,52 @@ def _number_rule(type_: ConfigType, allowed: str) -> _Rule:
         expected = f"{kind} of at least {lowest}" if highest == float("inf") else f"{kind} from {lowest} to {highest}"
     if exception is not None:
         expected += f", or {exception}"
-    return _Rule(lambda value: lowest <= value <= highest or value == exception, expected)
+
+    def refusal(key: str, value: float) -> str:
+        if exception is not None:
+            why = f"Value must be between {lowest} and {highest} or equal to {exception}"
+        elif value < lowest:
+            why = f"Value must be at least {lowest}"
+        else:
+            why = f"Value must be no more than {highest}"
+        return invalid_value(key, render_value(value), why)
+
+    return _Rule(lambda value: lowest <= value <= highest or value == exception, expected, refusal)
 
 
 def _choice_rule(type_: ConfigType, choices: list[str], *, ignore_case: bool) -> _Rule:
     listed = ", ".join(choices)
+
+    def refusal(key: str, value: object) -> str:
+        return invalid_value(
+            key, value, f"String must be one of{' (case insensitive)' if ignore_case else ''}: {listed}"
+        )
+
+    def refusal_of_list(key: str, value: tuple[str, ...]) -> str:
+        return next(refusal(key, entry) if entry else _empty_entry(key) for entry in value if entry not in choices)
+
     if type_ == ConfigType.LIST:
-        return _Rule(lambda value: set(value) <= set(choices), f"a comma-separated list of any of {listed}")
+        return _Rule(
+            lambda value: set(value) <= set(choices), f"a comma-separated list of any of {listed}", refusal_of_list
+        )
     if "by_duration:PnDTnHnMn.nS" in choices:
         return _Rule(
-            lambda value: value in choices[:-1] or re.fullmatch(_BY_DURATION, value) is not None, f"one of {listed}"
+            lambda value: value in choices[:-1] or re.fullmatch(_BY_DURATION, value) is not None,
+            f"one of {listed}",
+            lambda key, value: invalid_value(
+                key,
+                value,
+                f"Invalid value `{value}` for configuration {key}. The value must be either 'earliest', 'latest' or of "
+                "the format 'by_duration:<PnDTnHnMn.nS>'.",
+            ),
         )
     if ignore_case:
-        return _Rule(lambda value: value.upper() in choices, f"one of {listed}, in any case")
-    return _Rule(lambda value: value in choices, f"one of {listed}")
+        return _Rule(lambda value: value.upper() in choices, f"one of {listed}, in any case", refusal)
+    return _Rule(lambda value: value in choices, f"one of {listed}", refusal)
+
+
+def _empty_entry(key: str) -> str:
+    return f"Configuration '{key}' values must not be empty."
 
 
 def _is_group_name(value: str) -> bool:

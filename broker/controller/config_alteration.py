@@ -20,7 +20,6 @@ from broker.request.faults import (
     InvalidRequest,
     InvalidTopic,
     UnknownTopicOrPartition,
-    error_code_of,
 )
 from config.alteration import check_broker_alteration
 from config.client_metrics import InvalidSubscription, validate_client_metrics
@@ -35,6 +34,7 @@ from protocol.records.cluster_metadata import ClearElrRecord, ConfigRecord
 
 _CORDONED: Final = "cordoned.log.dirs"
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+_LONGEST_VALUE_BYTES: Final = 32_767
 _RESOURCE_TYPES: Final = frozenset(ConfigResource)
 
 
@@ -129,9 +129,12 @@ class ConfigPlanner:
         try:
             self._check_name(wanted.resource)
             after = wanted.applied_to(before)
+            _check_lengths(after)
             self._check(wanted.resource, after)
-        except (Fault, InvalidConfig) as error:
-            return AlterationResult(error_code_of(error), str(error))
+        except Fault as fault:
+            return AlterationResult(fault.code, str(fault))
+        except InvalidConfig as error:
+            return AlterationResult(ErrorCode.INVALID_CONFIG, error.answer)
         changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
         self._add_records(wanted.resource, changed, after)
         return AlterationResult(changed=changed)
@@ -142,18 +145,22 @@ class ConfigPlanner:
         match type_:
             case ConfigResource.TOPIC:
                 if not name:
-                    raise InvalidRequest("There are no configs of all topics: the resource has no name")
+                    raise InvalidRequest("Default topic resources are not allowed.")
                 if fault := fault_of_name(name):
                     raise InvalidTopic(fault)
             case ConfigResource.BROKER:
                 if name != EVERY_BROKER:
-                    self._configs.check_broker_id(name)
-            case ConfigResource.GROUP | ConfigResource.CLIENT_METRICS:
+                    self._configs.check_broker_id(
+                        name, "Node", otherwise="Unexpected broker id, expected {expected}, but received {name}"
+                    )
+            case ConfigResource.GROUP:
                 if not name:
-                    kind = "groups" if type_ == ConfigResource.GROUP else "subscriptions"
-                    raise InvalidRequest(f"There are no configs of all {kind}: the resource has no name")
+                    raise InvalidRequest("Default group resources are not allowed.")
+            case ConfigResource.CLIENT_METRICS:
+                if not name:
+                    raise InvalidRequest("Subscription name can't be empty")
             case _:
-                raise InvalidRequest(f"Resources of type {type_} have no configs that could be altered")
+                raise InvalidRequest(f"Unknown resource type {type_}")
 
     def _check(self, resource: Resource, after: Mapping[str, str]) -> None:
         """Refuse configs that the resource may not have. Raises a `Fault` or `InvalidConfig`."""
@@ -162,7 +169,7 @@ class ConfigPlanner:
             case ConfigResource.TOPIC:
                 validate_topic_overrides(after, self._configs.log_defaults())
                 if name not in self._image.topics.by_name:
-                    raise UnknownTopicOrPartition(f"There is no topic {name}")
+                    raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
             case ConfigResource.BROKER:
                 self._check_broker(name, after)
             case ConfigResource.GROUP:
@@ -171,7 +178,7 @@ class ConfigPlanner:
                 try:
                     validate_client_metrics(after)
                 except InvalidSubscription as error:
-                    raise InvalidRequest(str(error)) from None
+                    raise InvalidRequest(error.answer) from None
 
     def _check_broker(self, name: str, after: Mapping[str, str]) -> None:
         texts = self._configs.broker_texts()
@@ -183,7 +190,7 @@ class ConfigPlanner:
             check_broker_alteration(self._configs.static_settings, texts, changed)
         except SettingsError as error:
             # Kafka has INVALID_CONFIG for topics and groups, but not for brokers.
-            raise InvalidRequest(str(error)) from None
+            raise InvalidRequest(error.answer) from None
         self._check_cordoned(name, after)
         if self._image.features.has_eligible_leader_replicas:
             self._check_min_insync_replicas(name, after)
@@ -204,9 +211,9 @@ class ConfigPlanner:
         key = _MIN_INSYNC_REPLICAS
         before = self._image.configs.of(ConfigResource.BROKER, name)
         if name != EVERY_BROKER and key in after and before.get(key) != after[key]:
-            raise InvalidConfig(key, after[key], "no value for a single broker, since eligible leaders are kept")
+            raise InvalidConfiguration(f"Broker-level {key} cannot be altered while ELR is enabled.")
         if name == EVERY_BROKER and key in before and key not in after:
-            raise InvalidConfig(key, None, "a value for all brokers, since eligible leaders are kept")
+            raise InvalidConfiguration(f"Cluster-level {key} cannot be removed while ELR is enabled.")
 
     def _add_records(self, resource: Resource, changed: Sequence[str], after: Mapping[str, str]) -> None:
         for key in changed:
@@ -218,6 +225,15 @@ class ConfigPlanner:
             self.records.append(ClearElrRecord(topic_name=resource.name))
 
 
+def _check_lengths(configs: Mapping[str, str]) -> None:
+    """Refuse a list that has grown longer than the text of a record or a response may be."""
+    if any(len(value.encode()) > _LONGEST_VALUE_BYTES for value in configs.values()):
+        raise InvalidConfiguration(
+            "The configuration value cannot be added because it exceeds the maximum value size of "
+            f"{_LONGEST_VALUE_BYTES} bytes."
+        )
+
+
 def check_changes(changes: Sequence[ConfigChange]) -> None:
     """Refuse changes that contradict each other or have no value, whatever the resource is.
 
@@ -227,10 +243,10 @@ def check_changes(changes: Sequence[ConfigChange]) -> None:
     times = Counter(change.name for change in changes)
     repeated = [name for name, count in times.items() if count > 1]
     if repeated:
-        raise InvalidRequest(f"A config is named more than once: {', '.join(repeated)}")
+        raise InvalidRequest(f"Error due to duplicate config keys: {', '.join(repeated)}")
     nulls = [change.name for change in changes if change.operation != ConfigOperation.DELETE and change.value is None]
     if nulls:
-        raise InvalidRequest(f"A config can't be null, only deleted: {', '.join(nulls)}")
+        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
     for change in changes:
         if change.operation not in _OPERATIONS:
             raise InvalidRequest(f"There is no operation {change.operation}, which is asked for {change.name}")
@@ -241,7 +257,7 @@ def _changed_list(resource: Resource, change: ConfigChange, current: str | None)
     type_, default = _type_and_default(resource, change.name)
     if type_ != ConfigType.LIST:
         operation = ConfigOperation(change.operation).name
-        raise InvalidConfig(change.name, change.value, f"a setting that is a list, as {operation} needs it")
+        raise InvalidConfiguration(f"Can't {operation} to key {change.name} because its type is not LIST.")
     parts = [part for part in (default if current is None else current).split(",") if part]
     for part in _split(change.value or ""):
         if change.operation == ConfigOperation.APPEND and part not in parts:

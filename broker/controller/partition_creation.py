@@ -56,7 +56,7 @@ class GrowthPlanner:
             GrowthResult(
                 topic=name,
                 error=ErrorCode.INVALID_REQUEST,
-                message=f"The request names topic '{name}' {count} times.",
+                message="Duplicate topic name.",
             )
             for name, count in times.items()
             if count > 1
@@ -76,21 +76,26 @@ class GrowthPlanner:
         if topic is None:
             raise UnknownTopicOrPartition  # Kafka says no more, nor do we
         there = len(topic.partitions)
-        if wish.count <= there:
-            raise InvalidPartitions(f"Topic '{wish.topic}' has {there} partitions, and {wish.count} are not more.")
+        if wish.count == there:
+            raise InvalidPartitions(f"Topic already has {there} partition(s).")
+        if wish.count < there:
+            raise InvalidPartitions(
+                f"The topic {wish.topic} currently has {there} partition(s); {wish.count} would not be an increase."
+            )
         added = range(there, wish.count)
         if len(self.records) + len(added) > MAX_PARTITIONS_PER_REQUEST:
-            # Kafka's controller fails on it with UNKNOWN_SERVER_ERROR; this is the error of its CreateTopics.
             raise PolicyViolation(
-                f"{len(added)} more partitions: a request may ask for {MAX_PARTITIONS_PER_REQUEST} in all."
+                f"Excessively large number of additional partitions per request. {len(added)} more are asked for, "
+                f"{MAX_PARTITIONS_PER_REQUEST} are allowed in all."
             )
         if wish.assignments is not None and len(wish.assignments) != len(added):
             raise InvalidReplicaAssignment(
-                f"{len(added)} partitions are to be added, and {len(wish.assignments)} are assigned."
+                f"Attempted to add {len(added)} additional partition(s), but only {len(wish.assignments)} "
+                "assignment(s) were specified."
             )
         brokers: Sequence[Sequence[int]] = wish.assignments or [[self._placement.broker_id]] * len(added)
-        for index, replicas in zip(added, brokers, strict=True):
-            self._placement.check_brokers(index, replicas)
+        for replicas in brokers:
+            self._placement.check_brokers(replicas)
         self.records += [
             partition_record(topic.topic_id, self._placement.partition(index, replicas))
             for index, replicas in zip(added, brokers, strict=True)

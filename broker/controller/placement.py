@@ -56,16 +56,19 @@ class Placement:
             directories=tuple(self._least_loaded_directory() for _ in brokers),
         )
 
-    def check_brokers(self, index: int, brokers: Sequence[int]) -> None:
-        """Raises `InvalidReplicaAssignment` for brokers that partition ``index`` cannot have."""
+    def check_brokers(self, brokers: Sequence[int]) -> None:
+        """Raises `InvalidReplicaAssignment` for brokers that a partition cannot have."""
         if not brokers:
-            raise InvalidReplicaAssignment(f"Partition {index} is assigned to no broker.")
-        if len(set(brokers)) != len(brokers):
-            raise InvalidReplicaAssignment(f"Partition {index} is assigned to the same broker twice: {list(brokers)}.")
+            raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
+        repeated = [broker for broker, times in Counter(brokers).items() if times > 1]
+        if repeated:
+            raise InvalidReplicaAssignment(
+                f"The manual partition assignment includes the broker {repeated[0]} more than once."
+            )
         unknown = [broker for broker in brokers if broker != self.broker_id]
         if unknown:
             raise InvalidReplicaAssignment(
-                f"Partition {index} is assigned to broker {unknown[0]}, but only broker {self.broker_id} is there."
+                f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
             )
 
     def _least_loaded_directory(self) -> bytes:

@@ -32,14 +32,16 @@ class ReassignmentPlanner:
         """
         known = self._image.topics.by_name.get(topic)
         partition = known.partition(index) if known is not None else None
-        if known is None or partition is None:
-            raise UnknownTopicOrPartition(f"There is no partition {index} of topic '{topic}'.")
+        if known is None:
+            raise UnknownTopicOrPartition(f"Unable to find a topic named {topic}.")
+        if partition is None:
+            raise UnknownTopicOrPartition(f"Unable to find partition {topic}:{index}.")
         if replicas is None:
             if not (partition.adding_replicas or partition.removing_replicas):
                 raise NoReassignmentInProgress
             replicas = [broker for broker in partition.replicas if broker not in partition.adding_replicas]
         else:
-            self._placement.check_brokers(index, replicas)
+            self._placement.check_brokers(replicas)
         if list(partition.replicas) != list(replicas) or partition.adding_replicas or partition.removing_replicas:
             self.records.append(_moved(known.topic_id, partition, replicas))
 

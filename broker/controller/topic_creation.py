@@ -1,4 +1,7 @@
-"""Creation of topics: every check of CreateTopics in Kafka's order, then the records of topic and partitions."""
+"""Creation of topics: every check of CreateTopics in Kafka's order, then the records of topic and partitions.
+
+The sentences begin with Kafka's words, since programs look for them.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -96,12 +99,10 @@ class TopicPlanner:
             self._plan_one(topic) for topic in topics if times[topic.name] == 1 and topic.name != CLUSTER_METADATA
         ]
         results += [
-            _refusal(name, InvalidRequest(f"The request names topic '{name}' {count} times."))
-            for name, count in times.items()
-            if count > 1
+            _refusal(name, InvalidRequest("Duplicate topic name.")) for name, count in times.items() if count > 1
         ]
         if times[CLUSTER_METADATA] == 1:
-            text = f"{CLUSTER_METADATA} is the metadata log itself and can't be created as a topic."
+            text = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
             results.append(_refusal(CLUSTER_METADATA, InvalidRequest(text)))
         return results
 
@@ -114,7 +115,10 @@ class TopicPlanner:
                 wanted += self._defaults.partitions if topic.partitions == BROKER_DEFAULT else max(topic.partitions, 0)
         if wanted <= MAX_PARTITIONS_PER_REQUEST:
             return None
-        return f"The request asks for {wanted} partitions, {MAX_PARTITIONS_PER_REQUEST} are allowed in one request."
+        return (
+            f"Excessively large number of partitions per request. {wanted} are asked for, {MAX_PARTITIONS_PER_REQUEST} "
+            "are allowed."
+        )
 
     def _plan_one(self, topic: NewTopic) -> TopicResult:
         try:
@@ -143,58 +147,53 @@ class TopicPlanner:
         # Only topics that are there count: of two new names alike in one request, both are created, as Kafka does it.
         alike = self._image.topics.names_by_collision_key.get(key) if key is not None else None
         if alike:
-            raise InvalidTopic(
-                f"Topic '{name}' collides with topic '{min(alike)}': '.' and '_' are the same in metric names.",
-            )
+            raise InvalidTopic(f"Topic '{name}' collides with existing topic: {min(alike)}")
 
     def _checked_configs(self, topic: NewTopic) -> dict[str, str]:
         nulls = [key for key, value in topic.configs if value is None]
         if nulls:
-            raise InvalidConfiguration(f"A topic config can't be null: {', '.join(nulls)}.")
+            raise InvalidConfiguration(f"Null value not supported for topic configs: {', '.join(nulls)}")
         configs = {key: value for key, value in topic.configs if value is not None}
         try:
             validate_topic_overrides(configs, self._defaults.log_config)
         except InvalidConfig as error:
-            raise InvalidConfiguration(f"{error}.") from None
+            raise InvalidConfiguration(error.answer) from None
         return configs
 
     def _assigned(self, topic: NewTopic) -> list[list[int]]:
         """The brokers of each partition as the client places them."""
         if topic.replication_factor != BROKER_DEFAULT:
             raise InvalidRequest(
-                f"Replicas are assigned by hand, so the replication factor must be -1, not {topic.replication_factor}.",
+                "A manual partition assignment was specified, but replication factor was not set to -1."
             )
         if topic.partitions != BROKER_DEFAULT:
-            raise InvalidRequest(
-                f"Replicas are assigned by hand, so the number of partitions must be -1, not {topic.partitions}.",
-            )
+            raise InvalidRequest("A manual partition assignment was specified, but numPartitions was not set to -1.")
         replicas: dict[int, list[int]] = {}
         for index, brokers in topic.assignments:
             if index in replicas:
-                raise InvalidReplicaAssignment(f"Partition {index} is assigned twice.")
-            self._placement.check_brokers(index, brokers)
+                raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {index}")
+            self._placement.check_brokers(brokers)
             replicas[index] = list(brokers)
         indexes = sorted(replicas)
         if indexes != list(range(len(indexes))):
-            raise InvalidReplicaAssignment(f"Partitions must be numbered from 0 without gaps, not {indexes}.")
+            raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
         return [replicas[index] for index in indexes]
 
     def _placed(self, topic: NewTopic) -> list[list[int]]:
         """The brokers of each partition as we place them."""
         if topic.replication_factor == 0 or topic.replication_factor < BROKER_DEFAULT:
-            raise InvalidReplicationFactor(
-                f"The replication factor must be above 0, or -1 for the broker's own, not {topic.replication_factor}.",
-            )
+            raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
         if topic.partitions == 0 or topic.partitions < BROKER_DEFAULT:
-            raise InvalidPartitions(
-                f"The number of partitions must be above 0, or -1 for the broker's own, not {topic.partitions}.",
-            )
+            raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
         count = self._defaults.partitions if topic.partitions == BROKER_DEFAULT else topic.partitions
         factor = topic.replication_factor
         if factor == BROKER_DEFAULT:
             factor = self._defaults.replication_factor
         if factor > 1:
-            raise InvalidReplicationFactor(f"A partition can't have {factor} replicas: there is 1 broker.")
+            raise InvalidReplicationFactor(
+                f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot "
+                "be reached because only 1 broker(s) are registered."
+            )
         return [[self._placement.broker_id] for _ in range(count)]
 
     def _add_records(self, name: str, topic_id: bytes, replicas: list[list[int]], configs: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Deletion of topics: which topics a DeleteTopics request may remove, and the errors for the others."""
+"""Deletion of topics: which topics a DeleteTopics request may remove, and Kafka's words for the others."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -38,22 +38,22 @@ def plan_deletion(
     topic_ids: list[bytes] = []
     for topic in unwanted:
         if topic.name is None and topic.topic_id == NO_UUID:
-            results.append(_invalid(topic, "A topic to delete has neither a name nor an id."))
+            results.append(_invalid(topic, "Neither topic name nor id were specified."))
         elif topic.name is None:
             topic_ids.append(topic.topic_id)
         elif topic.topic_id == NO_UUID:
             names.append(topic.name)
         else:
-            results.append(_invalid(topic, f"Topic '{topic.name}' is given by name and by id; one of them is enough."))
+            results.append(_invalid(topic, "You may not specify both topic name and topic id."))
 
     doomed: dict[str, tuple[TopicImage, DeletionResult]] = {}
     for name, count in Counter(names).items():
         by_name = UnwantedTopic(name=name)
         found = image.topics.by_name.get(name)
         if count > 1:
-            results.append(_invalid(by_name, f"The request names topic '{name}' {count} times."))
+            results.append(_invalid(by_name, "Duplicate topic name."))
         elif found is None:
-            text = f"There is no topic '{name}' here."
+            text = "This server does not host this topic-partition."
             results.append(DeletionResult(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=text))
         else:
             doomed[name] = (found, DeletionResult(name=name, topic_id=found.topic_id))
@@ -61,14 +61,14 @@ def plan_deletion(
         by_id = UnwantedTopic(name=None, topic_id=topic_id)
         found = image.topics.by_id.get(topic_id)
         if count > 1:
-            results.append(_invalid(by_id, f"The request has the same topic id {count} times."))
+            results.append(_invalid(by_id, "Duplicate topic id."))
         elif found is None:
-            text = "No topic here has this id."
+            text = "This server does not host this topic ID."
             results.append(DeletionResult(name=None, topic_id=topic_id, error=ErrorCode.UNKNOWN_TOPIC_ID, message=text))
         elif found.name in doomed:
             del doomed[found.name]
             named = UnwantedTopic(name=found.name, topic_id=topic_id)
-            results.append(_invalid(named, f"The request has topic '{found.name}' by its name and by its id."))
+            results.append(_invalid(named, "The provided topic name maps to an ID that was already supplied."))
         else:
             doomed[found.name] = (found, DeletionResult(name=found.name, topic_id=topic_id))
     results += [result for _, result in doomed.values()]

@@ -21,12 +21,11 @@ from broker.request.faults import (
     ClusterAuthorizationFailed,
     Fault,
     GroupAuthorizationFailed,
+    InvalidConfiguration,
     InvalidRequest,
     TopicAuthorizationFailed,
-    error_code_of,
 )
 from broker.runtime import loggers
-from config.errors import InvalidConfig
 from config.resources import ConfigResource
 from protocol.messages.configs import (
     AlterConfigsRequest,
@@ -93,14 +92,14 @@ class AlterConfigsHandler:
         for index, one in enumerate(wanted):
             try:
                 if times[one.resource] > 1:
-                    raise InvalidRequest(f"The request has {one.resource} {times[one.resource]} times")
+                    raise InvalidRequest("Each resource must appear at most once.")
                 _check_allowed(one.resource, context)
                 if one.resource.type == ConfigResource.BROKER_LOGGER and isinstance(one, Alteration):
                     self._alter_loggers(one, validate_only=validate_only)
                 else:
                     for_controller.append((index, one))
-            except (Fault, InvalidConfig) as error:
-                results[index] = AlterationResult(error_code_of(error), str(error))
+            except Fault as fault:
+                results[index] = AlterationResult(fault.code, str(fault))
 
         def altered(by_controller: Sequence[AlterationResult]) -> None:
             for (index, _), result in zip(for_controller, by_controller, strict=True):
@@ -112,7 +111,9 @@ class AlterConfigsHandler:
     def _alter_loggers(self, wanted: Alteration, *, validate_only: bool) -> None:
         """Change levels of loggers, all that are named or none."""
         check_changes(wanted.changes)
-        self._configs.check_broker_id(wanted.resource.name)
+        self._configs.check_broker_id(
+            wanted.resource.name, "Node", otherwise="Unexpected node id. Expected {expected}, but received {name}"
+        )
         for change in wanted.changes:
             _check_logger(change)
         if validate_only:
@@ -129,14 +130,18 @@ class AlterConfigsHandler:
 def _check_logger(change: ConfigChange) -> None:
     name, operation, level = change
     if operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-        raise InvalidRequest(f"The level of {name} is no list, expected SET or DELETE")
+        operation_name = ConfigOperation(operation).name
+        raise InvalidRequest(f"{operation_name} operation is not allowed for the BROKER_LOGGER resource")
     if not loggers.is_known(name):
-        raise InvalidConfig(name, level, "the name of a logger, as DescribeConfigs lists them")
+        raise InvalidConfiguration(f"Logger {name} does not exist!")
     if operation == ConfigOperation.DELETE:
         if name == loggers.ROOT:
-            raise InvalidRequest(f"The level of {name} can't be deleted, since no logger is above it")
+            raise InvalidRequest("Removing the log level of the root logger is not allowed")
     elif level not in loggers.LEVELS:
-        raise InvalidConfig(name, level, f"one of the levels {', '.join(loggers.LEVELS)}")
+        raise InvalidConfiguration(
+            f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(sorted(loggers.LEVELS))}"
+        )
 
 
 def _check_allowed(resource: Resource, context: RequestContext) -> None:

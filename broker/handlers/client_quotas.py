@@ -104,7 +104,7 @@ def _filter(components: Sequence[Component], *, strict: bool) -> _Filter:
         match component.match_type:
             case MatchType.EXACT:
                 if component.match is None:
-                    raise InvalidRequest(f"A {entity_type} of that very name is asked for, and there is no name.")
+                    raise InvalidRequest("Request specified MATCH_TYPE_EXACT, but set match string to null.")
                 found.names[entity_type] = component.match
             case MatchType.DEFAULT:
                 _check_no_name(component)
@@ -116,13 +116,17 @@ def _filter(components: Sequence[Component], *, strict: bool) -> _Filter:
                 raise InvalidRequest(f"Unknown match type {component.match_type}")
     types = found.names.keys() | found.any_name
     if IP in types and len(types) > 1:
-        raise InvalidRequest(f"An address cannot be asked for together with {', '.join(sorted(types - {IP}))}.")
+        raise InvalidRequest(
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
+            "filter component."
+        )
     return found
 
 
 def _check_no_name(component: Component) -> None:
     if component.match is not None:
-        raise InvalidRequest(f"The name {component.match!r} says nothing with match type {component.match_type}.")
+        match_type = MatchType(component.match_type).name
+        raise InvalidRequest(f"Request specified MATCH_TYPE_{match_type}, but also specified a match string.")
 
 
 def _entry(entity: Mapping[str, str | None]) -> Entry:

@@ -18,9 +18,11 @@ class ClusterHandler:
     def describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
         """Name the cluster and its one broker, at the address of the listener that was asked."""
         if request.endpoint_type == CONTROLLERS:
-            raise MismatchedEndpointType("this is a broker's listener; controllers have their own")
+            raise MismatchedEndpointType(
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+            )
         if request.endpoint_type != BROKERS:
-            raise UnsupportedEndpointType(f"there is no endpoint type {request.endpoint_type}")
+            raise UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}")
         endpoint = self._node.endpoints[context.peer.listener]
         answer = DescribeClusterResponse(
             cluster_id=self._node.cluster_id,

@@ -80,16 +80,19 @@ class ConfigsHandler:
                 return self._broker_entries(name)
             case ConfigResource.BROKER_LOGGER:
                 _check_cluster(context)
-                self._configs.check_broker_id(name)
+                _check_named(name, "Broker id")
+                self._configs.check_broker_id(
+                    name, "Broker", otherwise="Unexpected broker id, expected {expected} but received {name}"
+                )
                 return [_logger_entry(logger, level) for logger, level in levels()]
             case ConfigResource.CLIENT_METRICS:
                 _check_cluster(context)
-                _check_named(name, "client metrics")
+                _check_named(name, "Client metrics subscription name")
                 return describe_client_metrics(self._configs.own(ConfigResource.CLIENT_METRICS, name))
             case ConfigResource.GROUP:
                 if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, name):
                     raise GroupAuthorizationFailed(f"{context.session.principal} may not describe the group {name}")
-                _check_named(name, "group")
+                _check_named(name, "Group name")
                 return describe_group(self._configs.own(ConfigResource.GROUP, name), self._configs.broker_texts())
             case _:
                 raise InvalidRequest(f"there are no configs of resource type {asked.resource_type}")
@@ -107,7 +110,9 @@ class ConfigsHandler:
     def _broker_entries(self, name: str) -> Sequence[ConfigEntry]:
         if not name:
             return describe_cluster_default(self._configs.broker_texts())
-        self._configs.check_broker_id(name)
+        self._configs.check_broker_id(
+            name, "Broker", otherwise="Unexpected broker id, expected {expected} or empty string, but received {name}"
+        )
         return describe_broker(self._configs.broker_texts())
 
 
@@ -125,9 +130,9 @@ def _check_cluster(context: RequestContext) -> None:
         raise ClusterAuthorizationFailed(f"{context.session.principal} may not describe the configs of the cluster")
 
 
-def _check_named(name: str, kind: str) -> None:
+def _check_named(name: str, what: str) -> None:
     if not name:
-        raise InvalidRequest(f"a {kind} resource has a name")
+        raise InvalidRequest(f"{what} must not be empty")
 
 
 def _logger_entry(logger: str, level: str) -> ConfigEntry:

@@ -36,7 +36,7 @@ class ElectionsHandler:
         if not context.may(Operation.ALTER, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not elect leaders")
         if request.election_type not in tuple(ElectionType):
-            raise InvalidRequest(f"there is no election type {request.election_type}")
+            raise InvalidRequest(f"Unknown election type {request.election_type}")
         if request.timeout_ms <= 0:
             raise RequestTimedOut(f"the request's timeout of {request.timeout_ms} ms was over before any election")
         election_type = ElectionType(request.election_type)
@@ -67,18 +67,18 @@ class ElectionsHandler:
         known = self._metadata.image.topics.by_name.get(topic)
         partition = known.partition(index) if known is not None else None
         if partition is None:
-            text = f"There is no partition {index} of topic '{topic}'."
+            text = f"No such topic as {topic}" if known is None else f"No such partition as {topic}-{index}"
             return Result(partition_id=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=text)
         return self._result(election_type, partition)
 
     def _result(self, election_type: ElectionType, partition: PartitionImage) -> Result:
         if election_type is ElectionType.PREFERRED and partition.replicas[0] != self._node.node_id:
             code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-            text = f"Broker {partition.replicas[0]}, which should lead, is not there."
+            text = "The preferred leader was not available."
         elif partition.leader == NO_LEADER:
             code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-            text = f"None of the brokers {list(partition.replicas)} is there."
+            text = "Eligible topic partition leaders are not available."
         else:
             code = ErrorCode.ELECTION_NOT_NEEDED
-            text = f"Broker {partition.leader} leads already."
+            text = "Leader election not needed for topic partition."
         return Result(partition_id=partition.index, error_code=code, error_message=text)

@@ -20,8 +20,11 @@ Answer = FindCoordinatorResponse.Coordinator
 MANY_KEYS_SINCE_VERSION: Final = 4
 SHARE_SINCE_VERSION: Final = 6
 
-NO_ERROR_MESSAGE: Final = "NONE"
-"""What Kafka says in versions 1 to 3 where nothing is wrong."""
+_MESSAGES: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+}
+"""What Kafka says in versions 1 to 3."""
 
 
 GROUP: Final = 0
@@ -71,7 +74,7 @@ class FindCoordinatorHandler:
         code = ErrorCode(found.error_code)
         return FindCoordinatorResponse(
             error_code=code,
-            error_message=NO_ERROR_MESSAGE if code is ErrorCode.NONE else f"The coordinator is not known: {code.name}.",
+            error_message=_MESSAGES.get(code, f"The coordinator is not known: {code.name}."),
             node_id=found.node_id,
             host=found.host,
             port=found.port,

@@ -103,7 +103,8 @@ class QuorumHandler:
                         Answer(
                             partition_index=partition.partition_index,
                             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                            error_message=f"only {METADATA_PARTITION} has a quorum",
+                            error_message="This server does not host this topic-partition. "
+                            f"Only {METADATA_PARTITION} has a quorum.",
                             current_voters=[],
                             observers=[],
                         )

@@ -74,7 +74,9 @@ def _described(user: str, credentials: Sequence[UserScramCredentialRecord], time
     result = Result(user=user, credential_infos=[])
     try:
         if times > 1:
-            raise DuplicateResource(f"The request names the user {user} {times} times")
+            raise DuplicateResource(
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+            )
         if not credentials:
             raise ResourceNotFound(f"Attempt to describe a user credential that does not exist: {user}")
     except Fault as fault:

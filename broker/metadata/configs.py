@@ -1,6 +1,7 @@
 """ConfigView: effective settings, from topic configs, dynamic configs in the metadata log, the file, and defaults."""
 
 import logging
+import re
 from collections.abc import Mapping
 
 from broker.metadata.cache import ImageSource
@@ -66,11 +67,22 @@ class ConfigView:
             self.own(ConfigResource.BROKER, EVERY_BROKER),
         )
 
-    def check_broker_id(self, name: str) -> None:
-        """Refuse the name of a broker that is not this one. Raises `InvalidRequest`."""
-        node_id = self.static_settings.node_id
-        if name != str(node_id):
-            raise InvalidRequest(f"This is broker {node_id}, not {name!r}")
+    def check_broker_id(self, name: str, kind: str, *, otherwise: str) -> None:
+        """Refuse the name of a broker that is not this one. Kafka has other words for it in each API.
+
+        Args:
+            name: The name of the resource.
+            kind: What the words for a name that is no number begin with: ``Broker`` or ``Node``.
+            otherwise: The words for another broker's id, with ``{expected}`` and ``{name}`` in the places of both.
+
+        Raises:
+            InvalidRequest: The name is not this broker's id.
+        """
+        if not re.fullmatch(r"[+-]?[0-9]+", name):
+            raise InvalidRequest(f"{kind} id must be an integer, but it is: {name}")
+        expected = str(self.static_settings.node_id)
+        if name != expected:
+            raise InvalidRequest(otherwise.format(expected=expected, name=name))
 
     def own(self, resource: ConfigResource, name: str) -> Mapping[str, str]:
         """The configs that are set on a resource itself, whether the resource exists or not."""

@@ -18,15 +18,18 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def fault_of_name(name: str) -> str | None:
-    """Why ``name`` is no valid topic name, as a sentence; None if it is valid."""
+    """Why ``name`` is no valid topic name, in Kafka's words; None if it is valid."""
     if not name:
-        return "Topic name is invalid: it is empty."
+        return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
-        return f"Topic name is invalid: '{name}' names a directory of the file system."
+        return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > MAX_NAME_LENGTH:
-        return f"Topic name is invalid: it has {len(name)} characters, {MAX_NAME_LENGTH} are allowed: '{name}'."
+        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
     if _LEGAL_NAME.fullmatch(name) is None:
-        return f"Topic name is invalid: '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'."
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', "
+            "'_' and '-'"
+        )
     return None
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from protocol.api_keys import ApiKey
+from tests.parity.error_messages import SOME_TEXT, words
 
 
 class Names:
@@ -76,7 +77,11 @@ class Rule:
 
 
 def _text(value: Any, moment: Moment, names: Names) -> Any:
-    return "<text>" if isinstance(value, str) and value else value
+    return SOME_TEXT if isinstance(value, str) and value else value
+
+
+def _words(value: Any, moment: Moment, names: Names) -> Any:
+    return words(value, moment.api)
 
 
 def _id(value: Any, moment: Moment, names: Names) -> Any:
@@ -252,8 +257,9 @@ def _by_partition(value: Any, moment: Moment, names: Names) -> Any:
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
         path="*error_message",
-        replace=_text,
-        reason="The wording of messages is ours; whether there is one, and whether it is empty or null, is compared.",
+        replace=_words,
+        reason="The words of an administrator's errors are compared; of other errors, whether there is a message, and "
+        "whether it is empty or null.",
     ),
     Rule(api="DESCRIBE_CONFIGS", path="*documentation", replace=_text, reason="The wording of documentation is ours."),
     Rule(path="*_id", replace=_id, reason="Ids are random; where the same one comes again is compared."),

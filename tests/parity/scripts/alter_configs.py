@@ -10,6 +10,28 @@ from tests.parity.exchange import Exchange
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
+BAD_VALUES = (
+    ("retention.ms", "-2"),
+    ("retention.ms", ""),
+    ("retention.ms", " 1e3 "),
+    ("segment.bytes", "2147483648"),
+    ("compression.gzip.level", "0"),
+    ("compression.lz4.level", "18"),
+    ("compression.type", "brotli"),
+    ("cleanup.policy", "none"),
+    ("min.cleanable.dirty.ratio", "1.5"),
+    ("min.cleanable.dirty.ratio", "x"),
+    ("preallocate", "yes"),
+    ("leader.replication.throttled.replicas", "0:1,x"),
+    ("remote.storage.enable", "true"),
+    ("Retention.ms", "1"),
+    ("log.retention.ms", "1"),
+)
+"""One of each type and each kind of limit, and two names like those of settings."""
+
+LONG_LIST = ",".join(f"{partition}:1" for partition in range(3000))
+"""More than half of the 32,767 bytes that a text may have."""
+
 Change = tuple[str, int, str | None]
 
 
@@ -88,6 +110,15 @@ def changes(exchange: Exchange, version: int) -> None:
         ask(f"null, operation {how}", ("cleanup.policy", how, None))
     ask("a bad value", ("retention.ms", SET, "x"))
     ask("a value out of range", ("segment.bytes", SET, "1"))
+    for key, value in BAD_VALUES:
+        ask(f"{key}={value!r}", (key, SET, value))
+    ask("a least lag above the most", ("min.compaction.lag.ms", SET, "10"), ("max.compaction.lag.ms", SET, "5"))
+    ask("an unknown and a bad setting", ("retention.ms", SET, "x"), ("nope", SET, "1"))
+    ask("operation 4", ("retention.ms", 4, "1"))
+    ask("a long list", ("follower.replication.throttled.replicas", SET, LONG_LIST))
+    longer = LONG_LIST.replace(":1", ":2")
+    ask("a long list grows too long", ("follower.replication.throttled.replicas", APPEND, longer))
+    ask("a long list goes", ("follower.replication.throttled.replicas", DELETE, None))
     ask("good and bad at once", ("retention.ms", SET, "1"), ("segment.bytes", SET, "1"))
     ask("the same setting twice", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
     ask("no settings")
@@ -117,6 +148,8 @@ def replacements(exchange: Exchange) -> None:
     ask_each("null", ("retention.ms", None))
     ask_each("an unknown setting", ("nope", "1"))
     ask_each("a bad value", ("retention.ms", "x"))
+    for key, value in BAD_VALUES:
+        ask_each(f"{key}={value!r}", (key, value))
     ask_each("the same setting twice", ("retention.ms", "1"), ("retention.ms", "2"))
     for name in ("nope", "", "no spaces", "__cluster_metadata"):
         ask_each(f"the topic {name!r}", ("retention.ms", "1"), name=name)
@@ -179,6 +212,28 @@ def others(exchange: Exchange) -> None:
     ):
         for name in ("", "1"):
             ask_each(f"{key}={value!r} for the broker {name!r}", BROKER, name, (key, SET, value), validate_only=True)
+    for key, value in (
+        ("consumer.heartbeat.interval.ms", "x"),
+        ("consumer.heartbeat.interval.ms", "15001"),
+        ("consumer.assignor.offload.enable", "x"),
+        ("consumer.session.timeout.ms", "60001"),
+        ("share.auto.offset.reset", "nope"),
+        ("share.auto.offset.reset", "by_duration:x"),
+        ("share.isolation.level", "nope"),
+        ("share.record.lock.duration.ms", "1"),
+        ("streams.num.standby.replicas", "-1"),
+        ("streams.num.standby.replicas", "3"),
+    ):
+        ask_each(f"{key}={value!r} for a group", GROUP, "readers", (key, SET, value))
     ask_each("an unknown setting of client metrics", CLIENT_METRICS, "m", ("nope", SET, "1"))
+    ask_each("client metrics without a name", CLIENT_METRICS, "", ("interval.ms", SET, "1000"))
+    for key, value in (
+        ("interval.ms", "x"),
+        ("interval.ms", "1"),
+        ("match", "nope=1"),
+        ("match", "client_id=("),
+        ("match", "x"),
+    ):
+        ask_each(f"{key}={value!r} for client metrics", CLIENT_METRICS, "m", (key, SET, value))
     for kind in (0, 1, 3, 64, -1):
         ask_each(f"resource type {kind}", kind, "x", ("retention.ms", SET, "1"))

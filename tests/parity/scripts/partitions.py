@@ -43,6 +43,8 @@ def creations(exchange: Exchange) -> None:
     exchange.ask_each("only validated", create(to("orders", 4), validate_only=True))
     for count in (2, 1, 0, -1, -0x8000_0000):
         exchange.ask_each(f"from 2 to {count}", create(to("orders", count)))
+    for count in (10_003, 1_000_000, 0x7FFF_FFFF):
+        exchange.ask_each(f"from 2 to {count}", create(to("orders", count), validate_only=True))
     for what, assigned in (
         ("none", []),
         ("too few", [[1]]),

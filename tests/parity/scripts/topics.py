@@ -252,6 +252,8 @@ def configs(exchange: Exchange) -> None:
     exchange.ask_each(
         "two settings, only validated", create(topic("config-validated", configs=good), validate_only=True)
     )
+    long = [("leader.replication.throttled.replicas", ",".join(["0:1"] * 8192))]
+    exchange.ask("a value of 32767 bytes", create(topic("config-long", configs=long)), 7)
     together = [("min.compaction.lag.ms", "10"), ("max.compaction.lag.ms", "5")]
     exchange.ask("a least lag above the most", create(topic("config-lags", configs=together)), 7)
 

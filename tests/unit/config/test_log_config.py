@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.errors import InvalidConfig
+from config.errors import InvalidConfig, UnknownConfig
 from config.log_config import (
     OUR_TOPIC_SETTINGS,
     TOPIC_SETTINGS,
@@ -122,6 +122,13 @@ def test_a_wrong_topic_setting_is_refused_in_one_sentence(overrides: dict[str, s
 
     assert str(refused.value) == sentence
     assert refused.value.key in overrides
+
+
+def test_a_client_that_misspells_a_setting_is_told_so_in_kafkas_words_first() -> None:
+    with pytest.raises(UnknownConfig) as refused:
+        validate_topic_overrides({"retention.mss": "5"})
+
+    assert refused.value.answer == "Unknown topic config name: retention.mss (did you mean retention.ms?)"
 
 
 def test_two_values_are_compared_even_if_one_is_the_brokers() -> None:

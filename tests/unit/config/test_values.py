@@ -113,6 +113,68 @@ def test_what_is_allowed_is_read_from_kafkas_notation(
 
 
 @pytest.mark.parametrize(
+    ("type_", "allowed", "bad", "answer"),
+    [
+        (ConfigType.INT, "", "x", "Invalid value x for configuration some.key: Not a number of type INT"),
+        (
+            ConfigType.LONG,
+            "[1,...]",
+            " 1.5 ",
+            "Invalid value  1.5  for configuration some.key: Not a number of type LONG",
+        ),
+        (ConfigType.DOUBLE, "", "", "Invalid value  for configuration some.key: Not a number of type DOUBLE"),
+        (
+            ConfigType.BOOLEAN,
+            "",
+            "on",
+            "Invalid value on for configuration some.key: Expected value to be either true or false",
+        ),
+        (ConfigType.INT, "[4,...]", "+3", "Invalid value 3 for configuration some.key: Value must be at least 4"),
+        (
+            ConfigType.DOUBLE,
+            "[0,...,1]",
+            "1.50",
+            "Invalid value 1.5 for configuration some.key: Value must be no more than 1",
+        ),
+        (
+            ConfigType.INT,
+            "[1,...,9] or -1",
+            "0",
+            "Invalid value 0 for configuration some.key: Value must be between 1 and 9 or equal to -1",
+        ),
+        (ConfigType.STRING, "[a, b]", " c ", "Invalid value c for configuration some.key: String must be one of: a, b"),
+        (
+            ConfigType.STRING,
+            "(case insensitive) [A, B]",
+            "c",
+            "Invalid value c for configuration some.key: String must be one of (case insensitive): A, B",
+        ),
+        (
+            ConfigType.STRING,
+            "non-empty string",
+            " ",
+            "Invalid value  for configuration some.key: String must be non-empty",
+        ),
+        (ConfigType.LIST, "[a, b]", "a,c,d", "Invalid value c for configuration some.key: String must be one of: a, b"),
+        (ConfigType.LIST, "[a, b]", "a,", "Configuration 'some.key' values must not be empty."),
+        (ConfigType.LIST, "", "x,,y", "Configuration 'some.key' values must not be empty."),
+        (
+            ConfigType.LIST,
+            "[partitionId]:[brokerId],...",
+            "0:1,x",
+            "Invalid value [0:1, x] for configuration some.key: some.key must be the literal '*' or a list of replicas "
+            "in the following format: [partitionId]:[brokerId],...",
+        ),
+    ],
+)
+def test_a_client_is_told_in_kafkas_words(type_: ConfigType, allowed: str, bad: str, answer: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        parse_value("some.key", type_, allowed, bad)
+
+    assert refused.value.answer == answer
+
+
+@pytest.mark.parametrize(
     ("value", "printed"),
     [
         (0.5, "0.5"),

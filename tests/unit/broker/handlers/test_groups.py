@@ -114,7 +114,7 @@ def test_up_to_version_5_a_group_that_is_not_there_is_dead(broker: InProcessBrok
 def test_from_version_6_on_it_is_not_found(broker: InProcessBroker) -> None:
     (group,) = describe(broker, 6, "nobody's", include_authorized_operations=True)
     assert (group.error_code, group.group_state) == (E.GROUP_ID_NOT_FOUND, "Dead")
-    assert group.error_message == "There is no group 'nobody's'."
+    assert group.error_message == "Group nobody's not found."
     assert group.authorized_operations == NOT_ASKED_FOR
 
 
