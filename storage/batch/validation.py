@@ -276,13 +276,13 @@ def _size_of_first(records: memoryview) -> int | None:
         return None
     _, length = FRAME.unpack_from(records)
     if length < _LEGACY_SMALLEST:
-        message = f"a batch length of {length} bytes; no batch is shorter than {_LEGACY_SMALLEST}"
+        message = f"Record size {length} is less than the minimum record overhead ({_LEGACY_SMALLEST})"
         raise CorruptBatch(message, message_for_client=message)
     if len(records) <= MAGIC_POSITION:
         return None
     magic = records[MAGIC_POSITION]
     if magic > MAGIC:
-        message = f"magic {magic} in the batch; 0, 1 and 2 exist"
+        message = f"Invalid magic found in record: {magic if magic < 0x80 else magic - 0x100}"
         raise CorruptBatch(message, message_for_client=message)
     size: int = length + LOG_OVERHEAD
     return size if size <= len(records) else None
@@ -415,10 +415,13 @@ def _settled_by_header(batch: memoryview, header: BatchHeader, rules: AppendRule
     claims_log_append_time = header.attributes & LOG_APPEND_TIME_BIT != 0
     if claims_log_append_time:
         # All records of such a batch have the header's max timestamp, so the header speaks for each of them.
-        wrong = _wrong_time(header.max_timestamp, header, rules, now_ms)
+        wrong = _wrong_time(0, header.max_timestamp, header, rules, now_ms)
         if wrong is not None:
-            named = min(header.record_count, MOST_RECORD_ERRORS)
-            raise _rejected([(index, f"record {index} {wrong}") for index in range(named)], header.record_count, 1)
+            errors = [
+                (index, _wrong_time(index, header.max_timestamp, header, rules, now_ms) or wrong)
+                for index in range(min(header.record_count, MOST_RECORD_ERRORS))
+            ]
+            raise _rejected(errors, header.record_count, 1)
     if rules.gives_log_append_time:
         return restamp_time(batch, header, TimestampType.LOG_APPEND_TIME, now_ms)
     return restamp_time(batch, header, TimestampType.CREATE_TIME, header.max_timestamp)
@@ -466,15 +469,16 @@ def _judged(section: bytes, header: BatchHeader, rules: AppendRules, now_ms: int
             if key_is_null and is_compacted:
                 faults += 1
                 if faults <= MOST_RECORD_ERRORS:
-                    errors.append((index, f"record {index} has no key, on a compacted topic each has one"))
+                    # Kafka names the partition here; programs look for the words before it.
+                    errors.append((index, f"Compacted topic cannot accept message without key: record {index}"))
             elif checks_time and (claims_log_append_time or not oldest <= timestamp <= newest):
                 timestamp = wrap_64(timestamp)
-                wrong = _wrong_time(timestamp, header, rules, now_ms)
+                wrong = _wrong_time(index, timestamp, header, rules, now_ms)
                 if wrong is not None:
                     faults += 1
                     time_faults += 1
                     if faults <= MOST_RECORD_ERRORS:
-                        errors.append((index, f"record {index} {wrong}"))
+                        errors.append((index, wrong))
             if timestamp > max_timestamp:
                 max_timestamp = timestamp
             if offset_delta != index:
@@ -489,22 +493,30 @@ def _judged(section: bytes, header: BatchHeader, rules: AppendRules, now_ms: int
     return max_timestamp, in_order
 
 
-def _wrong_time(timestamp: int, header: BatchHeader, rules: AppendRules, now_ms: int) -> str | None:
-    """The fault of a record's timestamp, None if it has none. -1 means "no timestamp" and is within all limits."""
+def _wrong_time(index: int, timestamp: int, header: BatchHeader, rules: AppendRules, now_ms: int) -> str | None:
+    """What is wrong with a record's timestamp in Kafka's words, None for nothing. -1 means "no timestamp" and is within
+    all limits."""
     if not rules.gives_log_append_time and timestamp != NO_TIMESTAMP:
         oldest = now_ms - rules.timestamp_before_max_ms
         newest = now_ms + rules.timestamp_after_max_ms
         if oldest <= timestamp <= newest:
             return None
-        return f"has the timestamp {timestamp}, the topic takes {oldest} to {newest} now"
+        return (
+            f"Timestamp {timestamp} of message with offset {index} is out of range. The timestamp should be within "
+            f"[{oldest}, {newest}]"
+        )
     if header.attributes & LOG_APPEND_TIME_BIT:
-        return "claims LogAppendTime, which only the broker gives"
+        return f"Invalid timestamp type in message {index}. Producer should not set timestamp type to LogAppendTime."
     return None
 
 
 def _rejected(errors: list[tuple[int, str]], faults: int, time_faults: int) -> RejectedRecords:
-    shown = "; ".join(message for _, message in errors[:3])
-    message = f"the batch is refused for {faults} of its records: {shown}{' ...' if faults > 3 else ''}"
+    """The error of a batch of which no record is written. The sentences begin with Kafka's words."""
+    why = "invalid timestamp"
+    if not time_faults:
+        why = f"{faults} record errors in total, and only showing the first three errors at most"
+    shown = ", ".join(message for _, message in errors[:3])
+    message = f"One or more records have been rejected due to {why}: [{shown}]"
     kind = InvalidTimestamp if time_faults else InvalidRecord
     return kind(message, record_errors=errors, records_without_key=faults - time_faults, message_for_client=message)
 

@@ -173,10 +173,10 @@ def test_bytes_behind_a_request_are_passed_over(broker: InProcessBroker, witness
 
 BATCHES: dict[str, tuple[Any, E, str]] = {
     "a bad CRC": (changed(produced(), crc=1), E.CORRUPT_MESSAGE, "0x00000001"),
-    "magic 3": (changed(produced(), magic=3), E.CORRUPT_MESSAGE, "magic 3"),
+    "magic 3": (changed(produced(), magic=3), E.CORRUPT_MESSAGE, "Invalid magic found in record: 3"),
     "magic 1": (changed(produced(), magic=1), E.INVALID_RECORD, "magic 1"),
-    "a length of 10": (changed(produced(), batch_length=10), E.CORRUPT_MESSAGE, "10 bytes"),
-    "a negative length": (changed(produced(), batch_length=-1), E.CORRUPT_MESSAGE, "-1 bytes"),
+    "a length of 10": (changed(produced(), batch_length=10), E.CORRUPT_MESSAGE, "Record size 10 is less"),
+    "a negative length": (changed(produced(), batch_length=-1), E.CORRUPT_MESSAGE, "Record size -1 is less"),
     "half a batch": (produced()[:70], E.INVALID_RECORD, "70 bytes"),
     "null": (None, E.INVALID_RECORD, "no records"),  # never answered by Kafka
     "nothing": (b"", E.INVALID_RECORD, "0 bytes"),
@@ -269,15 +269,15 @@ def test_a_refused_request_lets_go_of_its_memory_at_once(
 
 
 NAMES = {
-    "nothing": ("", "it is empty"),
-    "here": (".", "'.' names a directory"),
-    "above": ("..", "'..' names a directory"),
-    "250 characters": ("x" * 250, "has 250 characters"),
-    "a path": ("a/b", "'a/b' has characters"),
-    "a way out": ("../../orders", "'../../orders' has characters"),
-    "NUL": ("a\0b", "has characters other"),
-    "a line break": ("a\nb", "has characters other"),
-    "letters of another alphabet": ("заказы", "'заказы' has characters"),
+    "nothing": ("", "the empty string is not allowed"),
+    "here": (".", "'.' is not allowed"),
+    "above": ("..", "'..' is not allowed"),
+    "250 characters": ("x" * 250, "is longer than the max allowed length 249"),
+    "a path": ("a/b", "'a/b' contains one or more characters"),
+    "a way out": ("../../orders", "'../../orders' contains one or more characters"),
+    "NUL": ("a\0b", "contains one or more characters other"),
+    "a line break": ("a\nb", "contains one or more characters other"),
+    "letters of another alphabet": ("заказы", "'заказы' contains one or more characters"),
 }
 
 

@@ -101,7 +101,7 @@ def test_an_impossible_batch_length_is_corrupt_and_the_client_is_told(length: in
         with pytest.raises(CorruptBatch) as refused:
             validate_produced(memoryview(batch), CREATE_TIME, T)
         assert refused.value.message_for_client is not None
-        assert f"{length} bytes" in refused.value.message_for_client
+        assert f"Record size {length} is less" in refused.value.message_for_client
 
 
 @pytest.mark.parametrize("length", [14, 20, 48])
@@ -117,7 +117,7 @@ def test_a_batch_shorter_than_a_header_is_corrupt(length: int) -> None:
 
 @pytest.mark.parametrize("magic", [3, 127, -1])
 def test_a_magic_that_does_not_exist_is_corrupt_and_the_client_is_told(magic: int) -> None:
-    with pytest.raises(CorruptBatch, match="magic") as refused:
+    with pytest.raises(CorruptBatch, match=f"Invalid magic found in record: {magic}$") as refused:
         validate_produced(changed(produced(), magic=magic), CREATE_TIME, T)
     assert refused.value.message_for_client is not None
 
@@ -247,8 +247,10 @@ def test_timestamps_up_to_an_hour_ahead_are_accepted_by_default(rules: AppendRul
     with pytest.raises(InvalidTimestamp) as refused:
         validate_produced(produced([record()] * MANY + [record(timestamp=T + HOUR_MS + 1)]), rules, T)
     assert [index for index, _ in refused.value.record_errors] == [MANY]
-    assert str(T + HOUR_MS + 1) in refused.value.record_errors[0][1]
-    assert refused.value.message_for_client is not None
+    words = f"Timestamp {T + HOUR_MS + 1} of message with offset {MANY} is out of range"
+    assert refused.value.record_errors[0][1].startswith(words)
+    words = "One or more records have been rejected due to invalid timestamp"
+    assert str(refused.value.message_for_client).startswith(words)
 
 
 def test_a_limit_on_age_looks_at_every_record() -> None:
@@ -342,8 +344,9 @@ def test_a_compacted_topic_refuses_records_without_a_key_and_names_them(codec: C
     with pytest.raises(InvalidRecord) as refused:
         validate_produced(produced(content, codec=codec), COMPACTED, T)
     assert [index for index, _ in refused.value.record_errors] == [2, 7, 40]
-    assert all("key" in message for _, message in refused.value.record_errors)
-    assert refused.value.message_for_client is not None
+    words = "Compacted topic cannot accept message without key"
+    assert all(message.startswith(words) for _, message in refused.value.record_errors)
+    assert str(refused.value.message_for_client).startswith("One or more records have been rejected due to 3 record")
     accept(produced(content, codec=codec), CREATE_TIME)
 
 
@@ -367,7 +370,7 @@ def test_a_refusal_names_a_bounded_number_of_records() -> None:
     with pytest.raises(InvalidRecord) as refused:
         validate_produced(produced([record(b"", key=None)] * 5000), COMPACTED, T)
     assert len(refused.value.record_errors) == MOST_RECORD_ERRORS
-    assert "5000 of its records" in str(refused.value)
+    assert "have been rejected due to 5000 record errors" in str(refused.value)
     late = changed(produced([record(b"")] * 5000), attributes=8, max_timestamp=T + 2 * HOUR_MS)
     with pytest.raises(InvalidTimestamp) as refused_late:
         validate_produced(late, CREATE_TIME, T)
