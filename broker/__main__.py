@@ -1,19 +1,23 @@
 """`python -m broker`: the daemon."""
 
 import gc
+import sys
 from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a broker; return the exit code."""
+    """Run a broker; return the exit code. Raises SystemExit with a sentence: Python lacks a module that is needed."""
     # What is imported and built until the broker is ready stays; looking for garbage in it costs 15 ms (bench: start).
     gc.disable()
-    from broker.runtime.without_ssl import import_event_loops
+    try:
+        from broker.runtime.without_ssl import import_event_loops
 
-    import_event_loops()
-    from broker.server.command_line import run
+        import_event_loops()
+        from broker.server.command_line import run
 
-    return run(arguments)
+        return run(arguments)
+    except ImportError as error:
+        raise SystemExit(f"ottla: {sys.executable} cannot run a broker: {error}") from None
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.network.acceptor import CannotListen
 from broker.network.socket_options import SocketOptions, bound_socket
+from broker.runtime.without_ssl import stand_in_where_ssl_is_missing
 from broker.runtime.worker_thread import WorkerThread
 from config.metrics_listener import METRICS_LISTENER, MetricsListener
 
@@ -256,7 +257,7 @@ class MetricsEndpoint:
             if not imported.cancelled():
                 imported.set_exception(error)
 
-        self._worker.submit(lambda: import_module(SUBJECTS), done, failed)
+        self._worker.submit(_import_subjects, done, failed)
         await imported
 
     @contextmanager
@@ -275,6 +276,11 @@ class MetricsEndpoint:
             readers.discard(reader)
             if not readers:
                 self._readers.pop(page, None)
+
+
+def _import_subjects() -> object:
+    with stand_in_where_ssl_is_missing():
+        return import_module(SUBJECTS)
 
 
 def _listening(host: str, port: int) -> socket.socket:

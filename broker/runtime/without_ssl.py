@@ -1,11 +1,14 @@
-"""Imports asyncio and uvloop without OpenSSL, which both import for TLS connections that this broker does not have.
+"""Imports without OpenSSL: of asyncio and uvloop always, of a library where Python was built without it.
 
-OpenSSL is an eighth of an idle broker's memory and a twentieth of its start (bench: start, imports). asyncio works
-without `ssl`, as on a Python that was built so. uvloop imports names of `ssl` that it does not use without TLS: it gets
-stand-ins. A later import of `ssl` gets the real module.
+asyncio and uvloop import OpenSSL for TLS connections that this broker does not have. OpenSSL is an eighth of an idle
+broker's memory and a twentieth of its start (bench: start, imports). asyncio works without `ssl`, as on a Python that
+was built so. uvloop imports names of `ssl` that it does not use without TLS: it gets stand-ins. A later import of `ssl`
+gets the real module.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -38,3 +41,23 @@ def import_event_loops() -> None:
         pass  # uvloop has no wheel for this platform; the command line chooses another loop
     finally:
         del modules["ssl"]
+
+
+@contextmanager
+def stand_in_where_ssl_is_missing() -> Iterator[None]:
+    """On a Python that was built without OpenSSL, imports in this context get a stand-in for ``ssl``.
+
+    prometheus-client imports `ssl` for a server of its own, which this broker does not use.
+    """
+    try:
+        import ssl  # noqa: F401
+    except ImportError:
+        stand_in = _StandIn("ssl")
+    else:
+        yield
+        return
+    sys.modules["ssl"] = stand_in
+    try:
+        yield
+    finally:
+        del sys.modules["ssl"]

@@ -6,7 +6,6 @@ import faulthandler
 import gc
 import logging
 import os
-import resource
 import select
 import signal
 import sys
@@ -78,7 +77,11 @@ def keep_standard_descriptors() -> None:
 
 def raise_descriptor_limit() -> int:
     """Raise the limit of open files as far as this process may, and return it. Segments get half of the files,
-    connections the rest."""
+    connections the rest. A Python without the module for it has the limit that it was started with."""
+    try:
+        import resource
+    except ImportError:
+        return os.sysconf("SC_OPEN_MAX")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         log.info("up to %d open files", soft)

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,14 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from kafka import KafkaConsumer, KafkaProducer
 
-from dev.broker_process import PACKAGES, REPOSITORY, BrokerProcess, port_below_client_ports
+from dev.broker_process import PACKAGES, REPOSITORY, BrokerDidNotStart, BrokerProcess, port_below_client_ports
 from dev.waiting import until
+from protocol.messages.topics import CreateTopicsRequest
+from storage.batch.record_batch import Codec
+from tests.support.batches import produced, record
+from tests.support.metrics import http_get
+from tests.support.raw_client import RawClient
+from tests.support.requests import fetch_request, produce_request
 
 MARKER = ".kafka_cleanshutdown"
 INSTEAD_OF_THE_FILE_SYSTEM = """
@@ -45,7 +52,40 @@ def fsync_files(fd):
     fsync(fd)
 os.fsync = fsync_files
 """
-WITHOUT_CTYPES = "import sys; sys.modules['_ctypes'] = None"
+WITHOUT_MODULES = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in {names}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+for name in {names}:
+    sys.modules.pop(name, None)
+sys.meta_path.insert(0, Missing())
+"""
+OPTIONAL_MODULES = (
+    *("_ssl", "_hashlib", "_ctypes", "_sqlite3", "_dbm", "_curses", "readline", "_uuid", "_bz2", "_lzma"),
+    *("_posixshmem", "_multiprocessing", "resource", "uvloop"),
+)
+"""What Python lacks where a library of the system was not there when it was built; uvloop has no wheel everywhere."""
+ALL_OPTIONAL_MODULES = (
+    *OPTIONAL_MODULES,
+    *("_gdbm", "_tkinter", "_decimal", "pyexpat", "nis", "_crypt", "spwd", "audioop", "_json", "_pickle", "_datetime"),
+    *(
+        "_zoneinfo",
+        "_asyncio",
+        "_heapq",
+        "_bisect",
+        "_queue",
+        "_elementtree",
+        "unicodedata",
+        "grp",
+        "syslog",
+        "termios",
+    ),
+)
+"""Also what few builds lack, and what is the same in Python where it is not there in C."""
+ODD = CreateTopicsRequest.Topic(name="odd", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+NEEDED_MODULES = ("_socket", "select", "fcntl", "mmap", "zlib", "crc32c")
 
 
 class OddBroker(BrokerProcess):
@@ -124,10 +164,45 @@ def test_a_file_system_that_has_next_to_nothing_keeps_records_over_restarts(odd:
     assert (broker.data_directory / MARKER).exists()
 
 
-def test_a_python_without_ctypes_serves(odd: Callable[..., OddBroker]) -> None:
-    broker = odd(site=WITHOUT_CTYPES).start()
-    assert there_and_back(broker.bootstrap, b"one") == [b"one"]
+@pytest.mark.parametrize(
+    "names",
+    [*((name,) for name in OPTIONAL_MODULES), ALL_OPTIONAL_MODULES],
+    ids=[*OPTIONAL_MODULES, "all of them"],
+)
+def test_a_python_without_optional_modules_keeps_records_over_a_kill(
+    odd: Callable[..., OddBroker], names: tuple[str, ...]
+) -> None:
+    sent = [produced([record(b"one")], codec=codec) for codec in Codec]
+    broker = odd(site=WITHOUT_MODULES.format(names=names)).start()
+    with RawClient(broker.bootstrap) as client:
+        client.ask(CreateTopicsRequest(topics=[ODD], timeout_ms=30_000), 7)
+        for batch in sent:
+            answer = client.ask(produce_request("odd", batch), 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+        fetched = client.ask(fetch_request("odd"), 12).responses[0].partitions[0].records
+    assert len(fetched) == sum(map(len, sent))
+    assert http_get(broker.metrics_port, "/metrics").status == 200
+
+    broker.kill()
+    broker.start()
+
+    with RawClient(broker.bootstrap) as client:
+        assert client.ask(fetch_request("odd"), 12).responses[0].partitions[0].records == fetched
     broker.stop()
+    assert "Traceback" not in broker.log_text()
+
+
+@pytest.mark.parametrize("name", NEEDED_MODULES)
+def test_a_python_without_a_module_that_is_needed_is_told_so_in_one_sentence(
+    odd: Callable[..., OddBroker], name: str
+) -> None:
+    broker = odd(site=WITHOUT_MODULES.format(names=(name,)))
+    with pytest.raises(BrokerDidNotStart, match="exit code 1"):
+        broker.start()
+    assert (
+        broker.log_text().splitlines()[-1] == f"ottla: {sys.executable} cannot run a broker: No module named '{name}'"
+    )
+    assert "Traceback" not in broker.log_text()
 
 
 def test_a_terminal_that_goes_away_stops_the_broker_in_order(odd: Callable[..., OddBroker]) -> None:
