@@ -53,15 +53,22 @@ def _escaped_character(character: str) -> str:
 
 
 def _logical_lines(content: str) -> Iterator[str]:
-    """Lines that are neither empty nor comments, with those joined that a backslash continues."""
-    natural = iter(re.split(r"\r\n|\r|\n", content))
-    for line in natural:
+    """Lines that are neither empty nor comments, with those joined that a backslash continues.
+
+    A backslash alone continues nothing: the next line may be a comment.
+    """
+    begun = ""
+    for line in re.split(r"\r\n|\r|\n", content):
         line = line.lstrip(_BLANK)
-        if not line or line[0] in "#!":
+        if not begun and (not line or line[0] in "#!"):
             continue
-        while _continues(line):
-            line = line[:-1] + next(natural, "").lstrip(_BLANK)
-        yield line
+        line = begun + line
+        is_continued = _continues(line)
+        begun = line[:-1] if is_continued else ""
+        if not is_continued:
+            yield line
+    if begun:
+        yield begun
 
 
 def _continues(line: str) -> bool:

@@ -77,6 +77,8 @@ def test_yaml_that_is_no_flat_list_of_settings_is_refused(content: str, sentence
         ("a=one\\\\\nb=2", {"a": "one\\", "b": "2"}),
         ("a=one\\", {"a": "one"}),
         ("a=\\\n\nb=1", {"a": "", "b": "1"}),
+        ("\\\na=1", {"a": "1"}),
+        ("\\\n# a=1\n  \\\n\nb=1\n\\", {"b": "1"}),
         ("a\\ b\\=c=1", {"a b=c": "1"}),
         ("a=C:\\\\x\\t\\u00e9\\q", {"a": "C:\\x\t\N{LATIN SMALL LETTER E WITH ACUTE}q"}),
         ("a=\\uD83D\\uDE00", {"a": "\N{GRINNING FACE}"}),
