@@ -24,7 +24,7 @@ def check_together(settings: BrokerSettings) -> None:
     Raises:
         InvalidConfig: The first such value.
     """
-    _check_log_directories(settings.log_dirs)
+    _check_log_directories(settings)
     log = settings.log_defaults()
     if log.retention_ms == 0:
         key = next(
@@ -104,13 +104,22 @@ def _check_metrics_port(settings: BrokerSettings) -> None:
             raise InvalidConfig(METRICS_LISTENER, str(metrics), f"another port than that of {listener}")
 
 
-def _check_log_directories(directories: tuple[str, ...]) -> None:
+def _check_log_directories(settings: BrokerSettings) -> None:
+    directories = settings.log_dirs
     if not directories:
         raise InvalidConfig(
             "log.dirs", ",".join(directories), "a comma-separated list of directories without empty entries"
         )
     if len(set(map(os.path.normpath, directories))) < len(directories):
         raise InvalidConfig("log.dirs", ",".join(directories), "each directory once")
+    for path in (*directories, settings.metadata_directory):
+        for other in directories:
+            inside = os.path.join(os.path.normpath(other), "")
+            if os.path.normpath(path).startswith(inside):
+                # What lies in a data directory is taken for a partition.
+                key = "log.dirs" if path in directories else "metadata.log.dir"
+                text = ",".join(directories) if path in directories else path
+                raise InvalidConfig(key, text, f"no directory inside another: {path} is inside {other}")
 
 
 def _check_connection_limits(settings: BrokerSettings) -> None:

@@ -100,6 +100,14 @@ def parse_protocol_map(text: str, controller_names: Iterable[str] = ()) -> dict[
     return protocols
 
 
+def machine_name() -> str:
+    """The name of this machine; ``localhost`` where it has none, or none that can be looked up."""
+    try:
+        return socket.getfqdn() or "localhost"
+    except (OSError, UnicodeError):
+        return "localhost"
+
+
 def check_ports_differ(listeners: Sequence[Listener]) -> None:
     """Refuse two listeners on one port, unless one is IPv4 and the other IPv6, as Kafka does.
 
@@ -119,7 +127,7 @@ def check_ports_differ(listeners: Sequence[Listener]) -> None:
 
 
 def advertise(
-    listeners: Sequence[Listener], advertised: Sequence[Listener], host_name: Callable[[], str] = socket.getfqdn
+    listeners: Sequence[Listener], advertised: Sequence[Listener], host_name: Callable[[], str] = machine_name
 ) -> tuple[Listener, ...]:
     """The advertised listener for each listener that is opened.
 

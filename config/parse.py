@@ -4,7 +4,6 @@ A later source wins over an earlier one, key by key. Names that stand for the sa
 and log.dirs) are made one before sources are laid over each other.
 """
 
-import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +18,7 @@ from config.listeners import (
     Listener,
     advertise,
     check_ports_differ,
+    machine_name,
     parse_listeners,
     parse_protocol_map,
 )
@@ -56,7 +56,7 @@ _PATHS: Final = frozenset({"log.dirs", "metadata.log.dir"})
 
 
 def load_settings(
-    path: str | None, overrides: Sequence[tuple[str, str]] = (), host_name: Callable[[], str] = socket.getfqdn
+    path: str | None, overrides: Sequence[tuple[str, str]] = (), host_name: Callable[[], str] = machine_name
 ) -> LoadedSettings:
     """Read, check and combine the settings of a file and of the command line.
 
@@ -78,7 +78,7 @@ def load_settings(
 
 
 def combine_settings(
-    sources: Iterable[Mapping[str, str]], host_name: Callable[[], str] = socket.getfqdn
+    sources: Iterable[Mapping[str, str]], host_name: Callable[[], str] = machine_name
 ) -> LoadedSettings:
     """Check and combine texts by name, of which a later source wins over an earlier one.
 

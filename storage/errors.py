@@ -115,6 +115,11 @@ class DiskFull(StorageError):
     """There is no disk space for the write (ENOSPC, EDQUOT). The log stays online: space may become free."""
 
 
+class FileTooLarge(DiskFull):
+    """The file may not become so large (EFBIG), by a limit of the file system or of the user (`ulimit -f`). The log
+    stays online, and goes on in a new segment."""
+
+
 class LogDirFailed(StorageError):
     """The data directory can no longer be trusted (EIO, a failed fsync): it is offline until the process restarts."""
 
@@ -124,7 +129,8 @@ class LogRemoved(StorageError):
 
 
 class TooManyOpenFiles(StorageError):
-    """The process has no file descriptor left (EMFILE, ENFILE). Nothing has changed; the log stays online."""
+    """The process has no file descriptor left (EMFILE, ENFILE), or the system no memory for the call (ENOMEM). Nothing
+    has changed; the log stays online."""
 
 
 class CorruptIndex(StorageError):

@@ -3,7 +3,9 @@
 Every failure leaves here as an error of `storage.errors`, so no caller looks at an errno:
 
     ENOSPC, EDQUOT     DiskFull: nothing is broken; cut what was written in part and go on
+    EFBIG              FileTooLarge: likewise, in another file
     EMFILE, ENFILE     TooManyOpenFiles: likewise
+    ENOMEM             likewise: the system has no memory for the call
     a failed fsync     LogDirFailed, whatever the errno: the kernel may have dropped the pages it could not write
     everything else    LogDirFailed
     a missing file     FileNotFoundError, as it is: callers expect it; LogDirFailed where a new file's directory is gone
@@ -20,16 +22,17 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
-from storage.errors import DirectoryLocked, DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
+from storage.errors import DirectoryLocked, DiskFull, FileTooLarge, LogDirFailed, StorageError, TooManyOpenFiles
+from storage.file_info import DirectoryEntry, DiskSpace
 
 Buffer = bytes | bytearray | memoryview
 FileMap = mmap.mmap
 
-_MOST_BUFFERS: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
+_MOST_BUFFERS: Final = min(limit if (limit := os.sysconf("SC_IOV_MAX")) > 0 else 1024, 1024)
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _NOT_ALLOWED: Final = frozenset({errno.EACCES, errno.EPERM})
 _KEEP_SIZE: Final = 1
 """FALLOC_FL_KEEP_SIZE"""
@@ -37,7 +40,10 @@ _CANNOT_READ_CACHED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EI
 """The errors of `preadv2` on file systems without RWF_NOWAIT, and in containers that may not call it."""
 _NOT_SUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 """The errors of a call that a file system, or a sandbox, does not have: CIFS, 9p, shared folders, some of FUSE."""
-_CANNOT_MAP: Final = _NOT_SUPPORTED | {errno.ENODEV, errno.EACCES, errno.EPERM}
+_CANNOT_SYNC_NAMES: Final = _NOT_SUPPORTED | {errno.EBADF, errno.EISDIR}
+_CANNOT_MAP: Final = _NOT_SUPPORTED | {errno.ENODEV, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EAGAIN}
+_NO_LOCKS: Final = _NOT_SUPPORTED | {errno.ENOLCK}
+"""The errors of one kind of lock where a file system has only the other, or a server that gives none."""
 _STILL_OPEN: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY})
 """The errors of a removal on NFS, which keeps a removed file under another name until it is closed."""
 _LOCK_ATTEMPTS: Final = 100
@@ -51,7 +57,9 @@ def storage_error(error: OSError, doing: str, path: str) -> StorageError:
     sentence = f"{doing} {path}{link}: {error.strerror or error}"
     if error.errno in _DISK_FULL:
         return DiskFull(sentence)
-    if error.errno in _NO_DESCRIPTORS:
+    if error.errno == errno.EFBIG:
+        return FileTooLarge(sentence)
+    if error.errno in _EXHAUSTED:
         return TooManyOpenFiles(sentence)
     if error.errno in _NOT_ALLOWED:
         # A container's volume often belongs to another user.
@@ -142,7 +150,14 @@ class File:
     def pread(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes at ``position``; fewer only at the end of the file."""
         try:
-            return os.pread(self._fd, size, position)
+            data = os.pread(self._fd, size, position)
+            while 0 < len(data) < size:
+                # The end of the file, or a file system that gives less than it has, as FUSE may.
+                more = os.pread(self._fd, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+            return data
         except OSError as error:
             raise storage_error(error, "reading", self.path) from error
 
@@ -177,9 +192,7 @@ class File:
         try:
             written = os.pwrite(self._fd, data, position)
             if written < len(data):
-                rest = memoryview(data)
-                while written < len(rest):
-                    written += os.pwrite(self._fd, rest[written:], position + written)
+                _write_rest(self._fd, memoryview(data)[written:], position + written)
         except OSError as error:
             raise storage_error(error, "writing to", self.path) from error
 
@@ -199,9 +212,7 @@ class File:
                 written = os.pwritev(self._fd, group, position)
                 if written < wanted:
                     # A short write is rare: a full disk, or a signal in the middle of gigabytes.
-                    rest = memoryview(b"".join(group))
-                    while written < wanted:
-                        written += os.pwrite(self._fd, rest[written:], position + written)
+                    _write_rest(self._fd, memoryview(b"".join(group))[written:], position + written)
                 position += wanted
         except OSError as error:
             raise storage_error(error, "writing to", self.path) from error
@@ -254,6 +265,15 @@ class File:
             raise storage_error(error, "mapping", self.path) from error
 
 
+def _write_rest(fd: int, rest: memoryview, position: int) -> None:
+    """Write all of ``rest``, of which the system has taken nothing yet."""
+    while rest:
+        written = os.pwrite(fd, rest, position)
+        if not written:
+            raise OSError(errno.EIO, "the system writes nothing, and says no reason")
+        rest, position = rest[written:], position + written
+
+
 class FileRegion:
     """A stretch of a file on its way to a socket (``os.sendfile``). It holds the file: see `File`."""
 
@@ -273,35 +293,6 @@ class FileRegion:
     def read(self) -> bytes:
         """Read the region's bytes, for callers that cannot use sendfile: TLS, tests, tools."""
         return self.file.pread(self.size, self.position)
-
-
-class DirectoryEntry(NamedTuple):
-    """A name in a directory, with the kind and size of the file. For a link these are of what it leads to."""
-
-    name: str
-    is_directory: bool
-    size: int
-    mtime_ms: int
-    oddity: str = ""
-    """What the entry is if neither a file nor a directory, such as "a pipe"; empty for a file or a directory."""
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the entry is an ordinary file."""
-        return not self.is_directory and not self.oddity
-
-    @property
-    def kind(self) -> str:
-        """What the entry is, as a noun for a sentence."""
-        return self.oddity or ("a directory" if self.is_directory else "a file")
-
-
-class DiskSpace(NamedTuple):
-    """The size of a file system; zeros where it does not tell."""
-
-    total_bytes: int
-    usable_bytes: int
-    """Bytes that an ordinary user can still write."""
 
 
 class Lock:
@@ -493,17 +484,15 @@ class FileSystem:
         try:
             os.fsync(directory.fileno())
         except OSError as error:
-            if error.errno not in _NOT_SUPPORTED:
+            if error.errno not in _CANNOT_SYNC_NAMES:
                 raise LogDirFailed(f"flushing {path}: {error.strerror or error}") from error
 
     def space(self, path: str) -> DiskSpace:
-        """How large the file system of ``path`` is, and how much of it is free."""
+        """How large the file system of ``path`` is, and how much of it is free; zeros where it does not tell."""
         try:
             status = os.statvfs(path)
-        except OSError as error:
-            if error.errno in _NOT_SUPPORTED:
-                return DiskSpace(0, 0)
-            raise storage_error(error, "asking for free space of", path) from error
+        except OSError:
+            return DiskSpace(0, 0)  # nothing that is stored depends on it: a disk that is broken says so elsewhere
         return DiskSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
     def absolute(self, path: str) -> str:
@@ -522,7 +511,7 @@ class FileSystem:
             except OSError as error:
                 raise storage_error(error, "opening", path) from error
             try:
-                _take_both_locks(fd)
+                _take_both_locks(fd, fcntl.LOCK_EX)
                 # The last holder may just have removed the file; then our lock is on a file without a name.
                 is_current = os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path))
             except (BlockingIOError, PermissionError) as error:
@@ -546,8 +535,7 @@ class FileSystem:
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-            fcntl.lockf(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+            _take_both_locks(file.fileno(), fcntl.LOCK_SH)
         except (BlockingIOError, PermissionError) as error:
             raise _in_use(path) from error
         except OSError as error:
@@ -555,15 +543,26 @@ class FileSystem:
         return file
 
 
-def _take_both_locks(fd: int) -> None:
-    """Raises BlockingIOError, or PermissionError, where another process has one of them."""
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def _take_both_locks(fd: int, kind: int) -> None:
+    """One of the two suffices on a file system without the other. Raises BlockingIOError, or PermissionError, where
+    another process has one of them, and other errors where the file system has neither."""
     try:
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        fcntl.lockf(fd, kind | fcntl.LOCK_NB)
+        return
+    try:
+        fcntl.lockf(fd, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return
+        if not isinstance(error, BlockingIOError | PermissionError):
+            raise
         # NFS makes a record lock of the first one as well, and that stands in the way of the second.
         fcntl.flock(fd, fcntl.LOCK_UN)
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(fd, kind | fcntl.LOCK_NB)
 
 
 def _looked_at(entry: os.DirEntry[str]) -> DirectoryEntry | None:

@@ -20,8 +20,9 @@ from config.log_config import LogConfig
 from storage.batch.walk import BatchWalk, WalkPolicy
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from storage.errors import CorruptCheckpoint, CorruptIndex, LogDirFailed
+from storage.file_info import DirectoryEntry
 from storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_in
-from storage.files import DirectoryEntry, FileSystem
+from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log import Log
 from storage.open_files import OpenFiles

@@ -21,6 +21,7 @@ from storage.checkpoints import PARTITION_METADATA, write_topic_id
 from storage.errors import (
     CorruptIndex,
     DiskFull,
+    FileTooLarge,
     LogDirFailed,
     OffsetOutOfRange,
     StorageError,
@@ -39,7 +40,7 @@ from storage.recovery import NEVER_EXPIRES, load_producers, transactions_anew
 from storage.removal import PendingRemoval
 from storage.retention import NOTHING, Stretch, due_segments, waiting
 from storage.segment import Segment
-from storage.segments import Segments, roll_after_ms
+from storage.segments import AT_ONCE, Segments, roll_after_ms
 from storage.staging import Staging
 from storage.timestamp_search import RecordPlace, first_record_at, record_of_largest_timestamp
 from storage.topic_partition import TopicPartition
@@ -245,6 +246,8 @@ class Log:
         failed = self._staging.take_back(self.log_end_offset)
         self._closed_end_offset = -1  # closing syncs the cut
         self.stats.writes_failed += 1
+        if isinstance(error, FileTooLarge):
+            self._roll_after_ms = AT_ONCE
         if write is not None and not isinstance(error, LogDirFailed):
             # Bytes that cannot be cut now do no harm: the next write overwrites them, or closing the segment cuts them.
             with suppress(StorageError):

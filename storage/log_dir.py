@@ -28,8 +28,9 @@ from storage.checkpoints import (
     write_offset_checkpoint,
 )
 from storage.errors import CorruptCheckpoint, LogDirFailed, WrongDirectory
+from storage.file_info import DiskSpace
 from storage.file_names import as_text
-from storage.files import DiskSpace, File, FileSystem, Lock
+from storage.files import File, FileSystem, Lock
 from storage.topic_partition import PartitionDirectory, TopicPartition, parse_dir_name
 
 METADATA_DIR_NAME: Final = "__cluster_metadata-0"

@@ -11,10 +11,15 @@ A new segment begins before a batch is appended if one of these holds (the last 
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Final
 
 from config.log_config import LogConfig
 from storage.index.offset_index import MOST_RELATIVE_OFFSET
 from storage.segment import Segment
+
+AT_ONCE: Final[int] = -(1 << 63)
+"""In place of what `roll_after_ms` returns, for a segment that cannot become larger: a new one begins with the next
+batch."""
 
 
 def roll_after_ms(config: LogConfig, jitter: int) -> int:

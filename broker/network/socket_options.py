@@ -1,7 +1,8 @@
 """The options of listening and connected sockets, and which systems have them."""
 
+import errno
 import socket
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 _TCP_CONGESTION: Final[int | None] = getattr(socket, "TCP_CONGESTION", None)
 
@@ -9,6 +10,9 @@ _UNPACED: Final = (b"cubic", b"reno")
 """Congestion controls that do not pace: as fast as loopback is."""
 
 _PACED: Final = b"bbr"
+
+_NO_SUCH_ADDRESS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""The errors of an address that this machine has not: `localhost` is ::1 first, also where IPv6 is switched off."""
 
 PACED_SEND_BUFFER_BYTES: Final = 262_144
 """Where pacing cannot be helped, the size that large answers are fastest with (docs/decisions/sockets.md)."""
@@ -27,23 +31,26 @@ class SocketOptions(NamedTuple):
         announce."""
         listener.setblocking(False)
         # A restarted broker must not wait for connections of its former self; another's port stays its own.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _set(listener, socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self.receive_buffer_bytes >= 0:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+            _set(listener, socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
 
     def prepare_connection(self, accepted: socket.socket, peer_host: str, system_control: bytes | None = None) -> None:
-        """Set up a socket that was accepted. ``system_control``: what `leave_unpaced` returned for its listener. Raises
-        `OSError` where the connection is lost already."""
+        """Set up a socket that was accepted. ``system_control``: what `leave_unpaced` returned for its listener.
+
+        All options are wishes: a sandbox that has not all of them serves all the same. A connection that is lost
+        already says so when it is read.
+        """
         accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _set(accepted, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _set(accepted, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         is_local = is_loopback(peer_host)
         if system_control is not None and not is_local:
             _set_control(accepted, system_control)
         if self.send_buffer_bytes >= 0:
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+            _set(accepted, socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
         elif is_local and _control_of(accepted) == _PACED:
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PACED_SEND_BUFFER_BYTES)
+            _set(accepted, socket.SOL_SOCKET, socket.SO_SNDBUF, PACED_SEND_BUFFER_BYTES)
 
 
 def leave_unpaced(listener: socket.socket) -> bytes | None:
@@ -63,16 +70,23 @@ def leave_unpaced(listener: socket.socket) -> bytes | None:
 
 def bound_socket(host: str, port: int, options: SocketOptions) -> socket.socket:
     """A socket that has this address, and does not listen yet. An empty host is every address of this machine, of IPv6
-    and IPv4. Raises `OSError`."""
+    and IPv4. A name gets the first of its addresses that this machine has. Raises `OSError`."""
     if host:
         # As bytes, the name is not looked at for characters that no address has: a start need not import their tables.
         name = host.encode() if host.isascii() else host
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-    elif socket.has_dualstack_ipv6():
-        family, address = socket.AF_INET6, ("::", port)
-    else:
-        family, address = socket.AF_INET, ("", port)
+        for family, _, _, _, address in found:
+            try:
+                return _bound(family, address, host, options)
+            except OSError as error:
+                if error.errno not in _NO_SUCH_ADDRESS or address == found[-1][-1]:
+                    raise
+    if socket.has_dualstack_ipv6():
+        return _bound(socket.AF_INET6, ("::", port), host, options)
+    return _bound(socket.AF_INET, ("", port), host, options)
+
+
+def _bound(family: int, address: Any, host: str, options: SocketOptions) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         options.prepare_listener(bound)
@@ -101,14 +115,22 @@ def _control_of(one: socket.socket) -> bytes | None:
     """The congestion control of a socket; None where the system has no such setting."""
     if _TCP_CONGESTION is None:
         return None
-    return one.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16).rstrip(b"\0")
+    try:
+        return one.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16).rstrip(b"\0")
+    except OSError:
+        return None
 
 
 def _set_control(one: socket.socket, name: bytes) -> bool:
     """Give a socket a congestion control; whether it has that now."""
     assert _TCP_CONGESTION is not None
+    return _set(one, socket.IPPROTO_TCP, _TCP_CONGESTION, name)
+
+
+def _set(one: socket.socket, level: int, option: int, value: int | bytes) -> bool:
+    """Set an option of a socket; whether the system has done so."""
     try:
-        one.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, name)
+        one.setsockopt(level, option, value)
     except OSError:
         return False
     return True

@@ -12,7 +12,7 @@ from broker.request.faults import UnknownTopicOrPartition
 from broker.runtime.clock import Clock
 from broker.runtime.purgatory import Purgatory
 from broker.runtime.worker_thread import Flusher, WorkerThread
-from storage.errors import DiskFull, LogDirFailed, StorageError
+from storage.errors import DiskFull, FileTooLarge, LogDirFailed, StorageError
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
@@ -253,6 +253,9 @@ class ReplicaManager:
 
     def _write_failed(self, partition: Partition, error: StorageError) -> None:
         if partition.is_gone:
+            return
+        if isinstance(error, FileTooLarge):
+            log.warning("%s goes on in a new segment: %s", partition.topic_partition, error)
             return
         if isinstance(error, DiskFull) and partition.disk_reserve is not None:
             partition.disk_reserve.found_full(error)  # logs once

@@ -36,6 +36,12 @@ STANDARD_DESCRIPTORS = (0, STDOUT, 2)
 MACOS_OPEN_FILES = 10_240
 """OPEN_MAX of macOS."""
 
+OPEN_FILES_UNTOLD = 1_024
+"""The usual limit of open files, where a sandbox does not tell the limit."""
+
+FEWEST_OPEN_FILES = 32
+"""With fewer the broker could hardly open what every start needs."""
+
 MOST_OPEN_FILES = 32_768
 """Files of segments that are open at a time, where the system allows so many. Indexes are mapped, and Linux lets a
 process have 65,530 maps."""
@@ -60,6 +66,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     for notice in loaded.notices:
         log.info("%s", notice)
     descriptors = raise_descriptor_limit()
+    if descriptors < FEWEST_OPEN_FILES:
+        return _failed(f"up to {descriptors} open files are allowed, expected at least {FEWEST_OPEN_FILES} (ulimit -n)")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(loaded, signals, most_open_files=min(descriptors // 2, MOST_OPEN_FILES)))
 
@@ -82,7 +90,11 @@ def raise_descriptor_limit() -> int:
         import resource
     except ImportError:
         return os.sysconf("SC_OPEN_MAX")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    except OSError as error:
+        log.warning("taken as %d open files, since the system does not tell: %s", OPEN_FILES_UNTOLD, error)
+        return OPEN_FILES_UNTOLD
     if soft == hard:
         log.info("up to %d open files", soft)
         return soft
@@ -214,7 +226,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-def _failed(error: BaseException) -> int:
+def _failed(error: BaseException | str) -> int:
     with suppress(OSError):  # stderr may be full, or a pipe without a reader
         sys.stderr.write(f"ottla: {error}\n")
         sys.stderr.flush()

@@ -9,7 +9,8 @@ import mmap
 import os
 from collections.abc import Sequence
 
-from storage.files import Buffer, DirectoryEntry, DiskSpace, File, FileMap, FileSystem, Lock
+from storage.file_info import DirectoryEntry, DiskSpace
+from storage.files import Buffer, File, FileMap, FileSystem, Lock
 
 
 class _Content:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -32,7 +33,7 @@ def sendfile(*_):
 os.sendfile = sendfile
 """
 POOR_FILE_SYSTEM = """
-import errno, mmap, os
+import errno, fcntl, mmap, os
 def refusing(name):
     def call(*_, **__):
         raise OSError(getattr(errno, name), os.strerror(getattr(errno, name)))
@@ -41,9 +42,13 @@ os.sendfile = refusing("EINVAL")
 os.preadv = refusing("EOPNOTSUPP")
 os.posix_fadvise = refusing("ENOSYS")
 os.fdatasync = refusing("EINVAL")
-os.statvfs = refusing("ENOSYS")
-os.fstatvfs = refusing("ENOSYS")
-mmap.mmap = type("mmap", (), {"__new__": refusing("ENODEV")})
+os.statvfs = refusing("EIO")
+os.fstatvfs = refusing("EIO")
+fcntl.flock = refusing("ENOLCK")
+mmap.mmap = type("mmap", (), {"__new__": refusing("ENOMEM")})
+pread, pwrite = os.pread, os.pwrite
+os.pread = lambda fd, size, position: pread(fd, size // 2 + 1, position)
+os.pwrite = lambda fd, data, position: pwrite(fd, memoryview(data)[: len(data) // 2 + 1], position)
 fsync = os.fsync
 def fsync_files(fd):
     import stat
@@ -86,6 +91,14 @@ ALL_OPTIONAL_MODULES = (
 """Also what few builds lack, and what is the same in Python where it is not there in C."""
 ODD = CreateTopicsRequest.Topic(name="odd", num_partitions=1, replication_factor=1, assignments=[], configs=[])
 NEEDED_MODULES = ("_socket", "select", "fcntl", "mmap", "zlib", "crc32c")
+WITHOUT_SOCKET_OPTIONS = """
+import socket
+class Sandboxed(socket.socket):
+    def setsockopt(self, *_):
+        raise OSError(92, "Protocol not available")
+    getsockopt = setsockopt
+socket.socket = Sandboxed
+"""
 
 
 class OddBroker(BrokerProcess):
@@ -203,6 +216,43 @@ def test_a_python_without_a_module_that_is_needed_is_told_so_in_one_sentence(
         broker.log_text().splitlines()[-1] == f"ottla: {sys.executable} cannot run a broker: No module named '{name}'"
     )
     assert "Traceback" not in broker.log_text()
+
+
+def test_a_limit_of_file_sizes_begins_segments_and_ends_no_broker(odd: Callable[..., OddBroker]) -> None:
+    limit = 12 << 20  # an index is made with 10 MiB
+    broker = odd(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))).start()
+    values = [os.urandom(900_000) for _ in range(30)]
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, retries=5, linger_ms=0)
+    for value in values:
+        producer.send("odd", value).get(60)
+    producer.close()
+    assert read_all("odd", broker.bootstrap, len(values)) == values
+    assert "odd-0 goes on in a new segment: writing to" in broker.log_text()
+    broker.stop()
+
+
+@pytest.mark.parametrize("most", [5, 10, 20, 31])
+def test_too_few_descriptors_for_a_start_are_one_sentence(odd: Callable[..., OddBroker], most: int) -> None:
+    broker = odd(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
+    broker.launch()
+    broker.process.communicate(timeout=60)
+    assert broker.process.returncode == 1
+    assert broker.log_text().splitlines()[-1] == (
+        f"ottla: up to {most} open files are allowed, expected at least 32 (ulimit -n)"
+    )
+
+
+def test_as_many_descriptors_as_are_needed_serve(odd: Callable[..., OddBroker]) -> None:
+    broker = odd(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))).start()
+    assert there_and_back(broker.bootstrap, b"one") == [b"one"]
+    broker.stop()
+    assert (broker.data_directory / MARKER).exists()
+
+
+def test_a_sandbox_without_socket_options_serves(odd: Callable[..., OddBroker]) -> None:
+    broker = odd(site=WITHOUT_SOCKET_OPTIONS).start()
+    assert there_and_back(broker.bootstrap, b"one") == [b"one"]
+    broker.stop()
 
 
 def test_a_terminal_that_goes_away_stops_the_broker_in_order(odd: Callable[..., OddBroker]) -> None:

@@ -11,7 +11,8 @@ from dev.broker_process import BrokerProcess
 from pipeline.restore.plan import Wishes, make_plan
 from pipeline.restore.segments import restore_segments
 from storage.errors import DiskFull
-from storage.files import DiskSpace, FileSystem
+from storage.file_info import DiskSpace
+from storage.files import FileSystem
 from tests.pipeline.restore.archiving import archive, names_in, restore
 from tests.support.clients import Record, connect
 from tests.support.files import FaultyFileSystem

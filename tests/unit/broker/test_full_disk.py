@@ -10,7 +10,8 @@ from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
-from storage.files import DiskSpace, FileSystem
+from storage.file_info import DiskSpace
+from storage.files import FileSystem
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.files import FaultyFileSystem

@@ -1,5 +1,6 @@
 """From a file and the command line to one checked object: who wins, what is adopted, and every refusal."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,20 @@ def test_a_listener_on_every_interface_is_advertised_by_this_machines_name(host:
         "the advertised address is PLAINTEXT://box.example:9092, this machine's name; "
         "set advertised.listeners if clients reach it by another name"
     ]
+
+
+@pytest.mark.parametrize("name", ["", OSError("no name"), UnicodeError("label too long")])
+def test_a_machine_without_a_name_is_advertised_as_localhost(
+    monkeypatch: pytest.MonkeyPatch, name: str | Exception
+) -> None:
+    def getfqdn() -> str:
+        if isinstance(name, Exception):
+            raise name
+        return name
+
+    monkeypatch.setattr(socket, "getfqdn", getfqdn)
+    settings = load_settings(None, [("listeners", "PLAINTEXT://:9092")]).settings
+    assert settings.advertised_listeners[0].host == "localhost"
 
 
 def test_port_0_is_advertised_as_the_port_that_was_bound() -> None:
@@ -451,6 +466,12 @@ def test_every_default_is_among_the_values_allowed() -> None:
         ),
         ("log.dirs", "", "log.dirs is '', expected a comma-separated list of directories without empty entries"),
         ("log.dirs", "/a,/a/", "log.dirs is '/a,/a/', expected each directory once"),
+        (
+            "log.dirs",
+            "/a/./b/c-0,/a/b",
+            "log.dirs is '/a/./b/c-0,/a/b', expected no directory inside another: /a/./b/c-0 is inside /a/b",
+        ),
+        ("log.dirs", "a,a/b", "log.dirs is 'a,a/b', expected no directory inside another: a/b is inside a"),
         ("log.retention.ms", "0", "log.retention.ms is '0', expected a whole number of at least 1, or -1 for no limit"),
         ("log.roll.ms", "0", "log.roll.ms is '0', expected a whole number of at least 1"),
         ("log.roll.jitter.ms", "-1", "log.roll.jitter.ms is '-1', expected a whole number of at least 0"),
@@ -604,6 +625,10 @@ def test_no_connections_in_all_leave_those_of_the_inter_broker_listener() -> Non
         (
             {"listeners": "PLAINTEXT://:9092", "ottla.prometheus.listener": "127.0.0.1:9092"},
             "ottla.prometheus.listener is '127.0.0.1:9092', expected another port than that of PLAINTEXT://:9092",
+        ),
+        (
+            {"log.dirs": "/a", "metadata.log.dir": "/a/m"},
+            "metadata.log.dir is '/a/m', expected no directory inside another: /a/m is inside /a",
         ),
         (
             {"listeners": "CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"},

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
+from storage.errors import DiskFull, FileTooLarge, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.log import Log
 from tests.support.logs import LogHome, T, batch_of, headers_in, values_in
 
@@ -39,6 +39,34 @@ def test_a_full_disk_costs_the_batch_and_nothing_else(home: LogHome, number: int
 
     assert home.append(log, batch_of(b"after")).first_offset == 1
     assert values_in(log) == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("bytes_done", [0, 30, 138])
+def test_a_segment_that_may_not_become_larger_is_followed_by_another(home: LogHome, bytes_done: int) -> None:
+    log = home.open()
+    home.append_values(log, b"before")
+    log.stage(batch_of(b"a" * 70), leader_epoch=0)
+
+    home.files.fail("write", errno.EFBIG, suffix=".log", bytes_done=bytes_done)
+    failed, error = try_write(log)
+    assert failed == [1]
+    assert isinstance(error, FileTooLarge)
+
+    assert home.append(log, batch_of(b"after")).first_offset == 1
+    home.append_values(log, b"and", b"on")
+    assert [segment.base_offset for segment in log.segments] == [0, 1], "one new segment, not one for each batch"
+    assert values_in(log) == [b"before", b"after", b"and", b"on"]
+
+
+def test_a_batch_that_no_segment_can_hold_is_refused_again_and_again(home: LogHome) -> None:
+    log = home.open()
+    for _ in range(3):
+        log.stage(batch_of(b"a"), leader_epoch=0)
+        home.files.fail("write", errno.EFBIG, suffix=".log")
+        failed, _ = try_write(log)
+        assert failed == [0]
+    assert [segment.base_offset for segment in log.segments] == [0]
+    home.append_values(log, b"small")
 
 
 def test_what_is_staged_behind_a_failed_write_fails_with_it(home: LogHome) -> None:

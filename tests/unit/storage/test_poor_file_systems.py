@@ -5,6 +5,8 @@ import fcntl
 import mmap
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,8 +14,9 @@ from typing import Any, NoReturn
 import pytest
 
 import storage.files
-from storage.errors import DirectoryLocked, LogDirFailed
-from storage.files import DiskSpace, FileSystem
+from storage.errors import DirectoryLocked, FileTooLarge, LogDirFailed, StorageError, TooManyOpenFiles
+from storage.file_info import DiskSpace
+from storage.files import FileSystem
 from storage.index.offset_index import OffsetIndex
 from storage.open_files import OpenFiles
 
@@ -30,7 +33,7 @@ def refusing(number: int) -> Callable[..., NoReturn]:
     return refuse
 
 
-@pytest.mark.parametrize("number", [errno.ENODEV, errno.EACCES, errno.EPERM, *MISSING])
+@pytest.mark.parametrize("number", [errno.ENODEV, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EAGAIN, *MISSING])
 def test_where_no_file_can_be_mapped_indexes_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -71,7 +74,7 @@ def test_to_read_ahead_is_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     FILES.open_read(str(tmp_path / "a")).will_need(3, 0)
 
 
-@pytest.mark.parametrize("number", MISSING)
+@pytest.mark.parametrize("number", [errno.EBADF, errno.EISDIR, *MISSING])
 def test_where_a_directory_cannot_be_synced_its_files_still_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -109,7 +112,7 @@ def test_without_fdatasync_a_file_is_synced_as_a_whole(
         file.fsync()
 
 
-@pytest.mark.parametrize("number", MISSING)
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.EOVERFLOW, *MISSING])
 def test_a_file_system_that_does_not_tell_its_size_has_none(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(os, "statvfs", refusing(number))
 
@@ -223,6 +226,76 @@ def test_a_lock_of_another_process_is_one_there_too(tmp_path: Path, monkeypatch:
 
     with pytest.raises(DirectoryLocked):
         FILES.lock(str(tmp_path / ".lock"))
+
+
+def a_second_process_gets(path: Path) -> str:
+    """What another process hears that wants both locks."""
+    program = (
+        "import sys\nfrom storage.files import FileSystem\n"
+        f"try:\n  FileSystem().lock({str(path)!r})\nexcept Exception as error:\n  print(type(error).__name__)"
+    )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize("kind", ["flock", "lockf"])
+@pytest.mark.parametrize("number", [errno.ENOLCK, *MISSING])
+def test_one_of_the_two_kinds_of_locks_suffices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, number: int
+) -> None:
+    monkeypatch.setattr(fcntl, kind, refusing(number))
+
+    lock = FILES.lock(str(tmp_path / ".lock"))
+
+    assert a_second_process_gets(tmp_path / ".lock") == "DirectoryLocked"
+    lock.release()
+
+
+def test_where_there_are_no_locks_at_all_no_directory_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fcntl, "flock", refusing(errno.ENOLCK))
+    monkeypatch.setattr(fcntl, "lockf", refusing(errno.ENOLCK))
+
+    with pytest.raises(LogDirFailed, match="locking"):
+        FILES.lock(str(tmp_path / ".lock"))
+
+
+def test_a_file_is_read_to_its_end_though_a_read_gives_less_than_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FUSE may do so; a walk over batches would take it for the end of the log, and cut there."""
+    (tmp_path / "a").write_bytes(b"0123456789")
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, position: pread(fd, min(size, 3), position))
+    file = FILES.open_read(str(tmp_path / "a"))
+
+    assert [file.pread(10, 0), file.pread(4, 5), file.pread(50, 8), file.pread(5, 10)] == [
+        b"0123456789", b"5678", b"89", b"",
+    ]  # fmt: skip
+
+
+def test_a_write_that_takes_nothing_and_gives_no_reason_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FILES.open_log(str(tmp_path / "a"), create=True)
+    monkeypatch.setattr(os, "pwrite", lambda *_: 0)
+    monkeypatch.setattr(os, "pwritev", lambda *_: 0)
+
+    with pytest.raises(LogDirFailed, match="the system writes nothing"):
+        file.pwrite(b"abc", 0)
+    with pytest.raises(LogDirFailed, match="the system writes nothing"):
+        file.append_vector([b"abc", b"def"], 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.EFBIG, FileTooLarge), (errno.ENOMEM, TooManyOpenFiles), (errno.EROFS, LogDirFailed)],
+)
+def test_a_write_that_another_file_or_another_moment_would_take_fails_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StorageError]
+) -> None:
+    file = FILES.open_log(str(tmp_path / "a"), create=True)
+    monkeypatch.setattr(os, "pwrite", refusing(number))
+
+    with pytest.raises(kind) as failed:
+        file.pwrite(b"abc", 0)
+    assert type(failed.value) is kind
 
 
 def test_a_file_system_that_gives_a_file_a_new_number_each_time_is_locked_all_the_same(

@@ -13,7 +13,7 @@ from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits, LimitSettings, UnknownHost, addresses_of
 from broker.network.processor import Processor
 from broker.network.processor_state import NetworkSettings
-from broker.network.socket_options import SocketOptions, is_loopback, leave_unpaced, plain_address
+from broker.network.socket_options import SocketOptions, bound_socket, is_loopback, leave_unpaced, plain_address
 from broker.request.channel import RequestChannel
 from tests.support.clock import ManualClock
 from tests.unit.broker.network.harness import on_both_loops
@@ -423,6 +423,66 @@ def test_sizes_that_a_user_gives_are_honoured() -> None:
         assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (60_000, 120_000)
         assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert not connected.getblocking()
+
+
+class Sandboxed(socket.socket):
+    """A socket that takes none of the options."""
+
+    def setsockopt(self, *_: Any) -> None:  # type: ignore[override]
+        raise OSError(errno.ENOPROTOOPT, os.strerror(errno.ENOPROTOOPT))
+
+    def getsockopt(self, *_: Any) -> Any:
+        raise OSError(errno.ENOPROTOOPT, os.strerror(errno.ENOPROTOOPT))
+
+
+def test_a_sandbox_without_an_option_serves_its_connections() -> None:
+    options = SocketOptions(send_buffer_bytes=60_000, receive_buffer_bytes=50_000)
+    with Sandboxed() as listening, Sandboxed() as connected:
+        options.prepare_listener(listening)
+        assert leave_unpaced(listening) is None
+        for host in ("127.0.0.1", "10.0.0.1"):
+            options.prepare_connection(connected, host, b"bbr")
+        assert not connected.getblocking()
+
+
+class OfThisMachine(socket.socket):
+    """A socket of a machine that has no addresses of 192.0.2."""
+
+    def bind(self, address: Any) -> None:
+        if address[0].startswith("192.0.2."):
+            raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+        super().bind(address)
+
+
+def addresses(*hosts: str) -> Any:
+    """`getaddrinfo` of a name with these addresses."""
+    found = [
+        (socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, 0)) for host in hosts
+    ]
+    return lambda *_, **__: found
+
+
+@pytest.mark.sources_only
+def test_a_name_gets_the_first_of_its_addresses_that_this_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "socket", OfThisMachine)
+    monkeypatch.setattr(socket, "getaddrinfo", addresses("192.0.2.1", "127.0.0.1"))
+    with bound_socket("localhost", 0, SocketOptions()) as bound:
+        assert bound.getsockname()[0] == "127.0.0.1"
+
+    monkeypatch.setattr(socket, "getaddrinfo", addresses("192.0.2.1", "192.0.2.2"))
+    with pytest.raises(OSError, match="requested address") as refused:
+        bound_socket("localhost", 0, SocketOptions())
+    assert refused.value.errno == errno.EADDRNOTAVAIL
+
+
+@pytest.mark.sources_only
+def test_a_port_that_is_taken_at_one_address_is_not_opened_at_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients would reach another broker, or this one, as their system likes."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        family_and_address = (socket.AF_INET, socket.SOCK_STREAM, 0, "", other.getsockname())
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [family_and_address, *addresses("127.0.0.2")()])
+        with pytest.raises(OSError, match="in use"):
+            bound_socket("localhost", 0, SocketOptions())
 
 
 def congestion_control(one: socket.socket) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 
 from broker.replication.disk_reserve import GOOD_FOR_MS, RETRY_MS, DiskReserve, NoSpaceForClients
 from storage.errors import DiskFull
-from storage.files import DiskSpace
+from storage.file_info import DiskSpace
 from storage.log_dir import LogDir
 
 MB = 1 << 20

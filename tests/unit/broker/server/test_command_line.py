@@ -2,7 +2,7 @@ import resource
 
 import pytest
 
-from broker.server.command_line import MACOS_OPEN_FILES, raise_descriptor_limit
+from broker.server.command_line import MACOS_OPEN_FILES, OPEN_FILES_UNTOLD, raise_descriptor_limit
 
 
 class System:
@@ -42,3 +42,14 @@ def test_as_many_files_may_be_open_as_the_system_allows(
     raise_descriptor_limit()
     assert system.soft == soft
     assert caplog.messages == [line]
+
+
+def test_where_the_system_does_not_tell_the_limit_the_usual_one_is_kept(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(which: int) -> tuple[int, int]:
+        raise OSError("not implemented")
+
+    monkeypatch.setattr(resource, "getrlimit", refuse)
+    assert raise_descriptor_limit() == OPEN_FILES_UNTOLD
+    assert caplog.messages == ["taken as 1024 open files, since the system does not tell: not implemented"]
