@@ -230,14 +230,6 @@ class LocalController:
         validate_only: bool,
         then: Callable[[list[TopicResult]], None],
     ) -> None:
-        """Create topics, each with its own success or error (KIP-4).
-
-        Args:
-            topics: the topics to create.
-                timeout_ms: how long the client waits; with 0 or less its time is over before anything is done.
-            validate_only: check everything, create nothing.
-            then: gets the results in the order of the request; names that came twice are at the end.
-        """
         from broker.controller.topic_creation import CreationDefaults, TopicPlanner, TopicResult
 
         if timeout_ms <= 0:
@@ -271,8 +263,6 @@ class LocalController:
         validate_only: bool,
         then: Callable[[list[GrowthResult]], None],
     ) -> None:
-        """Give topics more partitions, each with its own success or error (KIP-195); the arguments are those of
-        `create_topics`. A topic that is named more than once comes first in the results."""
         from broker.controller.partition_creation import GrowthPlanner, GrowthResult
 
         if timeout_ms <= 0:
@@ -296,10 +286,6 @@ class LocalController:
         *,
         then: Callable[[list[Fault | None]], None],
     ) -> None:
-        """Give partitions (topic, index) other replicas, or with None cancel their reassignment (KIP-455).
-
-        ``then`` gets None for each accepted partition, and the reason for each refused partition.
-        """
         from broker.controller.reassignment import ReassignmentPlanner
 
         planner = ReassignmentPlanner(self.image, self._placement())
@@ -320,10 +306,6 @@ class LocalController:
         return Placement(self.image, broker_id=self._settings.node_id, directories=self._directories)
 
     def auto_create(self, names: Iterable[str]) -> None:
-        """Create topics that a client asked about, with the broker's defaults; internal topics with their own settings.
-
-        There is no answer: the client asks again. Names that no topic may have are passed over.
-        """
         wanted = [self._auto_created(name) for name in dict.fromkeys(names) if name not in self.image.topics.by_name]
         if wanted:
             # A metadata log without disk space has logged that itself.
@@ -399,13 +381,6 @@ class LocalController:
         validate_only: bool,
         then: Callable[[list[AlterationResult]], None],
     ) -> None:
-        """Change the configs of resources, each with its own success or error (KIP-133, KIP-339).
-
-        Args:
-            wanted: the changes of each resource; a resource may be named once.
-            validate_only: check everything, change nothing.
-            then: gets the results in the order of ``wanted``.
-        """
         from broker.controller.config_alteration import ConfigPlanner
 
         planner = ConfigPlanner(self.image, self._configs)
@@ -461,7 +436,6 @@ class LocalController:
     # Producer ids
 
     def allocate_producer_ids(self, then: Callable[[range], None]) -> None:
-        """Take the next block of producer ids, for `broker.metadata.producer_ids.ProducerIds`."""
         first = self.image.producer_ids.next_producer_id
         record = ProducerIdsRecord(
             broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, next_producer_id=first + BLOCK_SIZE
