@@ -553,9 +553,11 @@ class PoweredStorage:
 
     def check(self) -> None:
         """Check what must hold at any time."""
+        self.files.disk.is_at_rest = True
         for topic, expected in self.topics.items():
             if (log := self.log(topic)) is not None:
                 check_log(log, expected)
+        self.files.disk.is_at_rest = False
 
 
 def _persisted(entry: ProducerEntry) -> ProducerEntry:
