@@ -140,6 +140,10 @@ class Consumer:
         self.begin_join(version)
         return self.end_join()
 
+    def begin_sync(self, version: int = 3) -> None:
+        """Ask for the part that is one's own; the answer is fetched later."""
+        self.client.send(sync_request(self.joined, group_id=self._group_id), version)
+
     def sync(self, assignments: Mapping[str, bytes] | None = None, version: int = 3) -> Any:
         """Send SyncGroup and receive the member's assignment."""
         return self.client.ask(sync_request(self.joined, assignments, group_id=self._group_id), version)

@@ -4,7 +4,8 @@ import errno
 
 import pytest
 
-from broker.coordinators.result import CoordinatorResult
+from broker.coordinators.result import CoordinatorResult, ProducerIdAndEpoch
+from broker.replication.transaction_marker import TransactionMarker
 from protocol.errors import ErrorCode as E
 from storage.batch.record_batch import Codec, TimestampType, read_header
 from storage.batch.records import iterate_records
@@ -12,6 +13,9 @@ from tests.support.broker import InProcessBroker
 from tests.support.files import FaultyFileSystem
 from tests.unit.broker.coordinators.toy import TOPIC, Entry, Toy
 
+SHOP = ProducerIdAndEpoch(12, 3)
+COMMIT = TransactionMarker(12, 3, is_commit=True, coordinator_epoch=1)
+ABORT = COMMIT._replace(is_commit=False)
 FIRST_SEGMENT = f"{TOPIC}-0/00000000000000000000.log"
 
 
@@ -213,3 +217,134 @@ def test_what_an_alarm_wants_written_needs_no_request_to_take_it_along(broker: I
     broker.advance(100)
     assert answers == [E.NONE]
     assert toy.values == {"rung": "yes"}
+
+
+# Transactions
+
+
+def test_a_batch_in_a_transaction_has_the_producers_id_and_waits_for_the_marker(
+    broker: InProcessBroker, toy: Toy
+) -> None:
+    assert toy.put_in_transaction(SHOP, ("a", "1"), ("b", "2")) == [E.NONE, E.NONE]
+    # Every batch begins with sequence 0, as Kafka's coordinator writes it.
+    for header in map(read_header, batches(broker)):
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (12, 3, 0)
+        assert (header.is_transactional, header.is_control) == (True, False)
+    assert (toy.values, broker.log(TOPIC).last_stable_offset) == ({}, 0)
+    assert toy.end_transaction(COMMIT) == [E.NONE]
+    assert (toy.values, broker.log(TOPIC).last_stable_offset) == ({"a": "1", "b": "2"}, 3)
+    marker = read_header(batches(broker)[-1])
+    assert (marker.producer_id, marker.producer_epoch, marker.is_control) == (12, 3, True)
+
+
+def test_an_abort_drops_what_the_transaction_has_written_and_nothing_else(broker: InProcessBroker, toy: Toy) -> None:
+    toy.put_in_transaction(SHOP, ("a", "1"))
+    toy.put_in_transaction(ProducerIdAndEpoch(13, 0), ("b", "2"))
+    toy.put(("c", "3"))
+    assert toy.end_transaction(ABORT) == [E.NONE]
+    assert toy.values == {"c": "3"}
+    assert broker.log(TOPIC).last_stable_offset == 1
+    assert toy.end_transaction(COMMIT._replace(producer_id=13, producer_epoch=0)) == [E.NONE]
+    assert toy.values == {"b": "2", "c": "3"}
+
+
+def test_what_is_loaded_again_is_what_was_replayed(broker: InProcessBroker, toy: Toy) -> None:
+    toy.put_in_transaction(SHOP, ("a", "1"))
+    toy.end_transaction(COMMIT)
+    toy.put_in_transaction(SHOP, ("a", "2"), ("b", "2"))
+    toy.stop()
+    again = Toy(broker)
+    again.start()
+    assert (again.values, again.shards[0].in_transactions) == ({"a": "1"}, {12: {"a": "2", "b": "2"}})
+    assert again.end_transaction(COMMIT) == [E.NONE]
+    assert again.values == {"a": "2", "b": "2"}
+    again.stop()
+
+
+def test_a_marker_is_replayed_behind_the_records_that_wait_for_a_flush(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic(TOPIC, flush_messages=2)
+    toy = Toy(broker)
+    toy.start()
+    held = HeldFlushes(broker, monkeypatch)
+    toy.put(("a", "0"))
+    waiting = toy.put_in_transaction(SHOP, ("a", "1"))
+    log = broker.log(TOPIC)
+    log.config = log.config.with_overrides({"flush.messages": "1000"})
+    ended = toy.end_transaction(COMMIT)
+    assert (waiting, ended, toy.values) == ([], [], {"a": "0"})
+    held.flush()
+    assert (waiting, ended, toy.values) == ([E.NONE], [E.NONE], {"a": "1"})
+
+
+def test_a_marker_that_is_flushed_late_ends_the_transaction_all_the_same(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic(TOPIC, flush_messages=2)
+    toy = Toy(broker)
+    toy.start()
+    toy.put_in_transaction(SHOP, ("a", "1"))
+    held = HeldFlushes(broker, monkeypatch)
+    ended = toy.end_transaction(COMMIT)
+    broker.advance(5_000)
+    assert (ended, toy.values) == ([E.REQUEST_TIMED_OUT], {})
+    held.flush()
+    assert (ended, toy.values) == ([E.REQUEST_TIMED_OUT], {"a": "1"})
+
+
+def test_a_marker_that_cannot_be_written_leaves_the_transaction_open(
+    broker: InProcessBroker, toy: Toy, disk: FaultyFileSystem
+) -> None:
+    toy.put_in_transaction(SHOP, ("a", "1"))
+    disk.fill_up()
+    assert toy.end_transaction(COMMIT) == [E.KAFKA_STORAGE_ERROR]
+    assert (toy.values, broker.log(TOPIC).last_stable_offset) == ({}, 0)
+    disk.make_room()
+    assert toy.end_transaction(COMMIT) == [E.NONE]
+    assert toy.values == {"a": "1"}
+    assert len(toy.shards) == 1, "there was no reason to load it again"
+
+
+def test_markers_of_the_past_are_refused(broker: InProcessBroker, toy: Toy) -> None:
+    toy.put_in_transaction(SHOP, ("a", "1"))
+    assert toy.end_transaction(COMMIT._replace(producer_epoch=2)) == [E.INVALID_PRODUCER_EPOCH]
+    assert toy.end_transaction(COMMIT) == [E.NONE]
+    toy.put_in_transaction(SHOP, ("a", "2"))
+    assert toy.end_transaction(ABORT._replace(coordinator_epoch=0)) == [E.TRANSACTION_COORDINATOR_FENCED]
+    assert toy.values == {"a": "1"}
+    assert toy.end_transaction(COMMIT) == [E.NONE]
+    assert toy.values == {"a": "2"}
+
+
+def test_an_older_epoch_writes_nothing_after_a_newer_one(broker: InProcessBroker, toy: Toy) -> None:
+    toy.end_transaction(COMMIT._replace(producer_epoch=4))
+    assert toy.put_in_transaction(SHOP, ("a", "1")) == [E.INVALID_PRODUCER_EPOCH]
+    assert broker.log(TOPIC).log_end_offset == 1
+    assert toy.put_in_transaction(ProducerIdAndEpoch(12, 4), ("a", "2")) == [E.NONE]
+
+
+def test_an_unloaded_shard_takes_no_markers(broker: InProcessBroker, toy: Toy) -> None:
+    writer = toy.runtime.of("a").writer
+    toy.stop()
+    answers: list[E] = []
+    writer.append_marker(COMMIT, answers.append)
+    assert answers == [E.NOT_COORDINATOR]
+    assert toy.end_transaction(COMMIT) == [E.COORDINATOR_NOT_AVAILABLE]
+    assert broker.log(TOPIC).log_end_offset == 0
+
+
+def test_a_marker_behind_another_writers_batch_has_the_shard_loaded_again(broker: InProcessBroker, toy: Toy) -> None:
+    toy.put_in_transaction(SHOP, ("a", "1"))
+
+    async def write_past_the_writer() -> None:
+        replicas = broker.server.components.replicas
+        replicas.appender.append_marker(replicas.partition(TOPIC, 0), ABORT, lambda staged, outcome: None)
+
+    broker.run(write_past_the_writer())
+    broker.settle()
+    assert toy.end_transaction(COMMIT) == [E.NOT_COORDINATOR]
+    toy.wait_until_loaded()
+    assert toy.values == {}
+    assert toy.end_transaction(COMMIT) == [E.NONE]
+    assert toy.values == {}

@@ -1,17 +1,24 @@
 """CoordinatorRuntime: partitions come and go, load, and are written to by another writer."""
 
 import errno
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
 
+from broker.coordinators.loading import PartitionLoading
 from broker.coordinators.partitioning import partition_of
+from broker.coordinators.result import ProducerIdAndEpoch
+from broker.replication.partition import Partition
+from broker.replication.transaction_marker import TransactionMarker
 from broker.request.faults import Fault
 from protocol.errors import ErrorCode as E
 from protocol.messages.topics import DeleteTopicsRequest
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.files import FaultyFileSystem
+from tests.support.leadership import OTHER, OURS, hand_over, hand_over_now
 from tests.support.requests import produce_request
 from tests.unit.broker.coordinators.toy import TOPIC, Register, Toy
 
@@ -195,3 +202,159 @@ def test_a_sweep_of_nothing_ends_at_once(broker: InProcessBroker) -> None:
     ended: list[bool] = []
     toy.runtime.sweep(Register.remove_all, lambda: ended.append(True))
     assert ended == [True]
+
+
+# Another node leads
+
+
+def append_as_follower(partition: Partition, *keys: bytes) -> None:
+    """Append what the leader would have sent."""
+    batch = produced([record(b"theirs", key=key) for key in keys])
+    partition.log.stage_trusted(batch, leader_epoch=partition.leader_epoch)
+    partition.log.append_all(0)
+
+
+def test_a_partition_that_another_node_leads_is_unloaded(broker: InProcessBroker, toy: Toy) -> None:
+    toy.put(("a", "1"))
+    hand_over(broker, TOPIC, OTHER)
+    assert toy.shards[0].unloaded_with is E.NOT_COORDINATOR
+    assert refused_with(toy) is E.NOT_COORDINATOR
+    assert toy.end_transaction(TransactionMarker(12, 3, True, 1)) == [E.NOT_COORDINATOR]
+    assert (toy.runtime.all(), toy.runtime.active, toy.runtime.loading) == ([], [], 0)
+
+
+def test_a_partition_that_comes_back_is_loaded_with_what_others_have_written(broker: InProcessBroker, toy: Toy) -> None:
+    toy.put(("a", "1"))
+    toy.put_in_transaction(ProducerIdAndEpoch(12, 3), ("a", "2"))
+    append_as_follower(hand_over(broker, TOPIC, OTHER), b"b")
+    hand_over(broker, TOPIC, OURS)
+    toy.wait_until_loaded()
+    assert len(toy.shards) == 2
+    assert (toy.values, toy.shards[1].in_transactions) == ({"a": "1", "b": "theirs"}, {12: {"a": "2"}})
+    assert toy.put(("c", "3")) == [E.NONE]
+    assert toy.end_transaction(TransactionMarker(12, 3, True, 1)) == [E.NONE]
+    assert toy.values == {"a": "2", "b": "theirs", "c": "3"}
+
+
+def test_a_new_epoch_of_the_same_leader_changes_nothing(broker: InProcessBroker, toy: Toy) -> None:
+    toy.put(("a", "1"))
+    hand_over(broker, TOPIC, OURS)
+    assert toy.put(("b", "2")) == [E.NONE]
+    assert (len(toy.shards), toy.values) == (1, {"a": "1", "b": "2"})
+
+
+def test_a_change_that_is_staged_when_the_leadership_goes_is_refused(broker: InProcessBroker, toy: Toy) -> None:
+    answers: list[E] = []
+
+    async def write() -> None:
+        coordinator = toy.runtime.of("a")
+        coordinator.write(coordinator.shard.put("a", "1", answers.append))
+        coordinator.writer.append_marker(TransactionMarker(12, 3, True, 1), answers.append)
+        hand_over_now(broker, TOPIC, OTHER)
+
+    broker.run(write())
+    assert answers == [E.NOT_LEADER_OR_FOLLOWER] * 2
+    hand_over(broker, TOPIC, OURS)
+    toy.wait_until_loaded()
+    assert (toy.values, broker.log(TOPIC).log_end_offset) == ({}, 0)
+
+
+def test_a_change_that_waits_for_a_flush_when_the_leadership_goes_is_answered(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic(TOPIC, flush_messages=1)
+    toy = Toy(broker)
+    toy.start()
+    monkeypatch.setattr(broker.server.components.replicas, "_flush", lambda partition: None)
+    waiting = toy.put(("a", "1"), ("b", "2"))
+    ended = toy.end_transaction(TransactionMarker(12, 3, True, 1))
+    hand_over(broker, TOPIC, OTHER)
+    assert (waiting, ended) == ([E.NOT_COORDINATOR] * 2, [E.NOT_COORDINATOR])
+    # What is in the log is in the log: the next coordinator finds it there.
+    hand_over(broker, TOPIC, OURS)
+    toy.wait_until_loaded()
+    assert toy.values == {"a": "1", "b": "2"}
+
+
+def test_the_leadership_may_go_while_the_partition_is_loading(
+    broker: InProcessBroker, toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy.put(*[(f"key-{number}", "x") for number in range(100)])
+    hand_over(broker, TOPIC, OTHER)
+    begin = PartitionLoading.begin
+    monkeypatch.setattr(PartitionLoading, "begin", lambda loading, slices: None)
+    hand_over(broker, TOPIC, OURS)
+    assert refused_with(toy) is E.COORDINATOR_LOAD_IN_PROGRESS
+    hand_over(broker, TOPIC, OTHER)
+    assert (refused_with(toy), toy.runtime.loading) == (E.NOT_COORDINATOR, 0)
+    monkeypatch.setattr(PartitionLoading, "begin", begin)
+    hand_over(broker, TOPIC, OURS)
+    toy.wait_until_loaded()
+    assert len(toy.values) == 100
+    assert [shard.is_loaded for shard in toy.shards] == [True, False, True]
+
+
+def test_loading_that_waits_for_the_disk_ends_when_the_leadership_goes(
+    broker: InProcessBroker, toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy.put(("a", "1"))
+    hand_over(broker, TOPIC, OTHER)
+    submitted = []
+    monkeypatch.setattr(toy.reader, "submit", lambda *job: submitted.append(job))
+    hand_over(broker, TOPIC, OURS)
+    broker.wait_until(lambda: bool(submitted))
+    hand_over(broker, TOPIC, OTHER)
+    monkeypatch.undo()
+
+    async def read() -> None:
+        for job in submitted:
+            toy.reader.submit(*job)
+
+    broker.run(read())
+    hand_over(broker, TOPIC, OURS)
+    toy.wait_until_loaded()
+    assert [shard.is_loaded for shard in toy.shards] == [True, False, True]
+    assert toy.values == {"a": "1"}
+
+
+def test_a_sweep_ends_where_another_node_leads_by_now(broker: InProcessBroker, toy: Toy) -> None:
+    toy.put(*[(f"key-{number}", "x") for number in range(10)])
+    ended: list[bool] = []
+
+    async def sweep() -> None:
+        toy.runtime.sweep(Register.remove_all, lambda: ended.append(True))
+
+    broker.run(sweep())
+    hand_over(broker, TOPIC, OTHER)
+    broker.wait_until(lambda: bool(ended))
+    assert refused_with(toy) is E.NOT_COORDINATOR
+
+
+def test_an_alarm_of_an_unloaded_shard_writes_nothing_even_where_another_shard_is_loaded(
+    broker: InProcessBroker, toy: Toy
+) -> None:
+    old = toy.shards[0]
+    answers: list[E] = []
+
+    async def ring() -> None:
+        old.submit(old.put("a", "late", answers.append))
+
+    hand_over(broker, TOPIC, OTHER)
+    broker.run(ring())
+    hand_over(broker, TOPIC, OURS)
+    toy.wait_until_loaded()
+    broker.run(ring())
+    broker.settle()
+    assert answers == [E.NOT_COORDINATOR] * 2
+    assert (toy.values, broker.log(TOPIC).log_end_offset) == ({}, 0)
+
+
+def test_of_an_unloaded_shard_nothing_is_kept(broker: InProcessBroker, toy: Toy) -> None:
+    toy.put(("a", "1"))
+    toy.put_in_transaction(ProducerIdAndEpoch(12, 3), ("a", "2"))
+    shard = weakref.ref(toy.shards.pop())
+    assert shard() is not None
+    hand_over(broker, TOPIC, OTHER)
+    broker.settle()
+    gc.collect()
+    assert shard() is None

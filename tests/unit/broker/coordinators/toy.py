@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import NamedTuple
 
-from broker.coordinators.result import CoordinatorResult
+from broker.coordinators.result import CoordinatorResult, ProducerIdAndEpoch
 from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinators.shard import ShardType, Submit
+from broker.replication.transaction_marker import TransactionMarker
 from broker.runtime.time_slices import TimeSlices
 from broker.runtime.worker_thread import WorkerThread
 from protocol.errors import ErrorCode
@@ -154,6 +155,30 @@ class Toy:
                 coordinator.write(coordinator.shard.put(key, value, answers.append))
 
         self.broker.run(put())
+        self.broker.settle()
+        return answers
+
+    def put_in_transaction(self, producer: ProducerIdAndEpoch, *entries: tuple[str, str | None]) -> list[ErrorCode]:
+        """Set values in the producer's transaction, each in a batch of its own."""
+        answers: list[ErrorCode] = []
+
+        async def put() -> None:
+            for key, value in entries:
+                result = CoordinatorResult([Entry(key, value)], answers.append, producer)
+                self.runtime.of(key).write(result)
+
+        self.broker.run(put())
+        self.broker.settle()
+        return answers
+
+    def end_transaction(self, marker: TransactionMarker, index: int = 0) -> list[ErrorCode]:
+        """Write a marker into a partition; the answer comes into the list."""
+        answers: list[ErrorCode] = []
+
+        async def append() -> None:
+            self.runtime.append_marker(index, marker, answers.append)
+
+        self.broker.run(append())
         self.broker.settle()
         return answers
 

@@ -7,9 +7,13 @@
     assert groups.state() == "Stable"
 
 Whatever is written is encoded and decoded again before it is replayed, and a second image replays the same bytes.
+
+    groups.commit(7, transaction=ProducerIdAndEpoch(12, 0))
+    groups.ends(12, commits=True)           the marker of producer 12's transaction
 """
 
 from collections import deque
+from typing import NamedTuple
 
 from broker.coordinators.group.image import GroupImage
 from broker.coordinators.group.requests import (
@@ -80,12 +84,27 @@ class Events:
         return [event[1:] for event in self.seen if event[0] == name]
 
 
-class Written:
-    """A change that is under way."""
+class Marker(NamedTuple):
+    """The end of a producer's transaction in the log."""
 
-    def __init__(self, stored, then):
+    producer_id: int
+    commits: bool
+
+
+class Written:
+    """A change that is under way: records, in a producer's transaction or in none (-1), or a marker."""
+
+    def __init__(self, stored, then, producer_id=-1, marker=None):
         self.stored = stored
+        self.producer_id = producer_id
+        self.marker = marker
         self._then = then
+
+    def entries(self):
+        """What the log has once the change stands."""
+        if self.marker is not None:
+            return [self.marker]
+        return [(*stored, self.producer_id) for stored in self.stored]
 
     def tell(self, error):
         then, self._then = self._then, None
@@ -99,18 +118,37 @@ class PartitionWriter:
     def __init__(self):
         self.log = []
         """Key and value of every record that stands."""
+        self.entries = []
+        """The same with the producer id of each record, and the markers: what a coordinator loads."""
         self.under_way = deque()
         self.is_held = False
         self.error = None
         """What becomes of a change that comes now: None, it will stand."""
-        self.replay = None
+        self.shard = None
 
     def append(self, change):
         if change is None:
             return
-        self.under_way.append(Written([_stored(record) for record in change.records], change.then))
+        producer_id = -1 if change.transaction is None else change.transaction.producer_id
+        self._write(Written([_stored(record) for record in change.records], change.then, producer_id))
+
+    def append_marker(self, producer_id, then, *, commits):
+        self._write(Written([], then, marker=Marker(producer_id, commits)))
+
+    def _write(self, written):
+        self.under_way.append(written)
         if not self.is_held:
             self.settle()
+
+    def stands(self, *entries):
+        """Entries are in the log, whoever wrote them."""
+        self.entries += entries
+        self.log += [entry[:2] for entry in entries if not isinstance(entry, Marker)]
+
+    def load(self, state):
+        """Let a shard, or an image, replay what stands."""
+        for entry in self.entries:
+            _replay(state, entry)
 
     def settle(self):
         """Let everything that is under way stand, or fail if it is to."""
@@ -121,9 +159,9 @@ class PartitionWriter:
         """Let the oldest change stand, or fail."""
         written = self.under_way.popleft()
         if error is None:
-            for key, value in written.stored:
-                self.log.append((key, value))
-                self.replay(decode_group_record(key, value))
+            for entry in written.entries():
+                self.stands(entry)
+                _replay(self.shard, entry)
         written.tell(ErrorCode.NONE if error is None else error)
 
     def time_out(self):
@@ -136,7 +174,7 @@ class PartitionWriter:
         under_way, self.under_way = self.under_way, deque()
         for written in under_way:
             if keeps_what_is_under_way:
-                self.log += written.stored
+                self.stands(*written.entries())
             written.tell(ErrorCode.NOT_COORDINATOR)
 
     def hold(self):
@@ -152,6 +190,14 @@ class PartitionWriter:
 
     def recover(self):
         self.error = None
+
+
+def _replay(state, entry):
+    if isinstance(entry, Marker):
+        state.replay_marker(entry.producer_id, commits=entry.commits)
+    else:
+        key, value, producer_id = entry
+        state.replay(decode_group_record(key, value), producer_id=producer_id)
 
 
 def _stored(record):
@@ -171,9 +217,8 @@ class Coordinator:
         self.settings = GroupSettings(**settings)
         self.archived_by = set()  # topics, each with the group that its retention waits for
         self.shard = self._new_shard()
-        for key, value in log:
-            self.writer.log.append((key, value))
-            self.shard.replay(decode_group_record(key, value))
+        self.writer.stands(*((*stored, -1) for stored in log))
+        self.writer.load(self.shard)
         self.shard.loaded()
 
     def _new_shard(self):
@@ -187,7 +232,7 @@ class Coordinator:
             submit=self.writer.append,
             is_archived_by=lambda topic, group_id: (topic, group_id) in self.archived_by,
         )
-        self.writer.replay = shard.replay
+        self.writer.shard = shard
         return shard
 
     def restart(self, *, keeps_what_is_under_way=False, **settings):
@@ -197,8 +242,7 @@ class Coordinator:
         self.writer.close(keeps_what_is_under_way=keeps_what_is_under_way)
         self.settings = GroupSettings(**settings) if settings else self.settings
         self.shard = self._new_shard()
-        for key, value in self.writer.log:
-            self.shard.replay(decode_group_record(key, value))
+        self.writer.load(self.shard)
         self.shard.loaded()
 
     def member(self, name="anna", **about):
@@ -243,6 +287,12 @@ class Coordinator:
         fetched = self.shard.fetch(group_id, [TopicPartitionName(topic, 0)], require_stable=False)
         return None if fetched[0].committed is None else fetched[0].committed.offset
 
+    def ends(self, producer_id, *, commits):
+        """Write the marker that ends a producer's transaction; the error comes into the list."""
+        answers = []
+        self.writer.append_marker(producer_id, answers.append, commits=commits)
+        return answers
+
     def leaves(self, *members, group_id=G):
         """Let members leave, each given as member id or as (member id, instance id)."""
         reply = Reply()
@@ -262,8 +312,7 @@ class Coordinator:
     def replayed(self):
         """An image of its own of what stands in the log."""
         image = GroupImage()
-        for stored in self.writer.log:
-            image.replay(decode_group_record(*stored))
+        self.writer.load(image)
         return image
 
     def check_replay(self):

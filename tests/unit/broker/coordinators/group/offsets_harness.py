@@ -41,12 +41,11 @@ class OffsetsHome(Coordinator):
         return consumer
 
     def stands(self, *records, producer_id=-1):
-        """Records are in the log, whoever wrote them; those of open transactions until the shard is loaded anew."""
+        """Records are in the log, whoever wrote them."""
         for record in records:
             value = None if record.value is None else encode_group_value(record.value, record.version)
             stored = encode_group_key(record.key), value
-            if producer_id == -1:
-                self.writer.log.append(stored)
+            self.writer.stands((*stored, producer_id))
             self.shard.replay(decode_group_record(*stored), producer_id=producer_id)
 
     def written(self, since=0):

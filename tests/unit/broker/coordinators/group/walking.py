@@ -6,6 +6,7 @@ A step is three bytes: what happens, to whom, and how. Every number means someth
 from itertools import count
 
 from broker.coordinators.group.classic_group import EmptyingRound, GroupState, JoinRound, SyncRound
+from broker.coordinators.result import ProducerIdAndEpoch
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupMetadataKey, encode_group_key
 from tests.support.group_records import contents
@@ -16,6 +17,17 @@ FAILURES = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.MESSAGE_TOO_LARGE, ErrorCod
 GROUP_KEY = encode_group_key(GroupMetadataKey(group=G))
 WAITS_MS = (1, 1_000, 3_000, 6_100, 12_000)
 STEP_MS = 1_500
+
+
+class Producer:
+    """A producer with transactions."""
+
+    def __init__(self, producer_id):
+        self.producer_id = producer_id
+        self.offsets = set()
+        """What the open transaction has committed, as far as the producer knows."""
+        self.decision = None
+        """Whether the transaction that is ending commits; None where none is."""
 
 
 class Walk:
@@ -41,6 +53,9 @@ class Walk:
         self.seen = 0
         """How much of the log."""
         self.offsets = count(1)
+        self.producers = [Producer(12), Producer(13)]
+        self.never_committed = set()
+        """Offsets of aborted transactions."""
         self.processes = [
             Process(
                 self,
@@ -136,6 +151,34 @@ class Walk:
     def simple_commit(self, process, how):
         self.commits(PARTITIONS[how % 4], {})
 
+    def transactional_commit(self, process, how):
+        """A producer commits in its transaction, for the member or for nobody; not while the transaction ends."""
+        producer = self.producers[how % len(self.producers)]
+        if producer.decision is None:
+            client = process.client
+            about = {"generation": client.generation, "member_id": client.member_id, "instance_id": client.instance_id}
+            offset = next(self.offsets)
+            producer.offsets.add(offset)
+            transaction = ProducerIdAndEpoch(producer.producer_id, 0)
+            reply = self.groups.asks_to_commit(
+                offset, Reply(), topic=f"topic {how % 4}", transaction=transaction, **(about if how % 8 < 4 else {})
+            )
+            self.waits(reply)
+
+    def transaction_ends(self, process, how):
+        """The marker is written, again and again until it stands: what is decided stays so."""
+        producer = self.producers[how % len(self.producers)]
+        if producer.decision is None:
+            producer.decision = how % 16 < 8
+
+        def ended(error):
+            if error is ErrorCode.NONE and producer.decision is not None:
+                if not producer.decision:
+                    self.never_committed |= producer.offsets
+                producer.offsets, producer.decision = set(), None
+
+        self.groups.writer.append_marker(producer.producer_id, self.waits(Reply(ended)), commits=producer.decision)
+
     def is_deleted(self, process, how):
         shard, writer = self.groups.shard, self.groups.writer
         if how % 4 == 0:
@@ -203,12 +246,18 @@ class Walk:
                 self.incarnation += 1
                 self.highest = self.durable = 0
         self.seen = len(groups.writer.log)
+        self.check_offsets()
         group = groups.group()
         if group is not None:
             assert group.generation >= self.highest
             self.highest = group.generation
             self.check_record(group)
             self.check_waiting(group)
+
+    def check_offsets(self):
+        """No offset of a transaction counts that was aborted, or that nobody has decided to commit."""
+        forbidden = self.never_committed.union(*(each.offsets for each in self.producers if not each.decision))
+        assert forbidden.isdisjoint(committed.offset for _, committed in self.groups.shard.image.offsets.of_group(G))
 
     def check_record(self, group):
         metadata = group.metadata
@@ -316,6 +365,8 @@ HAPPENINGS = (
     ("changes its protocols", Walk.changes),
     ("the coordinator starts anew", Walk.restarts),
     ("somebody without a group commits", Walk.simple_commit),
+    *(("a producer commits in its transaction", Walk.transactional_commit),) * 3,
+    *(("a transaction ends", Walk.transaction_ends),) * 2,
     ("the group is deleted", Walk.is_deleted),
 )
 ROUGH = (
@@ -325,6 +376,8 @@ ROUGH = (
     *(("dies", Walk.dies),) * 3,
     *(("the writer", Walk.writer_does),) * 5,
     *(("commits", Walk.commits_of),) * 3,
+    *(("a producer commits in its transaction", Walk.transactional_commit),) * 2,
+    ("a transaction ends", Walk.transaction_ends),
     ("is removed", Walk.is_removed),
     *(("asks again", Walk.asks_again),) * 5,
 )
