@@ -1,6 +1,7 @@
 """Keys and values in and out of batches: the same bytes and errors as from `Record` objects."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,15 +33,22 @@ def read_the_general_way(batch: Buffer) -> list[Pair]:
     pairs=some_pairs,
     timestamp=st.integers(0, 2**62),
     codec=st.sampled_from(EVERY_CODEC),
-    base_sequence=st.integers(-1, 9),
+    producer=st.fixed_dictionaries(
+        {
+            "producer_id": st.integers(-1, 2**63 - 1),
+            "producer_epoch": st.integers(-1, 2**15 - 1),
+            "base_sequence": st.integers(-1, 9),
+            "is_transactional": st.booleans(),
+        }
+    ),
 )
 @settings(deadline=None)
 def test_pairs_are_written_as_records_are(
-    pairs: list[tuple[bytes, bytes | None]], timestamp: int, codec: Codec, base_sequence: int
+    pairs: list[tuple[bytes, bytes | None]], timestamp: int, codec: Codec, producer: dict[str, Any]
 ) -> None:
     given_records = [Record(timestamp=timestamp, key=key, value=value) for key, value in pairs]
-    batch = encode_pairs(pairs, timestamp=timestamp, codec=codec, base_sequence=base_sequence)
-    assert batch == encode_batch(given_records, codec=codec, base_sequence=base_sequence)
+    batch = encode_pairs(pairs, timestamp=timestamp, codec=codec, **producer)
+    assert batch == encode_batch(given_records, codec=codec, **producer)
 
 
 @given(pairs=some_pairs)
