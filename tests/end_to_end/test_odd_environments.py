@@ -94,9 +94,12 @@ NEEDED_MODULES = ("_socket", "select", "fcntl", "mmap", "zlib", "crc32c")
 WITHOUT_SOCKET_OPTIONS = """
 import socket
 class Sandboxed(socket.socket):
-    def setsockopt(self, *_):
+    def setsockopt(self, level, option, *value):
+        if option != socket.SO_REUSEADDR:  # without it, a port that another test has just used cannot be opened
+            raise OSError(92, "Protocol not available")
+        super().setsockopt(level, option, *value)
+    def getsockopt(self, *_):
         raise OSError(92, "Protocol not available")
-    getsockopt = setsockopt
 socket.socket = Sandboxed
 """
 
