@@ -5,19 +5,12 @@ Everything happens in the caller's thread; long work is handed out to be perform
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from config.log_config import LogConfig
-from storage.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    PARTITION_METADATA,
-    RECOVERY_POINTS,
-    format_id,
-    read_topic_id,
-    write_topic_id,
-)
-from storage.errors import CorruptCheckpoint, DiskFull, LogDirFailed, StorageError, TooManyOpenFiles, WrongDirectory
+from storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, PARTITION_METADATA, RECOVERY_POINTS, write_topic_id
+from storage.deleted_partitions import DeletedPartitions, ForgetDeleted
+from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles, WrongDirectory
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
 from storage.loading import (
@@ -25,61 +18,19 @@ from storage.loading import (
     NEVER,
     PRODUCER_ID_EXPIRATION_MS,
     LoadReport,
-    bytes_from,
     load_log,
     no_chance,
-    offset_to_check_from,
     open_log,
 )
 from storage.log import Log
 from storage.log_dir import CheckpointWrite, LogDir
+from storage.log_finder import FoundLog, LogFinder
 from storage.open_files import DEFAULT_LIMIT, OpenFiles
 from storage.removal import PendingRemoval
-from storage.topic_partition import MISNAMED, TopicPartition
+from storage.topic_partition import DELETE, TopicPartition
 
 if TYPE_CHECKING:
-    from storage.recovery_order import RecoveredLog, RecoveryOrder
-
-DELETE: Final = "delete"
-STRAY: Final = "stray"
-
-
-class FoundLog(NamedTuple):
-    """A log that stands in a data directory and is to be opened."""
-
-    directory: LogDir
-    path: str
-    topic_partition: TopicPartition
-    topic_id: bytes | None
-    config: LogConfig
-    recovery_point: int
-    log_start_offset: int
-    high_watermark: int
-    """From the checkpoints; 0 where they say nothing."""
-    was_clean: bool
-    """Whether the log was closed in order."""
-    recovery: str
-    """When logs are checked: see `storage.loading`."""
-    check_from: int | None
-    """The offset where recovery begins; None without recovery. Nothing below the recovery point is cut."""
-    bytes_to_check: int
-
-    def recovery_order(self, now_ms: int, producer_id_expiration_ms: int) -> "RecoveryOrder":
-        """The order for another process to recover this log."""
-        from storage.recovery_order import RecoveryOrder  # not at a start behind a clean stop
-
-        return RecoveryOrder(
-            directory=self.path,
-            topic_partition=self.topic_partition,
-            config=self.config,
-            now_ms=now_ms,
-            recovery_point=self.recovery_point,
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-            was_clean=self.was_clean,
-            recovery=self.recovery,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-        )
+    from storage.recovery_order import RecoveredLog
 
 
 class ClosingLog(NamedTuple):
@@ -102,23 +53,6 @@ class LoadedLog(NamedTuple):
     report: LoadReport
 
 
-class ForgetDeleted:
-    """Takes deleted partitions out of the checkpoints, so that new logs of their names do not get their offsets."""
-
-    __slots__ = ("directory", "partitions")
-
-    def __init__(self, directory: LogDir, partitions: frozenset[TopicPartition]) -> None:
-        self.directory = directory
-        self.partitions = partitions
-
-    def perform(self) -> None:
-        """Write and sync the checkpoints that name the deleted partitions.
-
-        Raises DiskFull, TooManyOpenFiles, LogDirFailed. May run in another thread, after earlier `CheckpointWrite`s.
-        """
-        self.directory.forget(self.partitions)
-
-
 def _not_held(_: Log) -> None:
     """The retention hold of a broker without an archive group: no record waits to be archived."""
 
@@ -128,7 +62,7 @@ class LogManager:
 
     __slots__ = (
         "_chance", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
-        "_to_forget", "_walk_all_records", "failures", "findings", "producer_id_expiration_ms", "repaired",
+        "_walk_all_records", "failures", "findings", "producer_id_expiration_ms", "repaired",
     )  # fmt: skip
 
     def __init__(
@@ -151,10 +85,7 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._log_dirs: dict[TopicPartition, LogDir] = {}
         self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
-        self._deleted: set[TopicPartition] = set()
-        """Deleted partitions that checkpoints may still name; no new log may have their names yet."""
-        self._to_forget: dict[LogDir, set[TopicPartition]] = {}
-        """Deleted partitions that no `ForgetDeleted` under way takes out of the checkpoints."""
+        self._deleted = DeletedPartitions()
         self.failures: list[tuple[LogDir, StorageError]] = []
         """Why directories went offline while loading, or could not be closed in order."""
         self.repaired: list[LoadedLog] = []
@@ -209,91 +140,36 @@ class LogManager:
             WrongDirectory: A directory that is no partition's, a partition in two data directories, or in one whose
                 name spells its number in another way.
         """
+        finder = LogFinder(
+            self._files, config_of=config_of, is_ours=is_ours, new_id=new_id, recovery=recovery,
+            found=self.findings.append,
+        )  # fmt: skip
         places: dict[TopicPartition, LogDir] = {}
         for directory in self._directories:
             if directory.has_failed:
                 continue
+            hosted: set[TopicPartition] = set()
             try:
-                for found in self._find_in(directory, config_of, is_ours, new_id, recovery):
+                for found in finder.search(directory):
+                    if isinstance(found, PendingRemoval):
+                        self._pending_removals.append((found, directory))
+                        continue
+                    hosted.add(found.topic_partition)
                     other = places.setdefault(found.topic_partition, directory)
                     if other is not directory:
                         raise WrongDirectory(f"{found.topic_partition} stands in {other.path} and in {directory.path}")
                     yield found
+                self._forget_all_but(hosted, directory)
             except LogDirFailed as error:
                 self.fail(directory, error)
 
-    def _find_in(
-        self,
-        directory: LogDir,
-        config_of: Callable[[str], LogConfig],
-        is_ours: Callable[[TopicPartition, bytes | None], bool],
-        new_id: Callable[[], str],
-        recovery: str,
-    ) -> Iterator[FoundLog]:
-        directory.begin_loading()
-        recovery_points = directory.recovery_points()
-        log_starts = directory.log_start_offsets()
-        high_watermarks = directory.high_watermarks()
-        self.findings += directory.findings
-        hosted: set[TopicPartition] = set()
-        for name, (topic_partition, fate) in directory.partition_directories(lambda one: is_ours(one, None)):
-            path = f"{directory.path}/{name}"
-            if fate == DELETE:
-                delay_ms = config_of(topic_partition.topic).file_delete_delay_ms
-                self._pending_removals.append((PendingRemoval(self._files, (path,), delay_ms), directory))
-            elif fate in ("", MISNAMED):
-                topic_id, problem = self._topic_id_in(path)
-                is_known = is_ours(topic_partition, topic_id)
-                if fate or not is_known:
-                    self._set_aside(directory, name, topic_partition, topic_id, problem, is_known, new_id)
-                    continue
-                hosted.add(topic_partition)
-                if problem:
-                    self.findings.append(f"{problem}: the topic id is the one that the metadata has")
-                recovery_point = recovery_points.get(topic_partition, 0)
-                check_from = offset_to_check_from(recovery, recovery_point, was_clean=directory.was_clean)
-                yield FoundLog(
-                    directory=directory,
-                    path=path,
-                    topic_partition=topic_partition,
-                    topic_id=topic_id,
-                    config=config_of(topic_partition.topic),
-                    recovery_point=recovery_point,
-                    log_start_offset=log_starts.get(topic_partition, 0),
-                    high_watermark=high_watermarks.get(topic_partition, 0),
-                    was_clean=directory.was_clean,
-                    recovery=recovery,
-                    check_from=check_from,
-                    bytes_to_check=0 if check_from is None else bytes_from(self._files, path, check_from),
-                )
-        # What was deleted shortly before the last process ended may still be named.
+    def _forget_all_but(self, hosted: Set[TopicPartition], directory: LogDir) -> None:
+        """Forget what was deleted shortly before the last process ended: the checkpoints may still name it."""
         deleted = directory.named - hosted
         try:
             directory.forget(deleted)
         except (DiskFull, TooManyOpenFiles):
-            self._must_forget(directory, deleted)
-
-    def _set_aside(
-        self,
-        directory: LogDir,
-        name: str,
-        topic_partition: TopicPartition,
-        topic_id: bytes | None,
-        problem: str,
-        is_known: bool,
-        new_id: Callable[[], str],
-    ) -> None:
-        """Rename a directory that is no partition's to `-stray`. Raises WrongDirectory if only its name is wrong."""
-        path = f"{directory.path}/{name}"
-        named = problem if topic_id is None else f"{path} has the topic id {format_id(topic_id)}"
-        reason = "the metadata knows no such partition"
-        if is_known:
-            reason = f"the directory of {topic_partition} is called {topic_partition.dir_name}"
-            if topic_id is not None:
-                raise WrongDirectory(f"{named}, and {reason}")
-        stray_name = topic_partition.suffixed_dir_name(new_id(), STRAY)
-        self._files.rename(path, f"{directory.path}/{stray_name}")
-        self.findings.append(f"{named}, and {reason}: set aside as {stray_name}")
+            self._deleted.add(directory, deleted)
 
     def open(
         self, found: FoundLog, now_ms: int, recovered: "RecoveredLog | None" = None
@@ -353,16 +229,6 @@ class LogManager:
         """Note that all logs that `find` has found are open."""
         for directory in self._directories:
             directory.is_loaded = not directory.has_failed
-
-    def _topic_id_in(self, path: str) -> tuple[bytes | None, str]:
-        """The topic id that a partition's directory names, or why it names none."""
-        metadata_path = f"{path}/{PARTITION_METADATA}"
-        try:
-            topic_id = read_topic_id(self._files, metadata_path)
-        except CorruptCheckpoint as error:
-            # It is not synced when it is written: the metadata log has the id, and `create` writes it again.
-            return None, str(error)
-        return topic_id, "" if topic_id is not None else f"{metadata_path} is missing"
 
     def _add(self, log: Log, directory: LogDir) -> None:
         self._logs[log.topic_partition] = log
@@ -429,16 +295,11 @@ class LogManager:
 
     def forget_deleted(self) -> list[ForgetDeleted]:
         """The checkpoint writes due after deletions; perform them once, then hand them to `have_forgotten`."""
-        to_forget, self._to_forget = self._to_forget, {}
-        return [ForgetDeleted(directory, frozenset(partitions)) for directory, partitions in to_forget.items()]
-
-    def _must_forget(self, directory: LogDir, partitions: Set[TopicPartition]) -> None:
-        self._deleted |= partitions
-        self._to_forget.setdefault(directory, set()).update(partitions)
+        return self._deleted.begin_to_forget()
 
     def have_forgotten(self, forgotten: ForgetDeleted) -> None:
         """Note that no checkpoint names the partitions of ``forgotten`` any more."""
-        self._deleted -= forgotten.partitions
+        self._deleted.forgotten(forgotten)
 
     def delete(self, topic_partition: TopicPartition, unique_id: str) -> PendingRemoval | None:
         """Take a partition's log out of use; its directory, renamed, is to be removed later. None if there is no log.
@@ -449,7 +310,7 @@ class LogManager:
         if log is None:
             return None
         directory = self._log_dirs.pop(topic_partition)
-        self._must_forget(directory, {topic_partition})
+        self._deleted.add(directory, {topic_partition})
         log.abandon()
         path = f"{directory.path}/{topic_partition.suffixed_dir_name(unique_id, DELETE)}"
         try:

@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 from storage.errors import WrongDirectory
 
 MOST_NAME_BYTES: Final = 255
+DELETE: Final = "delete"
+STRAY: Final = "stray"
 MISNAMED: Final = "misnamed"
 
 _SUFFIXED = re.compile(r"(?P<name>.+)\.\S+-(?P<fate>delete|future|stray)\Z")

@@ -17,7 +17,8 @@ from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import WorkerThread
 from config.log_config import LogConfig
 from storage.errors import LogDirFailed, StorageError
-from storage.log_manager import FoundLog, LogManager
+from storage.log_finder import FoundLog
+from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

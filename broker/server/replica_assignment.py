@@ -18,9 +18,10 @@ from broker.runtime.clock import Clock, Ids
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.worker_thread import WorkerThread
 from config.resources import ConfigResource
+from storage.deleted_partitions import ForgetDeleted
 from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.log_dir import LogDir
-from storage.log_manager import ForgetDeleted, LogManager
+from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)

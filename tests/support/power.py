@@ -13,12 +13,13 @@ from config.log_config import LogConfig
 from storage.batch.record_batch import read_header
 from storage.batch.records import Record, iterate_records
 from storage.checkpoints import MetaProperties
+from storage.deleted_partitions import ForgetDeleted
 from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.flushing import FlushTarget
 from storage.index.transaction_index import AbortedTransaction
 from storage.log import Log
 from storage.log_dir import CheckpointWrite, LogDir
-from storage.log_manager import ForgetDeleted, LogManager
+from storage.log_manager import LogManager
 from storage.producer_state import ProducerEntry, Producers
 from storage.removal import PendingRemoval
 from storage.topic_partition import TopicPartition

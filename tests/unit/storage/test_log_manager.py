@@ -5,65 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from config.log_config import LogConfig
 from storage.errors import DirectoryLocked, DiskFull, LogDirFailed, WrongDirectory
-from storage.log import Log
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
-from storage.topic_partition import MISNAMED, TopicPartition, parse_dir_name
-from tests.support.files import FaultyFileSystem
-from tests.support.logs import SMALL, T, batch_of, close_all, load_all, values_in
-
-CONFIG = LogConfig(**SMALL)
-ORDERS = TopicPartition("orders", 0)
-ORDERS_1 = TopicPartition("orders", 1)
-SALES = TopicPartition("sales.eu-1", 0)
-IDS = {"orders": b"o" * 16, "sales.eu-1": b"s" * 16}
-
-
-class Broker:
-    """As much of a broker as a log manager sees."""
-
-    def __init__(self, *paths: Path) -> None:
-        self.paths = paths
-        self.files = FaultyFileSystem()
-        self.ids = dict(IDS)
-
-    def start(self) -> LogManager:
-        self.manager = LogManager(self.files, [LogDir.lock(self.files, str(path)) for path in self.paths])
-        numbers = iter(range(1000))
-        load_all(
-            self.manager,
-            config_of=lambda topic: CONFIG,
-            is_ours=lambda tp, topic_id: self.ids.get(tp.topic) == topic_id,
-            new_id=lambda: f"{next(numbers):032x}",
-        )
-        return self.manager
-
-    def stop(self) -> None:
-        close_all(self.manager)
-        self.manager.leave(broker_epoch=7)
-
-    def crash(self) -> None:
-        for log in self.manager.all():
-            log.abandon()
-        for directory in self.manager.directories:
-            directory._lock.release()
-
-    def forget_deleted(self) -> None:
-        for forgetting in self.manager.forget_deleted():
-            forgetting.perform()
-            self.manager.have_forgotten(forgetting)
-
-    def create(self, topic_partition: TopicPartition) -> Log:
-        return self.manager.create(topic_partition, self.ids[topic_partition.topic], CONFIG, T)
-
-
-def append(log: Log, *values: bytes) -> None:
-    for value in values:
-        log.stage(batch_of(value), leader_epoch=0)
-    log.append_all(T)
-    log.advance_high_watermark(log.log_end_offset)
+from storage.topic_partition import TopicPartition
+from tests.support.log_managers import CONFIG, ORDERS, ORDERS_1, SALES, Broker, append
+from tests.support.logs import T, close_all, values_in
 
 
 @pytest.fixture
@@ -138,29 +85,6 @@ def test_a_second_broker_is_refused(broker: Broker) -> None:
         LogDir.lock(broker.files, str(broker.paths[0]))
 
 
-def test_a_partition_of_another_topic_id_is_set_aside(broker: Broker) -> None:
-    broker.start()
-    append(broker.create(ORDERS), b"a")
-    broker.create(SALES)
-    broker.stop()
-    broker.ids["orders"] = b"x" * 16
-    manager = broker.start()
-    assert [log.topic_partition for log in manager.all()] == [SALES]
-    assert (broker.paths[0] / f"orders-0.{0:032x}-stray").is_dir()
-    assert broker.create(ORDERS).log_end_offset == 0
-
-
-def test_foreign_directories_are_refused_by_name(broker: Broker) -> None:
-    (broker.paths[0] / "holiday pictures").mkdir(parents=True)
-    with pytest.raises(WrongDirectory, match="holiday pictures"):
-        broker.start()
-
-
-def test_the_metadata_log_is_left_alone(broker: Broker) -> None:
-    (broker.paths[0] / "__cluster_metadata-0").mkdir(parents=True)
-    assert broker.start().all() == []
-
-
 def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "a", tmp_path / "b")
     for path in broker.paths:
@@ -202,120 +126,6 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(broker: Broker) -> N
     assert not renamed.exists()
     assert region is not None
     assert len(region.read()) == region.size
-
-
-def test_a_deletion_cut_off_by_a_crash_is_taken_up_again(broker: Broker) -> None:
-    manager = broker.start()
-    broker.create(ORDERS)
-    manager.delete(ORDERS, "ab" * 16)
-    broker.crash()
-    ((removal, _),) = broker.start().take_pending_removals()
-    assert removal.delay_ms == 60_000
-    removal.perform()
-    assert not list(broker.paths[0].glob("orders*"))
-
-
-def test_a_new_log_does_not_inherit_the_offsets_of_its_deleted_namesake(broker: Broker) -> None:
-    manager = broker.start()
-    log = broker.create(ORDERS)
-    append(log, *[b"old"] * 50)
-    log.start_offset_to(40)
-    log.flush(T)
-    for write in (*manager.log_start_checkpoints(), *manager.recovery_point_checkpoints()):
-        write.perform()
-    manager.delete(ORDERS, "ab" * 16)
-    assert not manager.may_be_made(ORDERS)
-    broker.forget_deleted()
-    assert manager.may_be_made(ORDERS)
-    append(broker.create(ORDERS), b"a", b"b")
-    broker.crash()
-    found = broker.start().get(ORDERS)
-    assert found is not None
-    assert (found.log_start_offset, values_in(found)) == (0, [b"a", b"b"])
-
-
-def test_a_checkpoint_that_was_on_its_way_brings_no_deleted_namesake_back(broker: Broker) -> None:
-    manager = broker.start()
-    log = broker.create(ORDERS)
-    append(log, *[b"old"] * 50)
-    log.start_offset_to(40)
-    on_its_way = [*manager.log_start_checkpoints(), *manager.high_watermark_checkpoints()]
-    manager.delete(ORDERS, "ab" * 16)
-    for write in on_its_way:
-        write.perform()
-    broker.forget_deleted()
-    append(broker.create(ORDERS), b"a", b"b")
-    broker.crash()
-    found = broker.start().get(ORDERS)
-    assert found is not None
-    assert (found.log_start_offset, values_in(found)) == (0, [b"a", b"b"])
-
-
-def test_loading_forgets_what_was_deleted_just_before_a_crash(broker: Broker) -> None:
-    manager = broker.start()
-    append(broker.create(ORDERS), b"a")
-    for write in manager.high_watermark_checkpoints():
-        write.perform()
-    manager.delete(ORDERS, "ab" * 16)
-    broker.crash()
-    assert broker.start().may_be_made(ORDERS)
-    assert (broker.paths[0] / "replication-offset-checkpoint").read_text() == "0\n0\n"
-
-
-def test_on_a_full_disk_loading_leaves_for_later_what_is_to_be_forgotten(broker: Broker) -> None:
-    manager = broker.start()
-    append(broker.create(ORDERS), b"a")
-    for write in manager.high_watermark_checkpoints():
-        write.perform()
-    manager.delete(ORDERS, "ab" * 16)
-    broker.crash()
-    broker.files.fill_up()
-    manager = broker.start()
-    assert not manager.may_be_made(ORDERS)
-    assert not manager.may_be_made(ORDERS)
-    broker.files.make_room()
-    broker.forget_deleted()
-    assert manager.may_be_made(ORDERS)
-    assert (broker.paths[0] / "replication-offset-checkpoint").read_text() == "0\n0\n"
-
-
-@pytest.mark.parametrize("topic", ["orders", "a-b.c_d", "x" * 249])
-def test_directory_names_come_back(topic: str) -> None:
-    partition = TopicPartition(topic, 12)
-    assert parse_dir_name(partition.dir_name) == (partition, "")
-    name = partition.suffixed_dir_name("0123456789abcdef" * 2, "delete")
-    assert len(name) <= 255
-    assert parse_dir_name(name).fate == "delete"
-    assert parse_dir_name(name).topic_partition.topic == topic[: 255 - len("-12.-delete") - 32]
-
-
-@pytest.mark.parametrize(
-    ("name", "partition"),
-    [
-        ("a-00", 0),
-        ("a-+1", 1),
-        ("a-0000000000000000007", 7),
-        ("a-\N{ARABIC-INDIC DIGIT ONE}", 1),
-        ("a-\N{FULLWIDTH DIGIT ONE}0", 10),
-    ],
-)
-def test_another_spelling_of_a_number_is_told_from_the_partitions_own(name: str, partition: int) -> None:
-    assert parse_dir_name(name) == (TopicPartition("a", partition), MISNAMED)
-
-
-def test_a_dash_before_a_number_belongs_to_the_topic() -> None:
-    assert parse_dir_name("a--1") == (TopicPartition("a-", 1), "")
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["orders", "orders-", "-1", "orders-x", "orders-1-delete", "orders-1 ", "orders- 1", "orders-1_0", "orders-++1",
-     "orders-2147483648", f"orders-{'9' * 240}", "orders-\N{SUPERSCRIPT TWO}", "orders-x.1-delete", "a.-delete",
-     "orders-1.-delete"],
-)  # fmt: skip
-def test_other_directory_names_are_refused(name: str) -> None:
-    with pytest.raises(WrongDirectory):
-        parse_dir_name(name)
 
 
 # Checkpoints ----------------------------------------------------------------------------------------------------------

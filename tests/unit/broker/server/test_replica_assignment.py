@@ -14,9 +14,10 @@ from protocol.errors import ErrorCode as E
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.topics import DeleteTopicsRequest
 from protocol.records.cluster_metadata import PartitionChangeRecord
+from storage.deleted_partitions import ForgetDeleted
 from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.log import Log
-from storage.log_manager import ForgetDeleted, LogManager
+from storage.log_manager import LogManager
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.requests import produce_request
