@@ -34,6 +34,7 @@ HOT_PATH: Final = (
     "protocol/fetch_layout.py",
     "protocol/headers.py",
     "protocol/primitives.py",
+    "storage/aborted_transactions.py",
     "storage/appending.py",
     "storage/batch/record_batch.py",
     "storage/batch/validation.py",
@@ -47,6 +48,8 @@ HOT_PATH: Final = (
     "storage/read_ahead.py",
     "storage/reading.py",
     "storage/segment.py",
+    "storage/segment_files.py",
+    "storage/segment_search.py",
     "storage/segments.py",
     "storage/staging.py",
 )

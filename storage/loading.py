@@ -7,7 +7,7 @@
 4. Log end, leader epochs, producers and start offset are brought in line with what is left. The log never ends below
    its recovery point: offsets that were on disk are not given to other records, even if the disk has lost the first.
 
-An index that is there and wrong is found out when it is used: see `storage.segment`.
+An index that is there and wrong is found out when it is used: see `storage.segment_search`.
 """
 
 import logging
@@ -37,7 +37,8 @@ from storage.recovery import (
     recover_segment,
     transactions_anew,
 )
-from storage.segment import Segment, SegmentFiles
+from storage.segment import Segment
+from storage.segment_files import FileSizes
 from storage.segments import Segments
 from storage.topic_partition import TopicPartition
 
@@ -388,7 +389,7 @@ class _Loading:
             return ""
         bytes_dropped = sum(later.size for later in dropped)
         for later in reversed(dropped):
-            later.discard()
+            later.files.discard()
         self._files.fsync_directory(self._directory)
         self._report.bytes_cut += bytes_dropped
         return f", and the {len(dropped)} segments behind it with {bytes_dropped} bytes"
@@ -413,7 +414,7 @@ class _Loading:
                 f"{self.log_start_offset}: it begins anew there"
             )
             for segment in reversed(self.segments):
-                segment.discard()
+                segment.files.discard()
             self.segments, end_offset = [], None
             self.leader_epochs.clear()
             self.snapshots.remove_above(-1)
@@ -426,7 +427,7 @@ class _Loading:
                 f"what is between is lost, and the log goes on at {self._recovery_point}"
             )
             if self.segments and self.segments[-1].size == 0:
-                self.segments.pop().discard()
+                self.segments.pop().files.discard()
             elif self.segments:
                 self.segments[-1].deactivate()
         if not self.segments or known_end < self.log_end_offset:
@@ -577,7 +578,7 @@ def _segments_in(
         ]
         segment = Segment(
             files, open_files, directory, base_offset, config=config, jitter=chance(),
-            created_ms=entries[f"{base_offset:020d}{LOG_SUFFIX}"].mtime_ms, found=SegmentFiles(*sizes),
+            created_ms=entries[f"{base_offset:020d}{LOG_SUFFIX}"].mtime_ms, found=FileSizes(*sizes),
         )  # fmt: skip
         segment.on_repair = found
         segments.append(segment)

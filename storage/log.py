@@ -10,16 +10,16 @@ An append takes the steps of `storage.appending`. A log belongs to one thread; o
 removal, which touch no attribute of the log, may run in other threads.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from config.log_config import LogConfig
+from storage.aborted_transactions import aborted_in
 from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
 from storage.batch.record_batch import BatchHeader
 from storage.batch.validation import AppendRules
 from storage.checkpoints import PARTITION_METADATA, write_topic_id
 from storage.errors import (
-    CorruptIndex,
     DiskFull,
     FileTooLarge,
     LogDirFailed,
@@ -35,8 +35,8 @@ from storage.log_stats import LogStats
 from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import Producers
-from storage.reading import NOTHING_READ, LogRead, aborted_in, bytes_before, read_region, stored_batches
-from storage.recovery import NEVER_EXPIRES, load_producers, transactions_anew
+from storage.reading import NOTHING_READ, LogRead, bytes_before, read_region, stored_batches
+from storage.recovery import NEVER_EXPIRES, load_producers
 from storage.removal import PendingRemoval
 from storage.retention import NOTHING, Stretch, due_segments, waiting
 from storage.segment import Segment
@@ -176,7 +176,7 @@ class Log:
         if len(staged) > 1:
             count = count_for(segment, staged, self._config, after_ms, self._staging.next_offset, now_ms)
         taken = staged[:count]
-        write = LogWrite(segment, segment.file(), taken)
+        write = LogWrite(segment, segment.files.log_file(), taken)
         self._write = write
         return write
 
@@ -388,22 +388,9 @@ class Log:
 
     def aborted_transactions(self, fetch_offset: int, read: LogRead) -> list[AbortedTransaction]:
         """The aborted transactions with records in the range that a read at ``fetch_offset`` gave, or a few more."""
-        if read.region is None or not any(
-            segment.transaction_index for segment in self.segments.from_offset(fetch_offset)
-        ):
+        if read.region is None:
             return []
-        return aborted_in(self.segments, fetch_offset, read.region, self.log_end_offset, self._transactions_in)
-
-    def _transactions_in(self, segment: Segment) -> Iterable[AbortedTransaction]:
-        index = segment.transaction_index
-        if not index.is_confirmed:
-            try:
-                segment.confirm_transactions()
-            except CorruptIndex as error:
-                for _ in transactions_anew(segment, list(self.segments), self._snapshots):
-                    pass
-                segment.on_repair(f"{error}: made anew from the {segment.size} bytes of {segment.log_path}")
-        return index
+        return aborted_in(self.segments, self._snapshots, fetch_offset, read.region, self.log_end_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int, upper_bound_offset: int) -> RecordPlace | None:
         """The first record below ``upper_bound_offset`` with this timestamp or a larger one; None if there is none.
@@ -527,7 +514,7 @@ class Log:
         removals = []
         self._flushing.directory_changed()
         for segment in segments:
-            paths = segment.rename_as_removed()
+            paths = segment.files.rename_as_removed()
             paths += self._snapshots.rename_as_removed(segment.base_offset)
             removals.append(PendingRemoval(self._files, paths, self._config.file_delete_delay_ms))
             self.stats.segments_removed += 1
@@ -553,14 +540,14 @@ class Log:
         kept = self.segments.number_at(offset)
         # From the end on, and on disk before the file before them is cut: no hole, whenever the power is cut.
         for segment in reversed(self.segments.replace_last(len(self.segments) - kept - 1, None)):
-            segment.discard()
+            segment.files.discard()
         self._snapshots.remove_above(offset)
         self._files.fsync_directory(self.directory)
         active = self.segments.active
         place = active.locate(offset)
         if place is not None:
             active.cut_to(place.position, offset)
-            active.file().fsync()
+            active.files.log_file().fsync()
         active.activate()
         end_offset = active.find_next_offset()
         self._end_at(max(offset if end_offset is None else end_offset, self.log_start_offset))
@@ -578,7 +565,7 @@ class Log:
         """Remove everything; the log begins and ends at ``offset``, on disk too. Raises DiskFull, LogDirFailed."""
         assert not self.staged, f"{self} is truncated below {len(self.staged)} appends"
         for segment in reversed(list(self.segments)):
-            segment.discard()
+            segment.files.discard()
         self._snapshots.remove_above(-1)
         self.leader_epochs.clear()
         self._files.fsync_directory(self.directory)

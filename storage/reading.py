@@ -1,11 +1,10 @@
-"""Finding the bytes for a fetch: a range of one segment's file, and the aborted transactions in it."""
+"""Finding the bytes for a fetch: a range of one segment's file."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from storage.batch.record_batch import BatchHeader
 from storage.files import FileRegion
-from storage.index.transaction_index import AbortedTransaction
 from storage.read_ahead import NotInMemory, look_ahead
 from storage.segment import Segment
 from storage.segments import Segments
@@ -55,7 +54,7 @@ def read_region(
                 size = first_size
             else:
                 return NOTHING_READ
-            region = FileRegion(segment.file(), position, size)
+            region = FileRegion(segment.files.log_file(), position, size)
             if in_memory_only:
                 look_ahead(region, segment.size)
             return LogRead(region, size)
@@ -96,30 +95,3 @@ def stored_batches(segments: Segments, from_offset: int, end_offset: int) -> Ite
             if batch.header.last_offset < from_offset:
                 continue  # the segment's last batch, where the offset lies behind it
             yield batch.header, batch.data
-
-
-def aborted_in(
-    segments: Segments,
-    fetch_offset: int,
-    region: FileRegion,
-    log_end_offset: int,
-    transactions_in: Callable[[Segment], Iterable[AbortedTransaction]],
-) -> list[AbortedTransaction]:
-    """The aborted transactions that have records in ``region``, which a read at ``fetch_offset`` gave, or a few more.
-
-    A marker stands behind its transaction's records, at times in a later segment. So segments are walked until a
-    marker is met behind which nothing undecided reaches back into the region.
-    """
-    segment = segments.at(fetch_offset)
-    while (following := segments.after(segment)) is not None and segment.locate(fetch_offset) is None:
-        segment = following
-    beyond = segment.first_entry_behind(region.position + region.size)
-    end_offset = segments.end_of(segment, log_end_offset) if beyond is None else beyond.offset
-    found: list[AbortedTransaction] = []
-    for walked in segments.from_offset(segment.base_offset):
-        for transaction in transactions_in(walked):
-            if transaction.last_offset >= fetch_offset and transaction.first_offset < end_offset:
-                found.append(transaction)
-            if transaction.last_stable_offset >= end_offset:
-                return found
-    return found

@@ -46,7 +46,7 @@ def recover_segment(
 
     Raises DiskFull, LogDirFailed, TooManyOpenFiles.
     """
-    found_bytes = segment.file().size
+    found_bytes = segment.files.log_file().size
     segment.transaction_index.reset()
     walk = segment.begin_walk(found_bytes, end_offset=end_offset, durable_offset=durable_offset)
     reported = 0
@@ -73,7 +73,7 @@ def finish_segment(segment: Segment, found: Recovered) -> None:
     """
     segment.deactivate()
     if found.bytes_cut:
-        segment.file().fsync()
+        segment.files.log_file().fsync()
 
 
 def transactions_anew(

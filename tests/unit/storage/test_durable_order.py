@@ -329,7 +329,7 @@ def test_a_segment_that_has_lost_its_end_leaves_no_hole(storage: PoweredStorage)
     storage.append("orders", producer_id=7)
     log = storage.log("orders")
     assert log is not None
-    log.segments[1].file().fsync()  # the kernel writes when it likes
+    log.segments[1].files.log_file().fsync()  # the kernel writes when it likes
     storage.files.fsync_directory(log.directory)
     storage.cut_power_and_start(NOTHING)
     log = storage.log("orders")

@@ -55,7 +55,7 @@ def test_a_file_that_somebody_has_removed_meanwhile_means_that_the_directory_has
     first, _ = opened(tmp_path, 2, OpenFiles(1))
     first.stage(batch_of(b"x"), leader_epoch=0)
     first.append_all(T)
-    first.segments.active.let_go()
+    first.segments.active.files.let_go()
     (tmp_path / "orders-0" / f"{0:020}.log").unlink()
     with pytest.raises(LogDirFailed, match="another process has removed it"):
         list(first.batches())

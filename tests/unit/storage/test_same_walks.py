@@ -19,7 +19,8 @@ from storage.file_names import LOG_SUFFIX, file_name
 from storage.files import FileSystem
 from storage.index.offset_index import ENTRY, MOST_RELATIVE_OFFSET
 from storage.open_files import OpenFiles
-from storage.segment import Segment, SegmentFiles
+from storage.segment import Segment
+from storage.segment_files import FileSizes
 from storage.segment_walk import CHECKED, SegmentWalk
 from tests.support.any_segment import segments, with_each_field_changed
 
@@ -104,7 +105,7 @@ def test_an_offset_is_located_in_the_batch_that_a_walk_gives_for_it(content: byt
     with on_disk(content) as directory:
         segment = Segment(
             FileSystem(), OpenFiles(10), directory, 0, config=LogConfig(), created_ms=0,
-            found=SegmentFiles(len(content), 0, 0, -1),
+            found=FileSizes(len(content), 0, 0, -1),
         )  # fmt: skip
         segment.on_repair = lambda sentence: None
         try:

@@ -50,7 +50,7 @@ def append(broker: InProcessBroker, *batches: bytes | bytearray | memoryview) ->
 def overwrite(broker: InProcessBroker, offset: int, data: bytes | memoryview) -> None:
     """Put other bytes into the file, where the batch of ``offset`` begins."""
     segment = broker.log(TOPIC).segments.active
-    segment.file().pwrite(data, segment.position_of(offset))
+    segment.files.log_file().pwrite(data, segment.position_of(offset))
 
 
 def loaded(broker: InProcessBroker, **settings: int) -> Toy:
@@ -290,7 +290,7 @@ def test_a_directory_that_fails_while_it_is_read_is_offline(broker: InProcessBro
 
 def test_where_no_descriptor_is_left_it_goes_on_later(broker: InProcessBroker, disk: FaultyFileSystem) -> None:
     append(broker, stored([put("a")]))
-    broker.log(TOPIC).segments.active.let_go()
+    broker.log(TOPIC).segments.active.files.let_go()
     toy = Toy(broker)
     disk.fail("open", errno.EMFILE, suffix=".log")
     toy.begin()

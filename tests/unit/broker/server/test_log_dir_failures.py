@@ -151,7 +151,7 @@ def test_a_segment_that_retention_cannot_rename(broker: TwoDirectories) -> None:
 @pytest.mark.parametrize("how", ["unreadable", "gone"])
 def test_a_segment_that_cannot_be_read(broker: TwoDirectories, how: str) -> None:
     segment = broker.log("orders", 1).segments.active
-    segment.let_go()
+    segment.files.let_go()
     segment.forget_recent_batches()
     if how == "gone":
         (broker.b / "orders-1" / f"{SEGMENT}.log").unlink()
