@@ -23,7 +23,9 @@ from storage.errors import CorruptCheckpoint, CorruptIndex, LogDirFailed
 from storage.file_info import DirectoryEntry
 from storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_in
 from storage.files import FileSystem
+from storage.flushing import Flushing
 from storage.leader_epochs import LeaderEpochs
+from storage.local_log import LocalLog
 from storage.log import Log
 from storage.open_files import OpenFiles
 from storage.producer_snapshots import ProducerSnapshots
@@ -172,23 +174,24 @@ def load_log(
     if not is_reported:
         for finding in report.findings:
             log.warning("%s", finding)
+    flushing = Flushing(
+        files, directory, recovery_point=log_end_offset if was_clean else min(recovery_point, log_end_offset),
+        now_ms=now_ms, names_are_flushed=was_clean,
+    )  # fmt: skip
+    local = LocalLog(
+        files, loading.open_files, directory, segments=Segments(loading.segments), snapshots=loading.snapshots,
+        flushing=flushing, chance=chance,
+    )  # fmt: skip
     return Log(
-        files=files,
-        open_files=loading.open_files,
-        directory=directory,
+        local,
         topic_partition=topic_partition,
         topic_id=topic_id,
         config=config,
-        segments=Segments(loading.segments),
         producers=loading.producers,
-        snapshots=loading.snapshots,
         leader_epochs=loading.leader_epochs,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
-        recovery_point=log_end_offset if was_clean else min(recovery_point, log_end_offset),
         high_watermark=min(max(high_watermark, log_start_offset), log_end_offset),
-        now_ms=now_ms,
-        chance=chance,
         walk_all_records=walk_all_records,
         was_clean=was_clean,
     )

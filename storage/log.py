@@ -10,7 +10,7 @@ An append takes the steps of `storage.appending`. A log belongs to one thread; o
 removal, which touch no attribute of the log, may run in other threads.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from config.log_config import LogConfig
@@ -18,29 +18,18 @@ from storage.aborted_transactions import aborted_in
 from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
 from storage.batch.record_batch import BatchHeader
 from storage.batch.validation import AppendRules
-from storage.checkpoints import PARTITION_METADATA, write_topic_id
-from storage.errors import (
-    DiskFull,
-    FileTooLarge,
-    LogDirFailed,
-    OffsetOutOfRange,
-    StorageError,
-    TooManyOpenFiles,
-)
-from storage.files import FileSystem
-from storage.flushing import Flushing, FlushTarget
+from storage.errors import DiskFull, FileTooLarge, LogDirFailed, OffsetOutOfRange, StorageError
+from storage.flushing import FlushTarget
 from storage.index.transaction_index import AbortedTransaction
 from storage.leader_epochs import EpochEndOffset, LeaderEpochs
-from storage.log_stats import LogStats
-from storage.open_files import OpenFiles
-from storage.producer_snapshots import ProducerSnapshots
+from storage.local_log import LocalLog
+from storage.log_stats import NOTHING, LogStats, Stretch
 from storage.producer_state import Producers
 from storage.reading import NOTHING_READ, LogRead, bytes_before, read_region, stored_batches
 from storage.recovery import NEVER_EXPIRES, load_producers
 from storage.removal import PendingRemoval
-from storage.retention import NOTHING, Stretch, due_segments, waiting
 from storage.segment import Segment
-from storage.segments import AT_ONCE, Segments, roll_after_ms
+from storage.segments import AT_ONCE, roll_after_ms
 from storage.staging import Staging
 from storage.timestamp_search import RecordPlace, first_record_at, record_of_largest_timestamp
 from storage.topic_partition import TopicPartition
@@ -50,41 +39,33 @@ class Log:
     """A partition's log. Made by `storage.loading`; offsets are absolute, sizes bytes, times milliseconds."""
 
     __slots__ = (
-        "_chance", "_closed_end_offset", "_config", "_files", "_flushing", "_open_files", "_roll_after_ms",
-        "_snapshots", "_staging", "_walk_all_records", "_write", "directory", "given_up", "held", "high_watermark",
-        "leader_epochs", "log_end_offset", "log_start_offset", "producers", "rules", "segments", "stage",
-        "stage_marker", "stage_trusted", "stats", "topic_id", "topic_partition",
+        "_closed_end_offset", "_config", "_flushing", "_local", "_roll_after_ms", "_snapshots", "_staging",
+        "_walk_all_records", "_write", "directory", "given_up", "held", "high_watermark", "leader_epochs",
+        "log_end_offset", "log_start_offset", "producers", "rules", "segments", "stage", "stage_marker",
+        "stage_trusted", "stats", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(
         self,
+        local: LocalLog,
         *,
-        files: FileSystem,
-        open_files: OpenFiles,
-        directory: str,
         topic_partition: TopicPartition,
         topic_id: bytes | None,
         config: LogConfig,
-        segments: Segments,
         producers: Producers,
-        snapshots: ProducerSnapshots,
         leader_epochs: LeaderEpochs,
         log_start_offset: int,
         log_end_offset: int,
-        recovery_point: int,
         high_watermark: int,
-        now_ms: int,
-        chance: Callable[[], int],
         walk_all_records: bool,
         was_clean: bool,
     ) -> None:
-        self._files = files
-        self._open_files = open_files
-        self.directory = directory
+        self._local = local
+        self.directory = local.directory
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         """The topic id, 16 bytes; None for the metadata log."""
-        self.segments = segments
+        self.segments = local.segments
         self.producers = producers
         self.leader_epochs = leader_epochs
         self.log_start_offset = log_start_offset
@@ -95,8 +76,8 @@ class Log:
         """Records that the last retention pass kept because they are not archived."""
         self.given_up: Stretch = NOTHING
         """Records that retention has removed though they were not archived."""
-        self._snapshots = snapshots
-        self._chance = chance
+        self._snapshots = local.snapshots
+        self._flushing = local.flushing
         self._walk_all_records = walk_all_records
         self._closed_end_offset = log_end_offset if was_clean else -1
         """Where the log ended when it was last closed in order; -1: its active segment is not as closing leaves it."""
@@ -111,9 +92,6 @@ class Log:
         self.stage_marker = self._staging.stage_marker
         """Assign an offset to a transaction marker: see `Staging.stage_marker`."""
         self._write: LogWrite | None = None
-        self._flushing = Flushing(
-            files, directory, recovery_point=recovery_point, now_ms=now_ms, names_are_flushed=was_clean
-        )
         producers.replicated_to(high_watermark)
         self.config = config
 
@@ -280,9 +258,8 @@ class Log:
 
     def assign_topic_id(self, topic_id: bytes) -> None:
         """Write the topic id where the log's directory did not name it. Raises DiskFull, LogDirFailed."""
-        write_topic_id(self._files, f"{self.directory}/{PARTITION_METADATA}", topic_id)
+        self._local.write_topic_id(topic_id)
         self.topic_id = topic_id
-        self._flushing.directory_changed()
 
     def assign_epoch_start(self, epoch: int) -> None:
         """Note that a new leader's ``epoch`` begins at the log's end, unless the epoch is known already."""
@@ -305,31 +282,10 @@ class Log:
         old = self.segments.active
         if base_offset == old.base_offset:
             return old
-        self._snapshots.take(base_offset, self._staging.published_producers())
-        try:
-            old.deactivate()
-            if self._flushing.under_way_to >= base_offset:
-                # Recovery may begin with the new segment and would trust these indexes; no flush will come for them.
-                for file in old.open_for_flush():
-                    file.fsync()
-                self._files.fsync_directory(self.directory)
-            new = self._new_segment(base_offset, now_ms)
-        except StorageError:
-            old.activate()
-            raise
-        self.segments.add(new)
+        new = self._local.roll(base_offset, self._staging.published_producers(), self._config, now_ms)
         self._roll_after_ms = roll_after_ms(self._config, new.jitter)
-        self._flushing.directory_changed()
         self.stats.rolls += 1
         return new
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        segment = Segment(
-            self._files, self._open_files, self.directory, base_offset,
-            config=self._config, created_ms=now_ms, jitter=self._chance(),
-        )  # fmt: skip
-        segment.create(preallocated_bytes=self._config.segment_bytes if self._config.preallocate else 0)
-        return segment
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
@@ -476,47 +432,19 @@ class Log:
         self.leader_epochs.cut_before(offset)
         return True
 
-    def apply_retention(self, now_ms: int, held_from: int | None = None) -> list[PendingRemoval]:
-        """Take expired segments out of the log and rename their files; returns the removals, to be performed later.
+    def remove_first_segments(self, count: int) -> list[PendingRemoval]:
+        """Take the oldest segments out of the log and rename their files; returns the removals, to be performed later.
 
-        Records at or behind ``held_from`` wait to be archived: see `storage.retention`; `held` and `given_up` count
-        them. Raises DiskFull, TooManyOpenFiles, LogDirFailed.
+        The active segment must stay. Raises LogDirFailed.
         """
-        due = due_segments(
-            self.segments, self._config, log_start_offset=self.log_start_offset, high_watermark=self.high_watermark,
-            log_end_offset=self.log_end_offset, now_ms=now_ms, mtime_ms=self._files.mtime_ms, held_from=held_from,
-        )  # fmt: skip
-        if due.removed == len(self.segments):
-            if self._staging.batches:
-                # The active segment is about to be written to: it is not so old after all.
-                due = due.without_last
-            else:
-                try:
-                    self.roll(now_ms)
-                except (DiskFull, TooManyOpenFiles):
-                    # On a full disk the active segment stays; removals may free enough space for the next pass.
-                    due = due.without_last
-                    if due.removed == 0:
-                        raise
-        count = due.removed
-        self.held, self.given_up = waiting(self.segments, due, self.log_end_offset, held_from)
-        self.stats.records_given_up += self.given_up.records
-        if count == 0:
-            return []
         first_kept = self.segments[count].base_offset
         # Whether or not the files can be removed, their records are out of the log.
         if first_kept > self.log_start_offset:
             self.log_start_offset = first_kept
             self.leader_epochs.cut_before(first_kept)
-        return self._remove(self.segments.remove_first(count))
-
-    def _remove(self, segments: list[Segment]) -> list[PendingRemoval]:
         removals = []
-        self._flushing.directory_changed()
-        for segment in segments:
-            paths = segment.files.rename_as_removed()
-            paths += self._snapshots.rename_as_removed(segment.base_offset)
-            removals.append(PendingRemoval(self._files, paths, self._config.file_delete_delay_ms))
+        for segment in self.segments.remove_first(count):
+            removals.append(self._local.rename_as_removed(segment, self._config.file_delete_delay_ms))
             self.stats.segments_removed += 1
         return removals
 
@@ -537,20 +465,7 @@ class Log:
         if offset < self.log_start_offset:
             self.truncate_fully_to(offset, now_ms)
             return
-        kept = self.segments.number_at(offset)
-        # From the end on, and on disk before the file before them is cut: no hole, whenever the power is cut.
-        for segment in reversed(self.segments.replace_last(len(self.segments) - kept - 1, None)):
-            segment.files.discard()
-        self._snapshots.remove_above(offset)
-        self._files.fsync_directory(self.directory)
-        active = self.segments.active
-        place = active.locate(offset)
-        if place is not None:
-            active.cut_to(place.position, offset)
-            active.files.log_file().fsync()
-        active.activate()
-        end_offset = active.find_next_offset()
-        self._end_at(max(offset if end_offset is None else end_offset, self.log_start_offset))
+        self._end_at(max(self._local.cut_to(offset), self.log_start_offset))
         self.leader_epochs.cut_from(self.log_end_offset)
         self._snapshots.remove_above(self.log_end_offset)
         steps = load_producers(
@@ -564,14 +479,9 @@ class Log:
     def truncate_fully_to(self, offset: int, now_ms: int) -> None:
         """Remove everything; the log begins and ends at ``offset``, on disk too. Raises DiskFull, LogDirFailed."""
         assert not self.staged, f"{self} is truncated below {len(self.staged)} appends"
-        for segment in reversed(list(self.segments)):
-            segment.files.discard()
-        self._snapshots.remove_above(-1)
+        self._local.discard_all()
         self.leader_epochs.clear()
-        self._files.fsync_directory(self.directory)
-        first = self._new_segment(offset, now_ms)
-        self._files.fsync_directory(self.directory)
-        self.segments = Segments([first])
+        self._local.begin_anew_at(offset, self._config, now_ms)
         self.log_start_offset = offset
         self._end_at(offset)
         self.producers.replace(())
@@ -615,5 +525,4 @@ class Log:
 
     def abandon(self) -> None:
         """Close all files without a write: the directory has failed, or is being removed."""
-        for segment in self.segments:
-            segment.close()
+        self._local.close()

@@ -27,6 +27,7 @@ from storage.log_dir import CheckpointWrite, LogDir
 from storage.log_finder import FoundLog, LogFinder
 from storage.open_files import DEFAULT_LIMIT, OpenFiles
 from storage.removal import PendingRemoval
+from storage.retention import apply_retention
 from storage.topic_partition import DELETE, TopicPartition
 
 if TYPE_CHECKING:
@@ -370,13 +371,13 @@ class LogManager:
     ) -> Iterator[tuple[Log, list[PendingRemoval] | StorageError]]:
         """Apply retention log by log; each step gives the removals of one log, or the error that kept it from any.
 
-        ``held_from`` gives the offset from which on a log waits to be archived: see `Log.apply_retention`.
+        ``held_from`` gives the offset from which on a log waits to be archived: see `storage.retention`.
         """
         for log in self.all():
             if self._logs.get(log.topic_partition) is not log:
                 continue  # the log was deleted since the sweep began
             try:
-                removals = log.apply_retention(now_ms, held_from(log))
+                removals = apply_retention(log, now_ms, held_from(log))
             except StorageError as error:
                 yield log, error
             except FileNotFoundError as error:

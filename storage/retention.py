@@ -1,11 +1,13 @@
 """Retention: which of a log's oldest segments have expired, and which of these wait until they are archived."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from config.log_config import LogConfig
+from storage.errors import DiskFull, TooManyOpenFiles
+from storage.log import Log
+from storage.log_stats import NOTHING, Stretch
+from storage.removal import PendingRemoval
 from storage.segment import Segment
-from storage.segments import Segments
 
 
 class Due(NamedTuple):
@@ -24,34 +26,31 @@ class Due(NamedTuple):
         return Due(self.removed - 1, max(self.given_up - 1, 0), self.held)
 
 
-class Stretch(NamedTuple):
-    """The range of expired segments that is not archived."""
+def apply_retention(log: Log, now_ms: int, held_from: int | None = None) -> list[PendingRemoval]:
+    """Take expired segments out of a log and rename their files; returns the removals, to be performed later.
 
-    first_offset: int = 0
-    end_offset: int = 0
-    size: int = 0
-    """Bytes of the whole segments."""
+    Records at or behind ``held_from`` wait to be archived; `Log.held` and `Log.given_up` count them.
+    Raises DiskFull, TooManyOpenFiles, LogDirFailed.
+    """
+    due = _due_segments(log, now_ms, held_from)
+    if due.removed == len(log.segments):
+        if log.staged:
+            # The active segment is about to be written to: it is not so old after all.
+            due = due.without_last
+        else:
+            try:
+                log.roll(now_ms)
+            except (DiskFull, TooManyOpenFiles):
+                # On a full disk the active segment stays; removals may free enough space for the next pass.
+                due = due.without_last
+                if due.removed == 0:
+                    raise
+    log.held, log.given_up = _waiting(log, due, held_from)
+    log.stats.records_given_up += log.given_up.records
+    return log.remove_first_segments(due.removed) if due.removed else []
 
-    @property
-    def records(self) -> int:
-        """How many offsets the range has."""
-        return self.end_offset - self.first_offset
 
-
-NOTHING: Final = Stretch()
-
-
-def due_segments(
-    segments: Segments,
-    config: LogConfig,
-    *,
-    log_start_offset: int,
-    high_watermark: int,
-    log_end_offset: int,
-    now_ms: int,
-    mtime_ms: Callable[[str], int],
-    held_from: int | None = None,
-) -> Due:
+def _due_segments(log: Log, now_ms: int, held_from: int | None) -> Due:
     """Decide which segments are removed and which are held.
 
     A segment goes if one of these holds for it and, by the same rule, for all before it:
@@ -64,19 +63,20 @@ def due_segments(
     topics that delete. By these two none goes that reaches beyond ``held_from`` (None: all may go) either, as long as
     what waits there is no more than `ottla.archive.max.bytes`; what is more goes, from the oldest on.
     """
-    ends = [*segments.bases[1:], log_end_offset]
+    segments, config = log.segments, log.config
+    ends = [*segments.bases[1:], log.log_end_offset]
 
     def oldest(is_due: Callable[[Segment, int], bool]) -> int:
         count = 0
         for segment, end_offset in zip(segments, ends, strict=True):
             is_empty_active = segment is segments.active and segment.size == 0
-            if is_empty_active or end_offset > high_watermark or not is_due(segment, end_offset):
+            if is_empty_active or end_offset > log.high_watermark or not is_due(segment, end_offset):
                 break
             count += 1
         return count
 
     def lies_before_start(segment: Segment, end_offset: int) -> bool:
-        return segment is not segments.active and end_offset <= log_start_offset
+        return segment is not segments.active and end_offset <= log.log_start_offset
 
     before_start = oldest(lies_before_start)
     if not config.deletes:
@@ -98,7 +98,7 @@ def due_segments(
         def is_too_old(segment: Segment, _: int) -> bool:
             newest_ms = segment.largest.timestamp
             if newest_ms < 0:
-                newest_ms = mtime_ms(segment.log_path)
+                newest_ms = segment.files.written_ms()
             return now_ms - newest_ms > config.retention_ms
 
         count = max(count, oldest(is_too_old))
@@ -111,16 +111,16 @@ def due_segments(
     return Due(min(archived, count) + given_up, given_up, len(sizes) - given_up)
 
 
-def waiting(segments: Segments, due: Due, log_end_offset: int, held_from: int | None) -> tuple[Stretch, Stretch]:
+def _waiting(log: Log, due: Due, held_from: int | None) -> tuple[Stretch, Stretch]:
     """The ranges that are held, and that are given up."""
 
     def stretch(first: int, end: int) -> Stretch:
         if held_from is None or first == end:
             return NOTHING
-        some = list(segments)[first:end]
+        some = list(log.segments)[first:end]
         return Stretch(
             first_offset=max(some[0].base_offset, held_from),
-            end_offset=segments.end_of(some[-1], log_end_offset),
+            end_offset=log.segments.end_of(some[-1], log.log_end_offset),
             size=sum(segment.size for segment in some),
         )
 

@@ -112,6 +112,10 @@ class SegmentFiles:
             opened.append(transactions)
         return opened
 
+    def written_ms(self) -> int:
+        """When the file of batches was last written to, in milliseconds. Raises FileNotFoundError."""
+        return self._files.mtime_ms(self.log_path)
+
     def let_go(self) -> None:
         """Drop the open file of batches; writes and answers under way hold it themselves."""
         self._file = None

@@ -34,6 +34,7 @@ from storage.errors import DiskFull, LogDirFailed, TooManyOpenFiles
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
 from storage.log import Log
+from storage.retention import apply_retention
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -359,7 +360,7 @@ class SingleVoterLog:
         """Delete segments that lie below the snapshot at ``snapshot_offset``, if the log is too large."""
         if not 0 <= self._most_bytes_kept < self._log.size or not self._log.start_offset_to(snapshot_offset):
             return
-        for removal in self._log.apply_retention(self._clock.now_ms()):
+        for removal in apply_retention(self._log, self._clock.now_ms()):
             self._worker.submit(removal.perform, _done, self._fail)
 
 

@@ -111,6 +111,16 @@ class LogHome:
             self.append(log, batch_of(value))
 
 
+def segmented(home: LogHome, count: int = 10, **settings: object) -> Log:
+    """A log with a segment for each pair of records, a minute from one to the next."""
+    size = batch_of(b"0").header.size
+    home.config = home.config.replace(segment_bytes=2 * size, **settings)  # type: ignore[arg-type]
+    log = home.open()
+    for number in range(count):
+        home.append(log, batch_of(b"%d" % number, timestamp=T + number * 60_000))
+    return log
+
+
 def load_all(
     manager: LogManager,
     *,

@@ -12,6 +12,7 @@ import pytest
 
 from storage.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS
 from storage.errors import LogDirFailed
+from storage.retention import apply_retention
 from tests.support.disk import EVERYTHING, NOTHING
 from tests.support.files import PowerLost
 from tests.support.logs import LogHome, T, batch_of, values_in
@@ -318,7 +319,7 @@ def test_the_log_begins_later_before_retention_touches_a_file(home: LogHome) -> 
     home.append_values(log, b"b")
     home.files.fail("rename", errno.EIO, suffix=".log")
     with pytest.raises(LogDirFailed):
-        log.apply_retention(T)
+        apply_retention(log, T)
     assert log.log_start_offset > 0
 
 

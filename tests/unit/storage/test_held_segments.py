@@ -6,27 +6,18 @@ from hypothesis import strategies as st
 
 from config.log_config import LogConfig
 from storage.log import Log
-from storage.retention import NOTHING, Stretch
-from tests.support.logs import LogHome, T, batch_of, values_in
+from storage.log_stats import NOTHING, Stretch
+from storage.retention import apply_retention
+from tests.support.logs import LogHome, T, batch_of, segmented, values_in
 
 SEGMENT = 2 * batch_of(b"0").header.size
 """Bytes of a segment: two records, a minute from one to the next."""
 ALL_TOO_OLD = T + 86_400_000
 
 
-def segmented(home: LogHome, **settings: object) -> Log:
-    """A log of five segments; the last is the active one."""
-    home.config = home.config.replace(segment_bytes=SEGMENT, **settings)  # type: ignore[arg-type]
-    log = home.open()
-    for number in range(10):
-        home.append(log, batch_of(b"%d" % number, timestamp=T + number * 60_000))
-    assert log.segments.bases == (0, 2, 4, 6, 8)
-    return log
-
-
 def swept(log: Log, held_from: int | None, now_ms: int = ALL_TOO_OLD) -> tuple[int, ...]:
     """The base offsets that are left."""
-    log.apply_retention(now_ms, held_from)
+    apply_retention(log, now_ms, held_from)
     return log.segments.bases
 
 
@@ -160,7 +151,7 @@ def test_it_holds_no_less_than_it_must_and_no_more_than_it_may(
         )
         log.high_watermark = high_watermark
         log.start_offset_to(min(start, high_watermark))
-        log.apply_retention(T + 10 * 60_000, held_from)
+        apply_retention(log, T + 10 * 60_000, held_from)
         return log
 
     unheld, held = kept(None), kept(held_from)

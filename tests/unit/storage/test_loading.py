@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from storage.batch.records import iterate_records
 from storage.checkpoints import LEADER_EPOCHS
 from storage.log import Log
+from storage.retention import apply_retention
 from tests.support.logs import LogHome, T, batch_of, headers_in, marker, values_in
 
 FIRST = "00000000000000000000"
@@ -131,7 +132,7 @@ def test_a_producer_whose_records_were_deleted_is_known_after_a_crash(home: LogH
         home.append_values(log, b"other")
     second = log.segments[1].base_offset
     log.start_offset_to(second + 1)
-    log.apply_retention(T)
+    apply_retention(log, T)
     assert log.segments[0].base_offset == second
     log.abandon()
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from storage.errors import OffsetOutOfRange
 from storage.index.offset_index import OffsetIndex, OffsetPosition
 from storage.log import Log
+from storage.retention import apply_retention
 from tests.support.logs import LogHome, T, batch_of, headers_in
 
 EVERYTHING = 1 << 30
@@ -186,7 +187,7 @@ def test_a_removed_segment_stays_readable_for_whoever_is_being_sent_it(home: Log
     region = log.read(0, max_bytes=EVERYTHING, upper_bound_offset=10, at_least_one_batch=True).region
     assert region is not None
     before = region.read()
-    for removal in log.apply_retention(T):
+    for removal in apply_retention(log, T):
         removal.perform()
     assert log.log_start_offset > 10
     assert region.read() == before

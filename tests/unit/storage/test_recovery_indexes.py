@@ -6,6 +6,7 @@ import pytest
 
 from storage.errors import DiskFull
 from storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from storage.retention import apply_retention
 from tests.support.damage import RECORDS, Damage, KnownLog, damage, segment_at
 from tests.support.logs import LogHome, T, batch_of
 
@@ -163,9 +164,9 @@ def test_retention_removes_nothing_young_because_of_a_damaged_time_index(home: L
     home.config = home.config.replace(retention_ms=1000)
     home.now_ms = T + known.bases[1] - 1 + 1000
     log = known.start(clean=True, recovery_point=RECORDS)
-    assert log.apply_retention(home.now_ms) == []
+    assert apply_retention(log, home.now_ms) == []
     assert log.segments.bases == known.bases
-    (removal,) = log.apply_retention(home.now_ms + 1)
+    (removal,) = apply_retention(log, home.now_ms + 1)
     assert removal.paths[0].endswith(f"{0:020d}.log.deleted")
     assert log.segments.bases == known.bases[1:]
 

@@ -8,6 +8,7 @@ import pytest
 from broker.request.response import ResponseSlot
 from protocol.codec import Chunk
 from storage.files import File, FileRegion
+from storage.retention import apply_retention
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.requests import fetch_request, produce_request
@@ -77,7 +78,7 @@ def test_a_segment_removed_while_it_is_being_sent_is_sent_to_its_end(broker: InP
     log.roll(broker.clock.now_ms())
     log.config = log.config.with_overrides({"retention.ms": "1"})
     broker.advance(10_000)
-    for removal in log.apply_retention(broker.clock.now_ms()):
+    for removal in apply_retention(log, broker.clock.now_ms()):
         removal.perform()
     assert log.log_start_offset > 0
     assert not any(path.name == f"{0:020d}.log" for path in (broker.directory / "orders-0").iterdir())
