@@ -52,6 +52,9 @@ BATCHES_REMEMBERED: Final = 5
 BUMPS_EPOCH_SINCE: Final = 2
 """The transaction version from which on the end of a transaction begins a new epoch (KIP-890, part 2)."""
 
+LATE_AFTER_MS: Final = 300_000
+"""A transaction is late this many milliseconds after its coordinator should have aborted it (KIP-664)."""
+
 _SNAPSHOT_VERSION: Final = 1
 _HEADER: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
@@ -315,6 +318,13 @@ class Producers:
         """Whether a producer of this epoch has a transaction open, staged batches included."""
         entry = self.entries.get(producer_id)
         return entry is not None and entry.transaction_first_offset >= 0 and entry.producer_epoch == epoch
+
+    def has_late_transaction(self, now_ms: int, max_timeout_ms: int) -> bool:
+        """Whether the oldest transaction is open, and its producer silent, for `LATE_AFTER_MS` longer than
+        ``max_timeout_ms`` (`transaction.max.timeout.ms`): no coordinator seems to end it (KIP-664)."""
+        producer_id = next(iter(self._open.values()), None)
+        entry = None if producer_id is None else self.entries.get(producer_id)
+        return entry is not None and 0 < entry.last_timestamp < now_ms - max_timeout_ms - LATE_AFTER_MS
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers without an open transaction that have been silent for long; returns how many."""

@@ -14,6 +14,7 @@ from storage.errors import (
     OutOfOrderSequence,
 )
 from storage.producer_state import (
+    LATE_AFTER_MS,
     ProducedBatch,
     ProducerEntry,
     decode_snapshot,
@@ -144,6 +145,39 @@ def test_an_open_transaction_holds_the_last_stable_offset(home: LogHome) -> None
     assert log.last_stable_offset == 1, "the marker is not replicated yet"
     log.advance_high_watermark(4)
     assert log.last_stable_offset == 4
+
+
+def test_a_transaction_is_late_when_its_producer_is_silent_long_after_it_should_have_been_aborted(
+    home: LogHome,
+) -> None:
+    log, max_timeout_ms = home.open(), 60_000
+    due = T + max_timeout_ms + LATE_AFTER_MS
+
+    def is_late(now_ms: int) -> bool:
+        return log.producers.has_late_transaction(now_ms, max_timeout_ms)
+
+    home.append(log, batch_of(b"a", producer_id=6, timestamp=T))
+    assert not is_late(due + 1), "no transaction is open"
+    home.append(log, batch_of(b"a", producer_id=7, timestamp=T, is_transactional=True))
+    assert not is_late(due)
+    assert is_late(due + 1)
+    home.append(log, batch_of(b"b", producer_id=8, timestamp=T + 500, is_transactional=True))
+    assert is_late(due + 1)
+    log.stage_trusted(marker(7, commit=True), leader_epoch=0)
+    log.append_all(T)
+    assert not is_late(due + 500), "the transaction that is the oldest now is not late"
+    assert is_late(due + 501)
+    home.append(log, batch_of(b"b", producer_id=8, sequence=1, timestamp=T + 700, is_transactional=True))
+    assert not is_late(due + 700), "its producer is not silent"
+    log.stage_trusted(marker(8, commit=False), leader_epoch=0)
+    log.append_all(T)
+    assert not is_late(due + 100_000)
+
+
+def test_a_transaction_without_timestamps_is_never_late(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7, timestamp=-1, is_transactional=True))
+    assert not log.producers.has_late_transaction(T, 0)
 
 
 def test_an_aborted_transaction_is_in_the_index_and_in_what_a_read_tells(home: LogHome) -> None:
