@@ -68,6 +68,8 @@ class TransactionCoordinator:
         self._settings = settings
         self._producer_ids = producer_ids
         self._scheduler = scheduler
+        self._clock = clock
+        self.markers = markers
         self.stats = TransactionStats()
         self._is_aborting = False
         self._is_forgetting = False
@@ -184,12 +186,13 @@ class TransactionCoordinator:
     ) -> None:
         """Say of each partition whether it is in the producer's open transaction; see `PartitionVerifier.verify`."""
         request = AddPartitions(transactional_id, ProducerIdAndEpoch(producer_id, producer_epoch), partitions)
+        answer = self._counted(then)
         try:
             shard = self._shard_for_leader(transactional_id)
         except Fault as fault:
-            then([fault.code] * len(partitions))
+            answer([fault.code] * len(partitions))
         else:
-            then(_for_leaders(shard.verify_partitions(request)))
+            answer(_for_leaders(shard.verify_partitions(request)))
 
     def add(
         self,
@@ -202,12 +205,23 @@ class TransactionCoordinator:
         """Add partitions to the producer's transaction; see `PartitionVerifier.add`."""
         identity = ProducerIdAndEpoch(producer_id, producer_epoch)
         request = AddPartitions(transactional_id, identity, partitions, BUMPS_EPOCH_SINCE)
+        answer = self._counted(then)
         try:
             shard = self._shard_for_leader(transactional_id)
         except Fault as fault:
-            then([fault.code] * len(partitions))
+            answer([fault.code] * len(partitions))
         else:
-            shard.add_when_settled(request, lambda codes: then(_for_leaders(codes)))
+            shard.add_when_settled(request, lambda codes: answer(_for_leaders(codes)))
+
+    def _counted(self, then: Verified) -> Verified:
+        """``then``, called once the answer is counted with the time that it took from now on."""
+        asked_ms = self._clock.monotonic_ms()
+
+        def answer(codes: Sequence[ErrorCode]) -> None:
+            self.stats.verification.count(codes, self._clock.monotonic_ms() - asked_ms)
+            then(codes)
+
+        return answer
 
     def _shard_for_leader(self, transactional_id: str) -> TransactionShard:
         if not transactional_id:

@@ -32,7 +32,7 @@ _OVERTAKEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANS
 class _Sending:
     """The markers of one transaction that are not acknowledged yet."""
 
-    __slots__ = ("done", "is_cancelled", "is_logged", "marker", "partitions", "transactional_id")
+    __slots__ = ("done", "is_cancelled", "is_logged", "marker", "partitions", "transactional_id", "waiting")
 
     def __init__(self, transaction: Transaction, marker: TransactionMarker, done: Callable[[], None]) -> None:
         self.transactional_id = transaction.transactional_id
@@ -42,6 +42,8 @@ class _Sending:
         self.is_cancelled = False
         self.is_logged = False
         """A line of the log has said that a marker could not be written."""
+        self.waiting = 0
+        """How many markers wait for their next attempt."""
 
 
 class LocalMarkers:
@@ -65,6 +67,11 @@ class LocalMarkers:
     def __len__(self) -> int:
         """How many transactions have markers that are not acknowledged yet."""
         return len(self._sending)
+
+    @property
+    def waiting(self) -> int:
+        """How many markers could not be written now, and wait for their next attempt."""
+        return sum(sending.waiting for sending in self._sending.values())
 
     def send(self, transaction: Transaction, done: Callable[[], None]) -> None:
         """Write a marker into each partition of ``transaction``; see `MarkerSender.send`."""
@@ -97,6 +104,10 @@ class LocalMarkers:
         if not sending.is_cancelled:
             self._appender.append(*partition, sending.marker, partial(self._appended, sending, partition))
 
+    def _append_again(self, sending: _Sending, partition: TopicPartition) -> None:
+        sending.waiting -= 1
+        self._append(sending, partition)
+
     def _appended(self, sending: _Sending, partition: TopicPartition, code: ErrorCode) -> None:
         if sending.is_cancelled:
             return
@@ -119,7 +130,8 @@ class LocalMarkers:
                     RETRY_MS,
                     code.name,
                 )
-            self._later(RETRY_MS, lambda: self._append(sending, partition))
+            sending.waiting += 1
+            self._later(RETRY_MS, lambda: self._append_again(sending, partition))
             return
         sending.partitions.discard(partition)
         if not sending.partitions:

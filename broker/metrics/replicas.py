@@ -59,7 +59,11 @@ _READINGS: Final = (
     ),
     _gauge("ReassigningPartitions", "Partitions that get or lose replicas", lambda it: it.seen.reassigning),
     _gauge("ProducerIdCount", "Idempotent producers that partitions remember", lambda it: it.seen.producers),
-    _gauge("PartitionsWithLateTransactionsCount", "Partitions with overdue transactions: always 0 yet", lambda _: 0),
+    _gauge(
+        "PartitionsWithLateTransactionsCount",
+        "Partitions led here with a transaction that is open 5 minutes longer than transaction.max.timeout.ms",
+        lambda it: it.seen.with_late_transactions,
+    ),
     _counter(
         "ReplicaManager",
         "IsrShrinks",

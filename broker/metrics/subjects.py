@@ -19,6 +19,7 @@ from broker.metrics.series import Family
 from broker.metrics.server import Server
 from broker.metrics.sources import MetricSources
 from broker.metrics.survey import Surveyor
+from broker.metrics.transactions import Transactions
 
 FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "The process and the node": Server.families,
@@ -30,6 +31,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Partitions": partitions.FAMILIES,
     "The group coordinator": Groups.families,
     "Consumer groups and their lag": lag.FAMILIES,
+    "The transaction coordinator": Transactions.families,
     "Archived before deleted": archive.FAMILIES,
     "Data directories": Logs.families,
     "The controller": Controller.families,
@@ -58,6 +60,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Network(sources),
             Replicas(sources, surveyor),
             Groups(sources, groups),
+            Transactions(sources),
             Logs(sources),
             Controller(sources, surveyor),
             Metadata(sources),

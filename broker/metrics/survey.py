@@ -72,6 +72,8 @@ class Survey:
     at_min_isr: int = 0
     reassigning: int = 0
     producers: int = 0
+    with_late_transactions: int = 0
+    """Partitions led here with a transaction that no coordinator seems to end."""
     flushes: int = 0
     segments_removed: int = 0
 
@@ -127,6 +129,7 @@ class Surveyor:
             if hosted is not None:
                 row.add(hosted)
                 _count(hosted, survey)
+                survey.with_late_transactions += self._has_late_transaction(hosted)
             elif node_id in image.replicas:
                 survey.offline += replicas.is_offline(topic.name, image.index)
             if not len(survey.partitions) % PARTITIONS_A_TURN:
@@ -135,6 +138,11 @@ class Surveyor:
         survey.traffic.add_all(row.traffic)
         survey.flushes += row.flushes
         survey.segments_removed += row.segments_removed
+
+    def _has_late_transaction(self, hosted: Partition) -> bool:
+        now_ms, settings = self._sources.clock.now_ms(), self._sources.settings
+        producers = hosted.log.producers
+        return hosted.is_leader and producers.has_late_transaction(now_ms, settings.transaction_max_timeout_ms)
 
 
 def _count(hosted: Partition, survey: Survey) -> None:

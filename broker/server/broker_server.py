@@ -251,6 +251,7 @@ class BrokerServer:
             components.metadata_log.stats.rotate,
             components.group_coordinator.groups.load_times.rotate,
             components.transaction_coordinator.transactions.load_times.rotate,
+            components.transaction_coordinator.stats.verification.times.rotate,
             self.services.flushers.rotate,
         )
         self.services.scheduler.every(PERIOD_MS, self.metric_sources.period_is_over)

@@ -335,7 +335,12 @@ class TransactionShard:
             if error is ErrorCode.NONE:
                 self._stats.count_end(is_commit=is_commit)
             elif not self._is_unloaded:
-                self._later(RETRY_MS, lambda: self._complete(transactional_id, prepared_ms))
+                self._stats.ends_to_retry += 1
+                self._later(RETRY_MS, again)
+
+        def again() -> None:
+            self._stats.ends_to_retry -= 1
+            self._complete(transactional_id, prepared_ms)
 
         self._submit(self._change(ending.complete(transaction, now_ms=prepared_ms), then))
 

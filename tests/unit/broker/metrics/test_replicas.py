@@ -13,7 +13,6 @@ from tests.support.requests import fetch_request, produce_request
 
 ALWAYS_0 = (
     "kafka_server_replicamanager_failedisrupdates_total",
-    "kafka_server_replicamanager_partitionswithlatetransactionscount",
     'kafka_server_replicafetchermanager_maxlag{clientId="Replica"}',
     'kafka_server_replicafetchermanager_minfetchrate{clientId="Replica"}',
     'kafka_server_replicafetchermanager_failedpartitionscount{clientId="Replica"}',

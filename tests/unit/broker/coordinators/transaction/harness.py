@@ -27,6 +27,7 @@ class HeldMarkers:
     """A `MarkerSender` whose markers are written when the test says so."""
 
     def __init__(self) -> None:
+        self.waiting = 0
         self.sent: dict[str, tuple[Transaction, Callable[[], None]]] = {}
         self.cancelled: list[str] = []
 

@@ -215,7 +215,22 @@ def test_a_completion_that_could_not_be_written_is_written_again() -> None:
     coordinator.markers.write("tx")
     coordinator.write(ErrorCode.KAFKA_STORAGE_ERROR)
     assert coordinator.status() is Status.PREPARE_COMMIT
+    assert coordinator.stats.ends_to_retry == 1
     coordinator.clock.advance(1_000)
+    assert coordinator.stats.ends_to_retry == 0
     coordinator.write()
     assert coordinator.status() is Status.COMPLETE_COMMIT
     assert coordinator.stats.committed == 1
+
+
+def test_a_completion_that_another_coordinator_writes_waits_here_no_more() -> None:
+    coordinator = Coordinator()
+    producer = coordinator.opened("orders-0")
+    coordinator.end(producer, commit=True)
+    coordinator.write()
+    coordinator.markers.write("tx")
+    coordinator.write(ErrorCode.KAFKA_STORAGE_ERROR)
+    coordinator.shard.unload(ErrorCode.NOT_COORDINATOR)
+    coordinator.clock.advance(1_000)
+    assert coordinator.stats.ends_to_retry == 0
+    assert not coordinator.staged
