@@ -144,7 +144,9 @@ class ProduceHandler:
                 self._replicas.appender.write_soon()  # the turn of the request's handler may be over
 
         def refuse(error: Exception) -> None:
-            self._replicas.refused(partition, len(batch.records or b""), error)
+            # Kafka counts a batch only once it may be appended.
+            if not isinstance(error, PartitionNotVerified):
+                self._replicas.refused(partition, len(batch.records or b""), error)
             if not isinstance(error, LogDirFailed):
                 _log_refusal([(topic, batch, str(error))], pending.context)
             _refuse(answer, error, partition, pending.context.api_version)

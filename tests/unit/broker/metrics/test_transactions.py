@@ -166,6 +166,17 @@ def test_partitions_that_are_verified_are_counted_and_those_that_are_not_in_the_
     assert page[f"{VERIFIED}_verificationfailurerate_count"] == failed
 
 
+def test_a_batch_whose_partition_is_not_in_the_transaction_is_no_traffic_of_the_topic(
+    broker: InProcessBroker, client: TransactionalClient
+) -> None:
+    produces = 'kafka_server_brokertopicmetrics_totalproducerequests_total{topic="orders"}'
+    assert client.produce(VERIFIES).error_code == E.INVALID_TXN_STATE
+    assert scrape(broker)[produces] == 0
+    assert client.add(3, ("orders", [0])) == [E.NONE]
+    with shown(broker, {produces: up(1)}):
+        assert client.produce(VERIFIES).error_code == E.NONE
+
+
 def test_partitions_that_are_added_are_counted_too(broker: InProcessBroker, client: TransactionalClient) -> None:
     with shown(broker, {f"{VERIFIED}_verificationtimems_count": up(1), ids("Ongoing"): now(1)}):
         assert client.produce(ADDS).error_code == E.NONE
