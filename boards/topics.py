@@ -119,6 +119,62 @@ TOPICS: Final = Board(
             ],
         ),
         Row(
+            "Transactions",
+            [
+                lines(
+                    "Open transactions",
+                    "Ongoing: their producers write. Prepared: their end is decided, and markers are being written.",
+                    Unit.COUNT,
+                    Query(of("ottla_transactional_ids", 'state=~"Ongoing|PrepareCommit|PrepareAbort"'), "{{state}}"),
+                    is_stacked=True,
+                ),
+                lines(
+                    "Transactions ended per second",
+                    "Aborted ones are read by consumers that read uncommitted records only. Timed out: the coordinator "
+                    "has aborted them, since their producers did not end them in time.",
+                    Unit.COUNT,
+                    Query(per_second("ottla_transactions_ended_total"), "{{outcome}}"),
+                    Query(per_second("ottla_transactions_timed_out_total"), "timed out"),
+                ),
+                lines(
+                    "Oldest open transaction",
+                    "How long it is open. Its coordinator aborts it after the transaction.timeout.ms of its producer.",
+                    Unit.SECONDS,
+                    Query(of("ottla_transaction_oldest_open_seconds"), "oldest"),
+                ),
+                lines(
+                    "Behind an open transaction",
+                    "Records up to the high watermark that consumers of committed records do not get yet. It may jump; "
+                    "where it grows for long, a transaction hangs.",
+                    Unit.COUNT,
+                    Query(
+                        highest(of("kafka_cluster_partition_laststableoffsetlag", EACH_TOPIC)),
+                        "{{topic}}-{{partition}}",
+                    ),
+                ),
+                lines(
+                    "Partitions with hanging transactions",
+                    "With a transaction that is open 5 minutes longer than transaction.max.timeout.ms: no coordinator "
+                    "ends it. 0 is well.",
+                    Unit.COUNT,
+                    Query(of("kafka_server_replicamanager_partitionswithlatetransactionscount"), "partitions"),
+                ),
+                lines(
+                    "Ends that are written again",
+                    "Markers and last records of transactions whose partitions have no leader or no space. 0 is well.",
+                    Unit.COUNT,
+                    Query(
+                        of("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize"),
+                        "markers",
+                    ),
+                    Query(
+                        of("kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize"),
+                        "last records",
+                    ),
+                ),
+            ],
+        ),
+        Row(
             "Archived before deleted (topics with ottla.archive.group)",
             [
                 lines(

@@ -43,6 +43,7 @@ class Load:
             self._take_orders,
             self._take_payments,
             self._write_audit,
+            self._settle_payments,
             self._bill,
             self._bill_now_and_then,
             self._ship,
@@ -80,6 +81,22 @@ class Load:
 
     def _write_audit(self) -> None:
         self._produce("audit", 4, b"a" * 120, {})
+
+    def _settle_payments(self) -> None:
+        """Transactions of a few seconds, one in five aborted; the client begins anew when it is fenced."""
+        while not self._stop.is_set():
+            producer = Producer({**self._address, "transactional.id": "settlement", "transaction.timeout.ms": 10_000})
+            with contextlib.suppress(KafkaException):
+                producer.init_transactions(30)
+                for number, _ in enumerate(self._ticks()):
+                    producer.begin_transaction()
+                    for _ in range(3 + number % 4):
+                        producer.produce("payments", b"s" * 250)
+                        self._stop.wait(1)
+                    if number % 5 == 4:
+                        producer.abort_transaction(10)
+                    else:
+                        producer.commit_transaction(10)
 
     def _produce(self, topic: str, per_s: float, value: bytes, options: dict[str, Any]) -> None:
         producer = Producer({**self._address, **options})

@@ -19,6 +19,8 @@ ZERO_IS_WELL: Final = {
     "Failed directories",
     "Partitions offline",
     "Failed",
+    "Partitions with hanging transactions",
+    "Ends that are written again",
     "Deleted without being archived",
     # No request waits at the moments when Prometheus scrapes.
     "Queues",
