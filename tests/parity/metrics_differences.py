@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 
 _ASKED: Final = "|".join(
     (
-        *("ApiVersions", "CreatePartitions", "CreateTopics", "DeleteGroups", "DeleteRecords", "DeleteTopics"),
-        *("DescribeCluster", "DescribeConfigs", "DescribeGroups", "DescribeLogDirs", "DescribeQuorum"),
-        *("DescribeTopicPartitions", "ElectLeaders", "Fetch", "FetchConsumer", "FindCoordinator", "Heartbeat"),
+        *("AddPartitionsToTxn", "ApiVersions", "CreatePartitions", "CreateTopics", "DeleteGroups", "DeleteRecords"),
+        *("DeleteTopics", "DescribeCluster", "DescribeConfigs", "DescribeGroups", "DescribeLogDirs", "DescribeQuorum"),
+        *("DescribeTopicPartitions", "DescribeTransactions", "ElectLeaders", "EndTxn", "Fetch", "FetchConsumer"),
+        *("FindCoordinator", "Heartbeat"),
         *("IncrementalAlterConfigs", "InitProducerId", "JoinGroup", "LeaveGroup", "ListConfigResources", "ListGroups"),
         *("ListOffsets", "ListPartitionReassignments", "Metadata", "OffsetCommit", "OffsetDelete", "OffsetFetch"),
         *("OffsetForLeaderEpoch", "Produce", "SyncGroup"),
@@ -94,8 +95,9 @@ MISSING: Final[tuple[Difference, ...]] = (
         r"kafka_server_group_coordinator_metrics_(?:share|streams)_group_.*", "There are no share and streams groups."
     ),
     Difference(
-        r"kafka_coordinator_transaction_.*|kafka_server_(?:transaction_coordinator_metrics|addpartitionstotxnmanager)_.*",
-        "Comes with transactions.",
+        r'kafka_network_requestmetrics_(?:errors|requests)_total\{.*request="AddPartitionsToTxn".*'
+        r'|.*clientSoftwareName="apache-kafka-java".*',
+        "Kafka's leaders of partitions ask its coordinator over the network whether a transaction may write to them.",
     ),
     Difference(r"kafka_log_logcleaner.*|kafka_utils_throttler_.*", "Comes with the cleaner."),
     Difference(
@@ -107,9 +109,7 @@ MISSING: Final[tuple[Difference, ...]] = (
         "There are no ACLs and no remote logs, so nobody waits for them.",
     ),
     Difference("kafka_server_client_metrics_.*", "Clients are not asked for their own metrics (KIP-714)."),
-    Difference(
-        r'.*feature_?[nN]ame="(?:eligible|group|share|streams|transaction).*', "These features do not exist here yet."
-    ),
+    Difference(r'.*feature_?[nN]ame="(?:eligible|group|share|streams).*', "These features do not exist here yet."),
     Difference(
         r"kafka_server_app_info_start(?:_time_ms|timems)\{.*",
         "The time of the start is told once, and not for each client that lives inside the broker.",
@@ -127,8 +127,13 @@ OTHER_VALUES: Final[tuple[Difference, ...]] = (
         "Kafka counts a request that its broker forwards once there and once in the controller.",
     ),
     Difference(
-        r'kafka_network_requestmetrics_.*request="(?:FindCoordinator|InitProducerId|ListOffsets|OffsetFetch)".*',
+        r'kafka_network_requestmetrics_.*request="(?:DescribeTransactions|FindCoordinator|InitProducerId|ListOffsets'
+        r'|OffsetFetch)".*',
         "The load asks this until the broker is so far.",
+    ),
+    Difference(
+        r'kafka_network_requestmetrics_.*request="AddPartitionsToTxn".*',
+        "Kafka counts what its leaders of partitions ask the coordinator as well.",
     ),
     Difference(
         r'kafka_log_log_.*topic="__cluster_metadata".*|kafka_controller_kafkacontroller_eventqueueoperations\w+',
@@ -137,10 +142,6 @@ OTHER_VALUES: Final[tuple[Difference, ...]] = (
     Difference(
         "kafka_server_metadataloader_currentmetadataversion",
         "A new directory is formatted for Kafka 4.0 and later, Kafka's own for 4.4.",
-    ),
-    Difference(
-        r'kafka_server_delayedoperationpurgatory_purgatorysize\{delayedOperation="Fetch"\}',
-        "Kafka forgets what is complete some time later.",
     ),
     Difference(
         r"kafka_coordinator_group_groupmetadatamanager_numgroups\w*"

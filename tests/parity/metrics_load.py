@@ -28,6 +28,12 @@ from protocol.messages.quorum import DescribeQuorumRequest
 from protocol.messages.reassignments import ListPartitionReassignmentsRequest
 from protocol.messages.topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+)
 from tests.support.batches import changed, produced, record, records
 from tests.support.groups import (
     commit_request,
@@ -39,11 +45,13 @@ from tests.support.groups import (
 from tests.support.raw_client import RawClient
 from tests.support.requests import fetch_request, produce_request
 
-ASKED_UNTIL_READY = ("FindCoordinator", "InitProducerId", "ListOffsets", "OffsetFetch")
+ASKED_UNTIL_READY = ("DescribeTransactions", "FindCoordinator", "InitProducerId", "ListOffsets", "OffsetFetch")
 """Requests that are asked until the broker is so far."""
 
 ORDERS = "orders"
 COMPACTED = "latest.orders"
+SHOP = "shop"
+"""A transactional id."""
 TOPIC = 2
 """The code of topics among the resources of configs."""
 
@@ -59,6 +67,7 @@ def load(bootstrap: str) -> Iterator[None]:
         _produce(client)
         _fetch(client)
         _meet_in_a_group(client, second)
+        _write_in_transactions(client)
         _administrate(client)
         yield
 
@@ -101,12 +110,12 @@ def _produce(client: RawClient) -> None:
         client.ask(produce_request(ORDERS, produced(2, base_sequence=sequence, **state)), 12)
 
 
-def _new_producer(client: RawClient) -> dict[str, int]:
+def _new_producer(client: RawClient, transactional_id: str | None = None) -> dict[str, int]:
     """A producer's id and epoch; Kafka has none yet when it has just started."""
     state: dict[str, int] = {}
 
     def is_given() -> bool:
-        answer = client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
+        answer = client.ask(InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000), 4)
         state.update(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
         return not answer.error_code
 
@@ -159,10 +168,36 @@ def _meet_in_a_group(client: RawClient, second: RawClient) -> None:
 
 def _joined(client: RawClient, group_id: str = "readers", member_id: str = "") -> JoinGroupResponse:
     """A member of a generation that nobody else is in."""
-    answer: JoinGroupResponse = client.ask(join_request(group_id, member_id), 9)
+    timeout = {"session_timeout_ms": 300_000}  # nobody is to be put out while a page is made
+    answer: JoinGroupResponse = client.ask(join_request(group_id, member_id, **timeout), 9)
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-        answer = client.ask(join_request(group_id, answer.member_id), 9)
+        answer = client.ask(join_request(group_id, answer.member_id, **timeout), 9)
     return answer
+
+
+def _write_in_transactions(client: RawClient) -> None:
+    """A client of old adds its partition and commits, a new client does not ask before it writes, and aborts."""
+    coordinator = FindCoordinatorRequest(coordinator_keys=[SHOP], key_type=1)
+    until(lambda: not client.ask(coordinator, 4).coordinators[0].error_code, "that the coordinator is known")
+    for version, is_added, end_version in ((9, True, 3), (12, False, 5)):
+        state = _new_producer(client, SHOP)
+        own = {"transactional_id": SHOP, **state}
+        batches = [produced(2, base_sequence=sequence, is_transactional=True, **state) for sequence in (0, 2)]
+        requests = [produce_request(ORDERS, batch, transactional_id=SHOP) for batch in batches]
+        if is_added:
+            client.ask(requests[0], version)
+            topic = AddPartitionsToTxnTopic(name=ORDERS, partitions=[0])
+            of_old = {f"v3_and_below_{name}": value for name, value in own.items()}
+            client.ask(AddPartitionsToTxnRequest(v3_and_below_topics=[topic], **of_old), 3)
+        for request in requests:
+            client.ask(request, version)
+        client.ask(EndTxnRequest(committed=is_added, **own), end_version)
+        until(lambda: _has_ended(client), "that the transaction has ended")
+
+
+def _has_ended(client: RawClient) -> bool:
+    described = client.ask(DescribeTransactionsRequest(transactional_ids=[SHOP]), 0)
+    return bool(described.transaction_states[0].transaction_state.startswith("Complete"))
 
 
 def _administrate(client: RawClient) -> None:

@@ -30,6 +30,7 @@ COMPARED = re.compile(
     r"|kafka_controller_kafkacontroller_\w+count|kafka_server_delayed.*|kafka_server_fetchsessioncache_.*"
     r"|kafka_server_metadataloader_current.*|kafka_log_logmanager_.*|kafka_coordinator_group_.*"
     r"|kafka_server_group_coordinator_metrics_(?:\w+_count|num_partitions).*"
+    r"|kafka_coordinator_transaction_.*|kafka_server_addpartitionstotxnmanager_\w+_count"
 )
 """Series whose values follow from what was asked."""
 
