@@ -38,6 +38,8 @@ HOT_PATH: Final = (
     "storage/appending.py",
     "storage/batch/record_batch.py",
     "storage/batch/validation.py",
+    "storage/cleaning/offset_map.py",
+    "storage/cleaning/record_selection.py",
     "storage/flushing.py",
     "storage/index/index_file.py",
     "storage/index/offset_index.py",

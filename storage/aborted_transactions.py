@@ -31,7 +31,7 @@ def aborted_in(
     end_offset = segments.end_of(segment, log_end_offset) if beyond is None else beyond.offset
     found: list[AbortedTransaction] = []
     for walked in segments.from_offset(segment.base_offset):
-        for transaction in _confirmed_index(walked, segments, snapshots):
+        for transaction in confirmed_index(walked, segments, snapshots):
             if transaction.last_offset >= fetch_offset and transaction.first_offset < end_offset:
                 found.append(transaction)
             if transaction.last_stable_offset >= end_offset:
@@ -39,7 +39,8 @@ def aborted_in(
     return found
 
 
-def _confirmed_index(segment: Segment, segments: Segments, snapshots: ProducerSnapshots) -> TransactionIndex:
+def confirmed_index(segment: Segment, segments: Segments, snapshots: ProducerSnapshots) -> TransactionIndex:
+    """The transaction index of a segment, compared with the markers it names, and made anew if one is not there."""
     index = segment.transaction_index
     if not index.is_confirmed:
         try:

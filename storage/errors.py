@@ -124,6 +124,10 @@ class LogDirFailed(StorageError):
     """The data directory can no longer be trusted (EIO, a failed fsync): it is offline until the process restarts."""
 
 
+class SegmentTooLarge(StorageError):
+    """A cleaned segment would have batches at positions that no index entry can hold."""
+
+
 class LogRemoved(StorageError):
     """The log was deleted while a write to it was under way."""
 

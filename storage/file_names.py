@@ -8,6 +8,10 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+"""Follows the names of a segment's files while the cleaner writes them."""
+SWAP_SUFFIX: Final = ".swap"
+"""Follows the names of a cleaned segment's files until the segments that it replaces are out of use."""
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 _DIGITS: Final = 20

@@ -360,6 +360,13 @@ class FileSystem:
         """When the file was last written to, in milliseconds since 1970."""
         return self._stat(path).st_mtime_ns // 1_000_000
 
+    def set_mtime_ms(self, path: str, modified_ms: int) -> None:
+        """Let the file say that it was last written to at ``modified_ms``, milliseconds since 1970."""
+        try:
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        except OSError as error:
+            raise storage_error(error, "changing the time of", path) from error
+
     def _stat(self, path: str, doing: str = "looking at") -> os.stat_result:
         try:
             return os.stat(path)

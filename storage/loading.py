@@ -21,7 +21,15 @@ from storage.batch.walk import BatchWalk, WalkPolicy
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from storage.errors import CorruptCheckpoint, CorruptIndex, LogDirFailed
 from storage.file_info import DirectoryEntry
-from storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_in
+from storage.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    offset_in,
+)
 from storage.files import FileSystem
 from storage.flushing import Flushing
 from storage.leader_epochs import LeaderEpochs
@@ -53,8 +61,6 @@ AFTER_UNCLEAN_STOP: Final = "unclean"
 ALWAYS: Final = "always"
 NEVER: Final = "never"
 
-_CLEANED_SUFFIX: Final = ".cleaned"
-_SWAP_SUFFIX: Final = ".swap"
 _SUFFIXES_OF_A_LOG: Final = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 _TEMPORARY_SUFFIX: Final = ".tmp"
 
@@ -473,7 +479,7 @@ def _offsets_of(listing: list[DirectoryEntry], suffix: str) -> list[int]:
 
 
 def _offset_of_swap(name: str) -> int | None:
-    offsets = (offset_in(name, suffix + _SWAP_SUFFIX) for suffix in SEGMENT_SUFFIXES)
+    offsets = (offset_in(name, suffix + SWAP_SUFFIX) for suffix in SEGMENT_SUFFIXES)
     return next((offset for offset in offsets if offset is not None), None)
 
 
@@ -487,12 +493,12 @@ def _finish_what_was_begun(files: FileSystem, directory: str, found: Callable[[s
     for entry in listing:
         if not entry.is_file and any(offset_in(entry.name, suffix) is not None for suffix in _SUFFIXES_OF_A_LOG):
             raise LogDirFailed(f"{directory}/{entry.name} is {entry.kind}, expected a file")
-    cleaned = _offsets_of(listing, LOG_SUFFIX + _CLEANED_SUFFIX)
+    cleaned = _offsets_of(listing, LOG_SUFFIX + CLEANED_SUFFIX)
     unfinished_from = min(cleaned, default=None)
     removed: list[str] = []
     swapped: dict[int, list[str]] = {}
     for entry in listing:
-        if entry.name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, _TEMPORARY_SUFFIX)):
+        if entry.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, _TEMPORARY_SUFFIX)):
             removed.append(entry.name)
         elif (base_offset := _offset_of_swap(entry.name)) is not None:
             if unfinished_from is not None and base_offset >= unfinished_from:
@@ -519,18 +525,18 @@ def _swap_in(
     spans = []
     for base_offset, names in list(swapped.items()):
         path = f"{directory}/{base_offset:020d}{LOG_SUFFIX}"
-        size = sizes.get(f"{base_offset:020d}{LOG_SUFFIX}{_SWAP_SUFFIX}")
+        size = sizes.get(f"{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}")
         if size is None:
             # Its file of batches has its name already.
             continue
         end_offset, end = base_offset, 0
-        for batch in BatchWalk(files.open_read(path + _SWAP_SUFFIX).pread, 0, size, _WITH_RIGHT_CRC):
+        for batch in BatchWalk(files.open_read(path + SWAP_SUFFIX).pread, 0, size, _WITH_RIGHT_CRC):
             end_offset, end = batch.header.next_offset, batch.position + len(batch.data)
         if end < size and f"{base_offset:020d}{LOG_SUFFIX}" in sizes:
             for name in swapped.pop(base_offset):
                 files.remove(f"{directory}/{name}")
             found(
-                f"{path}{_SWAP_SUFFIX} has no batch at position {end} of {size}: {path} stays, {', '.join(names)} went"
+                f"{path}{SWAP_SUFFIX} has no batch at position {end} of {size}: {path} stays, {', '.join(names)} went"
             )
         else:
             spans.append((base_offset, end_offset))
@@ -544,7 +550,7 @@ def _swap_in(
                     files.remove(f"{directory}/{replaced[-1]}")
     names = [name for group in swapped.values() for name in group]
     for name in names:
-        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(_SWAP_SUFFIX)}")
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
     if names:
         found(
             f"{directory} had {', '.join(names)}: put in the place of {', '.join(replaced) or 'what had been removed'}"

@@ -3,11 +3,12 @@
 What a change means for the log's offsets, producers and leader epochs is decided in `storage.log`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from config.log_config import LogConfig
 from storage.checkpoints import PARTITION_METADATA, write_topic_id
 from storage.errors import StorageError
+from storage.file_names import CLEANED_SUFFIX
 from storage.files import FileSystem
 from storage.flushing import Flushing
 from storage.open_files import OpenFiles
@@ -15,6 +16,8 @@ from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import ProducerEntry
 from storage.removal import PendingRemoval
 from storage.segment import Segment
+from storage.segment_files import FileSizes
+from storage.segment_swap import SegmentSwap
 from storage.segments import Segments
 
 
@@ -77,12 +80,47 @@ class LocalLog:
         segment.create(preallocated_bytes=config.segment_bytes if config.preallocate else 0)
         return segment
 
-    def rename_as_removed(self, segment: Segment, delay_ms: int) -> PendingRemoval:
+    def rename_as_removed(self, segment: Segment, delay_ms: int, *, keeps_snapshot: bool = False) -> PendingRemoval:
         """Rename the files of a segment that is out of the log; they are to be removed ``delay_ms`` later."""
         self.flushing.directory_changed()
         paths = segment.files.rename_as_removed()
-        paths += self.snapshots.rename_as_removed(segment.base_offset)
+        if not keeps_snapshot:
+            paths += self.snapshots.rename_as_removed(segment.base_offset)
         return PendingRemoval(self._files, paths, delay_ms)
+
+    def begin_swap(
+        self, base_offsets: Sequence[int], sizes: FileSizes, modified_ms: int, config: LogConfig
+    ) -> SegmentSwap | None:
+        """Begin to replace segments with a cleaned copy; None if the log does not have these segments."""
+        replaced = [self.segments.at(base_offset) for base_offset in base_offsets]
+        if [segment.base_offset for segment in replaced] != list(base_offsets) or not self._has_run(replaced):
+            return None
+        copy = Segment(
+            self._files, self._open_files, self.directory, base_offsets[0],
+            config=config, created_ms=modified_ms, found=sizes, suffix=CLEANED_SUFFIX,
+        )  # fmt: skip
+        return SegmentSwap(self._files, copy, replaced)
+
+    def swap_in(self, swap: SegmentSwap, delay_ms: int) -> list[PendingRemoval] | None:
+        """Put a prepared copy in the place of its segments, whose files are to be removed ``delay_ms`` later.
+
+        None if the log does not have these segments any more.
+        """
+        if not self._has_run(swap.replaced):
+            return None
+        first = swap.copy.base_offset
+        self.segments.replace(swap.replaced, swap.copy)
+        swap.copy.transaction_index.is_confirmed = True
+        return [
+            self.rename_as_removed(segment, delay_ms, keeps_snapshot=segment.base_offset == first)
+            for segment in swap.replaced
+        ]
+
+    def _has_run(self, segments: list[Segment]) -> bool:
+        """Whether these segments are neighbours in the log, and the active segment is none of them."""
+        number = self.segments.number_at(segments[0].base_offset)
+        run = list(self.segments)[number : number + len(segments)]
+        return run == segments and self.segments.active not in run
 
     def cut_to(self, offset: int) -> int:
         """Remove the batches at and above ``offset``, and the batch that holds it; returns where the last one ends.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from config.log_config import LogConfig
-from storage.aborted_transactions import aborted_in
+from storage.aborted_transactions import aborted_in, confirmed_index
 from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
 from storage.batch.record_batch import BatchHeader
 from storage.batch.validation import AppendRules
@@ -29,6 +29,8 @@ from storage.reading import NOTHING_READ, LogRead, bytes_before, read_region, st
 from storage.recovery import NEVER_EXPIRES, load_producers
 from storage.removal import PendingRemoval
 from storage.segment import Segment
+from storage.segment_files import FileSizes
+from storage.segment_swap import SegmentSwap
 from storage.segments import AT_ONCE, roll_after_ms
 from storage.staging import Staging
 from storage.timestamp_search import RecordPlace, first_record_at, record_of_largest_timestamp
@@ -40,9 +42,9 @@ class Log:
 
     __slots__ = (
         "_closed_end_offset", "_config", "_flushing", "_local", "_roll_after_ms", "_snapshots", "_staging",
-        "_walk_all_records", "_write", "directory", "given_up", "held", "high_watermark", "leader_epochs",
-        "log_end_offset", "log_start_offset", "producers", "rules", "segments", "stage", "stage_marker",
-        "stage_trusted", "stats", "topic_id", "topic_partition",
+        "_walk_all_records", "_write", "cleaned_to", "directory", "given_up", "held", "high_watermark",
+        "is_being_cleaned", "leader_epochs", "log_end_offset", "log_start_offset", "producers", "rules", "segments",
+        "stage", "stage_marker", "stage_trusted", "stats", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +78,10 @@ class Log:
         """Records that the last retention pass kept because they are not archived."""
         self.given_up: Stretch = NOTHING
         """Records that retention has removed though they were not archived."""
+        self.cleaned_to: int | None = None
+        """The offset up to which the cleaner has come; None if it has never cleaned this log."""
+        self.is_being_cleaned = False
+        """Whether the cleaner is at work on the log's segments: retention leaves them alone."""
         self._snapshots = local.snapshots
         self._flushing = local.flushing
         self._walk_all_records = walk_all_records
@@ -448,6 +454,37 @@ class Log:
             self.stats.segments_removed += 1
         return removals
 
+    # Cleaning ---------------------------------------------------------------------------------------------------------
+
+    def prepare_transactions(self) -> None:
+        """Let the files of the transaction indexes be right and whole, for the cleaner, which reads them.
+
+        Raises DiskFull, TooManyOpenFiles, LogDirFailed.
+        """
+        for segment in self.segments:
+            if segment.transaction_index:
+                confirmed_index(segment, self.segments, self._snapshots)
+            segment.transaction_index.write_out()
+
+    def begin_swap(self, base_offsets: Sequence[int], sizes: FileSizes, modified_ms: int) -> SegmentSwap | None:
+        """Begin to replace segments with a cleaned copy, whose files have ``sizes`` (see `storage.segment_swap`).
+
+        None if the log does not have these segments any more.
+        """
+        return self._local.begin_swap(base_offsets, sizes, modified_ms, self._config)
+
+    def swap_in(self, swap: SegmentSwap) -> list[PendingRemoval] | None:
+        """Put a prepared copy in the place of its segments; returns the removals of these, to be performed later.
+
+        None if the log does not have these segments any more. Raises LogDirFailed.
+        """
+        return self._local.swap_in(swap, self._config.file_delete_delay_ms)
+
+    def end_swap(self, swap: SegmentSwap) -> None:
+        """Give the copy its own name. Raises LogDirFailed."""
+        swap.end()
+        self._flushing.directory_changed()
+
     def expect_truncation_to(self, offset: int) -> None:
         """Prepare to cut the log to ``offset``: nothing of the segment that holds it counts as on disk any more."""
         self._flushing.truncated_to(min(self.segments.at(offset).base_offset, offset))
@@ -488,6 +525,8 @@ class Log:
 
     def _end_at(self, end_offset: int) -> None:
         self._closed_end_offset = -1
+        if self.cleaned_to is not None:
+            self.cleaned_to = min(self.cleaned_to, end_offset)
         self.log_end_offset = self._staging.next_offset = end_offset
         self.high_watermark = min(max(self.high_watermark, self.log_start_offset), end_offset)
         self._roll_after_ms = roll_after_ms(self._config, self.segments.active.jitter)

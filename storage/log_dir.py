@@ -6,6 +6,7 @@ meta.properties                    whose it is
 recovery-point-offset-checkpoint   up to where each log is on disk
 log-start-offset-checkpoint        where each log begins, if not with its first segment
 replication-offset-checkpoint      high watermarks
+cleaner-offset-checkpoint          up to where each compacted log has been cleaned
 <topic>-<partition>/               a log; other directories are not allowed, for Apache Kafka refuses them
 __cluster_metadata-0/              the metadata log, in one of a broker's directories; not looked at here
 """
@@ -15,6 +16,7 @@ from typing import Final
 
 from storage.checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
@@ -202,6 +204,10 @@ class LogDir:
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks. None if the file is damaged: they are found again."""
         return self._read(HIGH_WATERMARKS, "high watermarks begin at the start of their logs")
+
+    def cleaner_offsets(self) -> dict[TopicPartition, int]:
+        """Up to where the cleaner has come in each log. None if the file is damaged."""
+        return self._read(CLEANER_OFFSETS, "compacted logs are cleaned from their start")
 
     def _read(self, name: str, without_it: str) -> dict[TopicPartition, int]:
         try:

@@ -34,6 +34,8 @@ class FoundLog(NamedTuple):
     log_start_offset: int
     high_watermark: int
     """From the checkpoints; 0 where they say nothing."""
+    cleaned_to: int | None
+    """From the cleaner's checkpoint; None where it says nothing."""
     was_clean: bool
     """Whether the log was closed in order."""
     recovery: str
@@ -99,6 +101,7 @@ class LogFinder:
         recovery_points = directory.recovery_points()
         log_starts = directory.log_start_offsets()
         high_watermarks = directory.high_watermarks()
+        cleaner_offsets = directory.cleaner_offsets()
         for finding in directory.findings:
             self._found(finding)
         for name, (topic_partition, fate) in directory.partition_directories(lambda one: self._is_ours(one, None)):
@@ -125,6 +128,7 @@ class LogFinder:
                     recovery_point=recovery_point,
                     log_start_offset=log_starts.get(topic_partition, 0),
                     high_watermark=high_watermarks.get(topic_partition, 0),
+                    cleaned_to=cleaner_offsets.get(topic_partition),
                     was_clean=directory.was_clean,
                     recovery=self._recovery,
                     check_from=check_from,

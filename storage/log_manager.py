@@ -8,7 +8,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.log_config import LogConfig
-from storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, PARTITION_METADATA, RECOVERY_POINTS, write_topic_id
+from storage.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    write_topic_id,
+)
 from storage.deleted_partitions import DeletedPartitions, ForgetDeleted
 from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles, WrongDirectory
 from storage.files import FileSystem
@@ -207,6 +214,7 @@ class LogManager:
             return None
         if recovered is not None:
             log.producers.replace(recovered.producers)
+        log.cleaned_to = found.cleaned_to
         self._add(log, found.directory)
         if report.segments_rebuilt or report.findings:
             self.repaired.append(LoadedLog(topic_partition=found.topic_partition, report=report))
@@ -374,8 +382,8 @@ class LogManager:
         ``held_from`` gives the offset from which on a log waits to be archived: see `storage.retention`.
         """
         for log in self.all():
-            if self._logs.get(log.topic_partition) is not log:
-                continue  # the log was deleted since the sweep began
+            if self._logs.get(log.topic_partition) is not log or log.is_being_cleaned:
+                continue  # the log was deleted since the sweep began, or waits for its cleaner
             try:
                 removals = apply_retention(log, now_ms, held_from(log))
             except StorageError as error:
@@ -400,6 +408,10 @@ class LogManager:
     def high_watermark_checkpoints(self) -> list[CheckpointWrite]:
         """The due writes of the high watermark checkpoints."""
         return self._checkpoints(HIGH_WATERMARKS, lambda log: log.high_watermark)
+
+    def cleaner_checkpoints(self) -> list[CheckpointWrite]:
+        """The due writes of the cleaner's checkpoints: up to where compacted logs are clean."""
+        return self._checkpoints(CLEANER_OFFSETS, lambda log: log.cleaned_to)
 
     def _checkpoints(self, name: str, offset_of: Callable[[Log], int | None]) -> list[CheckpointWrite]:
         by_directory: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self._directories}
@@ -455,6 +467,7 @@ class LogManager:
         """Write all checkpoints once all logs are closed."""
         for write in (
             *self.recovery_point_checkpoints(), *self.log_start_checkpoints(), *self.high_watermark_checkpoints(),
+            *self.cleaner_checkpoints(),
         ):  # fmt: skip
             try:
                 write.perform()

@@ -37,7 +37,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_index_entry", "_first_timestamp", "_index_interval_bytes", "_largest", "_recent_offsets",
         "_recent_positions", "_search", "base_offset", "created_ms", "files", "index_entries_skipped", "is_active",
-        "jitter", "log_path", "offset_index", "size", "time_index", "transaction_index",
+        "jitter", "offset_index", "size", "time_index", "transaction_index",
     )  # fmt: skip
 
     def __init__(
@@ -51,7 +51,9 @@ class Segment:
         created_ms: int,
         jitter: int = 0,
         found: FileSizes = NO_FILES,
+        suffix: str = "",
     ) -> None:
+        """``suffix`` follows the names of its files; see `SegmentFiles`."""
         self.base_offset = base_offset
         self.created_ms = created_ms
         """When the segment was made or, if found at start, last written to; wall clock, ms."""
@@ -60,9 +62,9 @@ class Segment:
         self.size = found.log
         """Bytes of whole batches. A write under way, or a failed one, may have made the file longer."""
         self.files = own = SegmentFiles(
-            files, open_files, directory, base_offset, max_index_bytes=config.segment_index_bytes, found=found
-        )
-        self.log_path = own.log_path
+            files, open_files, directory, base_offset, max_index_bytes=config.segment_index_bytes, found=found,
+            suffix=suffix,
+        )  # fmt: skip
         self.offset_index = own.offset_index
         self.time_index = own.time_index
         self.transaction_index = own.transaction_index
@@ -81,6 +83,19 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"<Segment {self.log_path} of {self.size} bytes>"
+
+    @property
+    def log_path(self) -> str:
+        """The path of its file of batches."""
+        return self.files.log_path
+
+    @property
+    def sizes(self) -> FileSizes:
+        """The bytes of its files, as a segment is opened with them."""
+        return FileSizes(
+            self.size, self.offset_index.entries * self.offset_index.ENTRY_SIZE,
+            self.time_index.entries * self.time_index.ENTRY_SIZE, self.transaction_index.size or -1,
+        )  # fmt: skip
 
     @property
     def on_repair(self) -> Callable[[str], None]:

@@ -43,7 +43,7 @@ class SegmentFiles:
     """A segment's file of batches, and its indexes."""
 
     __slots__ = (
-        "_directory", "_file", "_files", "_open_files", "base_offset", "log_path", "offset_index",
+        "_file", "_files", "_open_files", "_suffix", "base_offset", "directory", "log_path", "offset_index",
         "time_index", "transaction_index",
     )  # fmt: skip
 
@@ -56,10 +56,13 @@ class SegmentFiles:
         *,
         max_index_bytes: int,
         found: FileSizes,
+        suffix: str = "",
     ) -> None:
+        """``suffix`` follows all names: `.cleaned` or `.swap` for a copy that the cleaner makes."""
         self._files = files
         self._open_files = open_files
-        self._directory = directory
+        self.directory = directory
+        self._suffix = suffix
         self._file: File | None = None
         self.base_offset = base_offset
         self.log_path = self.path(LOG_SUFFIX)
@@ -79,7 +82,12 @@ class SegmentFiles:
 
     def path(self, suffix: str) -> str:
         """The path of one of the segment's files."""
-        return f"{self._directory}/{file_name(self.base_offset, suffix)}"
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}{self._suffix}"
+
+    @property
+    def modified_ms(self) -> int:
+        """When the file of batches was last written to; wall clock, ms. Raises LogDirFailed, FileNotFoundError."""
+        return self._files.mtime_ms(self.log_path)
 
     def create(self, *, preallocated_bytes: int = 0) -> None:
         """Make the segment's files. Raises DiskFull, LogDirFailed, TooManyOpenFiles; then no file is left behind."""
@@ -133,6 +141,24 @@ class SegmentFiles:
         self.close()
         for suffix in SEGMENT_SUFFIXES:
             self._files.remove(self.path(suffix))
+
+    def rename(self, suffix: str) -> None:
+        """Give the files of a copy another suffix. Open files stay open. Raises LogDirFailed, FileNotFoundError.
+
+        The file of batches is the last to become `.swap` and the first to lose the suffix: with it the others count,
+        whatever their names are (see `storage.loading`).
+        """
+        kinds = [kind for kind in SEGMENT_SUFFIXES if kind != TRANSACTION_INDEX_SUFFIX or self.transaction_index.size]
+        if suffix:
+            kinds.reverse()
+        before = {kind: self.path(kind) for kind in kinds}
+        self._suffix = suffix
+        for kind, path in before.items():
+            self._files.rename(path, self.path(kind))
+        self.log_path = self.path(LOG_SUFFIX)
+        self.offset_index.path = self.path(OFFSET_INDEX_SUFFIX)
+        self.time_index.path = self.path(TIME_INDEX_SUFFIX)
+        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def rename_as_removed(self) -> list[str]:
         """Rename the files to `<name>.deleted`; returns the new paths. Open regions of them stay readable."""

@@ -97,6 +97,16 @@ class Segments:
         del self._segments[:count], self._bases[:count]
         return removed
 
+    def replace(self, replaced: list[Segment], segment: Segment) -> None:
+        """Put ``segment`` in the place of neighbours, before the active segment, that begin where it begins."""
+        first = self.number_at(segment.base_offset)
+        end = first + len(replaced)
+        assert self._segments[first:end] == replaced, (
+            f"{segment} does not take the place of {self._segments[first:end]}"
+        )
+        self._segments[first:end] = [segment]
+        self._bases[first:end] = [segment.base_offset]
+
     def replace_last(self, count: int, segment: Segment | None) -> list[Segment]:
         """Take the youngest segments out and put ``segment``, if given, behind the rest; the last becomes active."""
         kept = len(self._segments) - count
