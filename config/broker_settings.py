@@ -119,10 +119,17 @@ class BrokerSettings(Settings):
     log_retention_check_interval_ms: int = setting(ConfigType.LONG, "300000", "[1,...]")
     log_initial_task_delay_ms: int = setting(ConfigType.LONG, "30000", "[0,...]")
     ottla_archive_max_bytes: int = setting(ConfigType.LONG, "-1", "[-1,...]")
+    log_cleaner_backoff_ms: int = setting(ConfigType.LONG, "15000", "[0,...]")
+    log_cleaner_dedupe_buffer_size: int = setting(ConfigType.LONG, "134217728")
     log_cleaner_delete_retention_ms: int = setting(ConfigType.LONG, "86400000", "[0,...]")
+    log_cleaner_enable: bool = setting(ConfigType.BOOLEAN, "true")
+    log_cleaner_io_buffer_load_factor: float = setting(ConfigType.DOUBLE, "0.9")
+    log_cleaner_io_buffer_size: int = setting(ConfigType.INT, "524288", "[0,...]")
+    log_cleaner_io_max_bytes_per_second: float = setting(ConfigType.DOUBLE, "1.7976931348623157E308")
+    log_cleaner_max_compaction_lag_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[1,...]")
     log_cleaner_min_cleanable_ratio: float = setting(ConfigType.DOUBLE, "0.5", "[0,...,1]")
     log_cleaner_min_compaction_lag_ms: int = setting(ConfigType.LONG, "0", "[0,...]")
-    log_cleaner_max_compaction_lag_ms: int = setting(ConfigType.LONG, _NO_LIMIT, "[1,...]")
+    log_cleaner_threads: int = setting(ConfigType.INT, "1", "[0,...]")
 
     # Flushing and checkpoints
     log_flush_interval_messages: int = setting(ConfigType.LONG, _NO_LIMIT, "[1,...]")

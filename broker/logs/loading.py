@@ -289,28 +289,12 @@ class LogLoading:
             return conclude(outcome)
 
         try:
-            recovered = await _in_thread(thread, ask)
+            recovered = await thread.run(ask)
         except ChildEnded:
             stats.bytes_checked -= checked  # the log is checked again, in this process
             raise
         stats.bytes_checked += found.bytes_to_check - checked
         return recovered
-
-
-async def _in_thread(thread: WorkerThread, job: Callable[[], T]) -> T:
-    """The result of a job in a thread; raises what the job raises."""
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    def done(result: T) -> None:
-        if not future.cancelled():
-            future.set_result(result)
-
-    def failed(error: Exception) -> None:
-        if not future.cancelled():
-            future.set_exception(error)
-
-    thread.submit(job, done, failed)
-    return await future
 
 
 def _nothing(_: object) -> None:

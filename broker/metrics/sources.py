@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from broker.dispatch.handler_pool import HandlerPool
     from broker.dispatch.registry import Registry
     from broker.fetch.sessions import FetchSessions
+    from broker.logs.cleaner import LogCleaner
     from broker.logs.loading import LogLoading
     from broker.logs.retention_hold import RetentionHold
     from broker.metadata.broker_state import BrokerState
@@ -52,6 +53,7 @@ class MetricSources:
     metadata_log: "SingleVoterLog | None" = None
     group_coordinator: "GroupCoordinator | None" = None
     transaction_coordinator: "TransactionCoordinator | None" = None
+    log_cleaner: "LogCleaner | None" = None
     retention_hold: "RetentionHold | None" = None
     on_period: list[Callable[[], None]] = field(default_factory=list)
     """Called whenever a period is over."""

@@ -45,6 +45,21 @@ class WorkerThread:
         if self._thread is None and self._retry is None:
             self._start()
 
+    async def run(self, job: Callable[[], T]) -> T:
+        """The result of ``job``, run after all earlier jobs; raises what it raises."""
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def done(result: T) -> None:
+            if not future.cancelled():
+                future.set_result(result)
+
+        def failed(error: Exception) -> None:
+            if not future.cancelled():
+                future.set_exception(error)
+
+        self.submit(job, done, failed)
+        return await future
+
     async def stop(self) -> None:
         """Return when all earlier jobs are done, their callbacks have run and the thread has ended."""
         if self._stopped is None:

@@ -261,6 +261,7 @@ class BrokerServer:
             self.socket_server.reconfigure(settings)
             pool.resize(settings.num_io_threads)
             components.logs.producer_id_expiration_ms = settings.producer_id_expiration_ms
+            components.log_cleaner.reconfigure(settings)
 
         components.dynamic_config.subscribe(reconfigure)
         self.socket_server.start()
@@ -268,12 +269,14 @@ class BrokerServer:
             async with asyncio.TaskGroup() as tasks:
                 sending = tasks.create_task(self.socket_server.run())
                 handling = tasks.create_task(pool.run())
+                cleaning = tasks.create_task(components.log_cleaner.run())
                 self._is_ready.set()
                 # Groups first: markers of transactions that were being ended may be for their partitions.
                 components.group_coordinator.start()
                 components.transaction_coordinator.start()
                 self.lifecycle.state = BrokerState.RUNNING
                 await self.shutdown.asked.wait()
+                cleaning.cancel()
                 await self._drain(components)
                 for task in (sending, handling):
                     task.cancel()

@@ -12,6 +12,7 @@ from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.coordinators.transaction_markers import LocalMarkers
 from broker.fetch.sessions import FetchSessions
 from broker.logs.background_tasks import LogBackgroundTasks
+from broker.logs.cleaner import LogCleaner
 from broker.logs.loading import LogLoading
 from broker.logs.removals import LogRemovals
 from broker.logs.retention_hold import RetentionHold
@@ -59,6 +60,7 @@ class ServerComponents(NamedTuple):
     group_coordinator: GroupCoordinator
     transaction_coordinator: TransactionCoordinator
     marker_appender: MarkerAppender
+    log_cleaner: LogCleaner
     publisher: BrokerMetadataPublisher
 
 
@@ -152,6 +154,7 @@ class Startup:
             group_coordinator=group_coordinator,
             transaction_coordinator=transaction_coordinator,
             marker_appender=marker_appender,
+            log_cleaner=self._make_log_cleaner(dynamic_config.settings, removals),
             publisher=publisher,
         )
 
@@ -301,6 +304,19 @@ class Startup:
             scheduler=services.scheduler,
         )
         return coordinator
+
+    def _make_log_cleaner(self, settings: BrokerSettings, removals: LogRemovals) -> LogCleaner:
+        services = self._services
+        cleaner = self._metric_sources.log_cleaner = LogCleaner(
+            loop=services.loop,
+            clock=services.clock,
+            logs=self._logs,
+            replicas=self._replicas,
+            removals=removals,
+            checkpoint_writer=services.housekeeper,
+            settings=settings,
+        )
+        return cleaner
 
     def _start_background_tasks(self, group_coordinator: GroupCoordinator, removals: LogRemovals) -> None:
         hold = self._metric_sources.retention_hold = RetentionHold(group_coordinator.groups)
