@@ -22,6 +22,7 @@ from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFile
 from storage.log import Log
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
+from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from storage.cleaning.candidates import Cleanable
@@ -67,6 +68,8 @@ class LogCleaner:
         """What waits for a backoff to be over, or for new settings."""
         self._uncleanable: dict[Log, str] = {}
         self._deaths: dict[Log, int] = {}
+        """How many processes in a row have died in rounds over a log."""
+        self._under_way: dict[TopicPartition, CleanerProcess] = {}
         self._full: set[LogDir] = set()
         """Directories that have been logged as full, and in which no round has succeeded since."""
         self.stats = CleanerStats()
@@ -82,6 +85,11 @@ class LogCleaner:
         self._settings = settings
         for pause in self._pauses:
             pause.set()
+
+    def abort(self, topic_partition: TopicPartition) -> None:
+        """End the round over a log, if there is a round: the log is about to be removed."""
+        if (process := self._under_way.get(topic_partition)) is not None:
+            process.kill()
 
     async def run(self) -> None:
         """Clean until cancelled."""
@@ -158,6 +166,7 @@ class LogCleaner:
         cleaned = candidate.log
         began_ms = self._clock.monotonic_ms()
         cleaned.is_being_cleaned = True
+        self._under_way[cleaned.topic_partition] = process
         try:
             report = await self._perform(process, candidate)
         except ChildEnded as error:
@@ -171,6 +180,7 @@ class LogCleaner:
             return False
         finally:
             cleaned.is_being_cleaned = False
+            del self._under_way[cleaned.topic_partition]
         if report is None or not self._is_ours(cleaned):
             return False
         seconds = (self._clock.monotonic_ms() - began_ms) / 1000
@@ -264,6 +274,8 @@ class LogCleaner:
             )
 
     def _died(self, cleaned: Log, error: ChildEnded) -> None:
+        if not self._is_ours(cleaned):
+            return  # the log was deleted meanwhile
         self.stats.deaths += 1
         self.stats.dead_cleaners += 1
         deaths = self._deaths[cleaned] = self._deaths.get(cleaned, 0) + 1

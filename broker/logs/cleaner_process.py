@@ -37,6 +37,11 @@ class CleanerProcess:
         while (message := await self.thread.run(lambda: next(answers, None))) is not None:
             yield conclude(message)
 
+    def kill(self) -> None:
+        """Kill the process: the round that is under way raises ChildEnded. This method does not block."""
+        if self._child is not None:
+            self._child.kill()
+
     async def end(self) -> None:
         """End the process, whatever it does, and return when it has ended."""
         child, self._child = self._child, None

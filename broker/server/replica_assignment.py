@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.controller.placement import is_online
+from broker.logs.cleaner import LogCleaner
 from broker.logs.removals import LogRemovals
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
@@ -54,6 +55,7 @@ class ReplicaAssignment:
         scheduler: Scheduler,
         worker: WorkerThread,
         removals: LogRemovals,
+        log_cleaner: LogCleaner,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -69,6 +71,7 @@ class ReplicaAssignment:
         self._scheduler = scheduler
         self._worker = worker
         self._removals = removals
+        self._log_cleaner = log_cleaner
         self._log_defaults = configs.log_defaults()
         self._to_host: deque[tuple[bytes, int]] = deque()
         """Partitions whose logs are still to be made: topic id and index."""
@@ -241,6 +244,7 @@ class ReplicaAssignment:
         directory = self._logs.directory_of(topic_partition)
         if directory is None:
             return  # it has no log yet, or its directory has failed: the next start finds the log as stray
+        self._log_cleaner.abort(topic_partition)
         try:
             removal = self._logs.delete(topic_partition, self._ids.uuid().hex())
         except StorageError as error:

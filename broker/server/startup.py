@@ -127,7 +127,8 @@ class Startup:
         controller = LocalController(metadata_log, loader, ids=services.ids, settings=settings)
         await self._register(controller, was_clean=was_clean)
         removals = LogRemovals(scheduler=services.scheduler, worker=services.housekeeper, replicas=self._replicas)
-        replica_assignment = self._assign_replicas(configs, removals)
+        log_cleaner = self._make_log_cleaner(dynamic_config.settings, removals)
+        replica_assignment = self._assign_replicas(configs, removals, log_cleaner)
         producer_ids = ProducerIds(controller.allocate_producer_ids)
         group_coordinator = self._make_group_coordinator(configs)
         marker_appender = MarkerAppender(self._replicas, group_coordinator.groups)
@@ -154,7 +155,7 @@ class Startup:
             group_coordinator=group_coordinator,
             transaction_coordinator=transaction_coordinator,
             marker_appender=marker_appender,
-            log_cleaner=self._make_log_cleaner(dynamic_config.settings, removals),
+            log_cleaner=log_cleaner,
             publisher=publisher,
         )
 
@@ -248,7 +249,9 @@ class Startup:
         )
         await self._lifecycle.register(controller, registration, bootstrap=bootstrap, was_clean=was_clean, found=found)
 
-    def _assign_replicas(self, configs: ConfigView, removals: LogRemovals) -> ReplicaAssignment:
+    def _assign_replicas(
+        self, configs: ConfigView, removals: LogRemovals, log_cleaner: LogCleaner
+    ) -> ReplicaAssignment:
         settings, services = self._settings, self._services
         assignment = ReplicaAssignment(
             node_id=settings.node_id,
@@ -263,6 +266,7 @@ class Startup:
             scheduler=services.scheduler,
             worker=services.housekeeper,
             removals=removals,
+            log_cleaner=log_cleaner,
         )
         assignment.host_all()
         for removal, directory in self._logs.take_pending_removals():
