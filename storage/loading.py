@@ -98,6 +98,7 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
+    cleaned_to: int | None = None,
     was_clean: bool = False,
     topic_id: bytes | None = None,
     open_files: OpenFiles | None = None,
@@ -116,6 +117,7 @@ def open_log(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         high_watermark=high_watermark,
+        cleaned_to=cleaned_to,
         was_clean=was_clean,
         topic_id=topic_id,
         open_files=open_files,
@@ -142,6 +144,7 @@ def load_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
+    cleaned_to: int | None = None,
     was_clean: bool = False,
     recovery: str = AFTER_UNCLEAN_STOP,
     topic_id: bytes | None = None,
@@ -155,6 +158,7 @@ def load_log(
 
     Args:
         recovery_point, log_start_offset, high_watermark: From the checkpoints; 0 where they say nothing.
+        cleaned_to: From the cleaner's checkpoint; None where it says nothing.
         was_clean: The directory was closed in order, so recovery is not needed.
         recovery: When segments are checked: after an unclean stop, always, or never.
         chance: A non-negative number for each new segment, for `segment.jitter.ms`.
@@ -168,7 +172,7 @@ def load_log(
     report = LoadReport() if report is None else report
     loading = _Loading(
         files, directory, config=config, now_ms=now_ms, recovery_point=recovery_point, was_clean=was_clean,
-        recovery=recovery, log_start_offset=log_start_offset,
+        recovery=recovery, log_start_offset=log_start_offset, cleaned_to=cleaned_to,
         open_files=OpenFiles() if open_files is None else open_files,
         producer_id_expiration_ms=producer_id_expiration_ms, chance=chance, report=report,
     )  # fmt: skip
@@ -198,6 +202,7 @@ def load_log(
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         high_watermark=min(max(high_watermark, log_start_offset), log_end_offset),
+        cleaned_to=cleaned_to,
         walk_all_records=walk_all_records,
         was_clean=was_clean,
     )
@@ -233,6 +238,7 @@ class _Loading:
         now_ms: int,
         recovery_point: int,
         log_start_offset: int,
+        cleaned_to: int | None,
         was_clean: bool,
         recovery: str,
         open_files: OpenFiles,
@@ -248,6 +254,7 @@ class _Loading:
         # After a clean stop all of it was on disk, whatever the checkpoint says.
         self._durable_offset = EVERYTHING if was_clean else recovery_point
         self._was_clean = was_clean
+        self._cleaned_to = -1 if cleaned_to is None else cleaned_to
         self._check_from = offset_to_check_from(recovery, recovery_point, was_clean=was_clean)
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._chance = chance
@@ -377,8 +384,11 @@ class _Loading:
 
         A file may end at a whole batch and still lack the next ones. Above the recovery point what comes behind goes
         too, as behind a batch that is torn: what is left is what was appended first. (Apache Kafka keeps it.)
+
+        The cleaner, too, leaves segments that end before the next begins.
         """
-        if max(next_offset, self.log_start_offset) < following.base_offset and not self._config.is_compacted:
+        may_have_gaps = self._config.is_compacted or following.base_offset <= self._cleaned_to
+        if max(next_offset, self.log_start_offset) < following.base_offset and not may_have_gaps:
             sentence = (
                 f"{self.segments[number].log_path} ends at offset {next_offset}, and the next segment begins at "
                 f"{following.base_offset}: what is between is lost"

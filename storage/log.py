@@ -59,6 +59,7 @@ class Log:
         log_start_offset: int,
         log_end_offset: int,
         high_watermark: int,
+        cleaned_to: int | None,
         walk_all_records: bool,
         was_clean: bool,
     ) -> None:
@@ -78,7 +79,7 @@ class Log:
         """Records that the last retention pass kept because they are not archived."""
         self.given_up: Stretch = NOTHING
         """Records that retention has removed though they were not archived."""
-        self.cleaned_to: int | None = None
+        self.cleaned_to = cleaned_to
         """The offset up to which the cleaner has come; None if it has never cleaned this log."""
         self.is_being_cleaned = False
         """Whether the cleaner is at work on the log's segments: retention leaves them alone."""

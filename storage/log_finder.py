@@ -56,6 +56,7 @@ class FoundLog(NamedTuple):
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
+            cleaned_to=self.cleaned_to,
             was_clean=self.was_clean,
             recovery=self.recovery,
             producer_id_expiration_ms=producer_id_expiration_ms,

@@ -200,6 +200,7 @@ class LogManager:
                 recovery_point=found.recovery_point,
                 log_start_offset=found.log_start_offset,
                 high_watermark=found.high_watermark,
+                cleaned_to=found.cleaned_to,
                 was_clean=found.was_clean,
                 recovery=found.recovery if recovered is None else NEVER,
                 topic_id=found.topic_id,
@@ -214,7 +215,6 @@ class LogManager:
             return None
         if recovered is not None:
             log.producers.replace(recovered.producers)
-        log.cleaned_to = found.cleaned_to
         self._add(log, found.directory)
         if report.segments_rebuilt or report.findings:
             self.repaired.append(LoadedLog(topic_partition=found.topic_partition, report=report))

@@ -42,6 +42,7 @@ class RecoveryOrder:
     recovery_point: int
     log_start_offset: int
     high_watermark: int
+    cleaned_to: int | None
     was_clean: bool
     recovery: str
     producer_id_expiration_ms: int
@@ -86,6 +87,7 @@ def perform(files: FileSystem, order: RecoveryOrder) -> Iterator[Message]:
         recovery_point=order.recovery_point,
         log_start_offset=order.log_start_offset,
         high_watermark=order.high_watermark,
+        cleaned_to=order.cleaned_to,
         was_clean=order.was_clean,
         recovery=order.recovery,
         producer_id_expiration_ms=order.producer_id_expiration_ms,

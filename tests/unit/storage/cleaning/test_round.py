@@ -169,6 +169,19 @@ def test_indexes_of_a_copy_are_right(orders: CompactedLog) -> None:
         assert place.offset == one.offset
 
 
+def test_a_crash_after_cleaning_takes_no_gap_for_a_loss_whatever_the_policy_is_now(orders: CompactedLog) -> None:
+    for _ in range(3):
+        orders.write(*[(b"%d" % number, b"x" * 200) for number in range(2)])
+        orders.roll()
+    orders.clean()
+    assert orders.log.segments.bases[:2] == (0, 2), "segments that end before the next begins"
+    orders.log.abandon()
+    orders.home.config = orders.home.config.replace(cleanup_policy=frozenset({"delete"}))
+    orders.log = orders.home.open(clean=False, cleaned_to=6)
+    assert orders.home.report.findings == []
+    assert [one.offset for one in orders.records()] == [4, 5]
+
+
 # Damage ---------------------------------------------------------------------------------------------------------------
 
 
