@@ -48,7 +48,7 @@ def confirmed_index(segment: Segment, segments: Segments, snapshots: ProducerSna
         except CorruptIndex as error:
             for _ in transactions_anew(segment, list(segments), snapshots):
                 pass
-            segment.on_repair(f"{error}: made anew from the {segment.size} bytes of {segment.log_path}")
+            segment.files.on_repair(f"{error}: made anew from the {segment.size} bytes of {segment.log_path}")
     return index
 
 

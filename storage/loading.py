@@ -180,7 +180,7 @@ def load_log(
     log_start_offset, log_end_offset = loading.log_start_offset, loading.log_end_offset
     report.log_end_offset = log_end_offset
     for segment in loading.segments:
-        segment.on_repair = log.warning
+        segment.files.on_repair = log.warning
     if not is_reported:
         for finding in report.findings:
             log.warning("%s", finding)
@@ -599,6 +599,6 @@ def _segments_in(
             files, open_files, directory, base_offset, config=config, jitter=chance(),
             created_ms=entries[f"{base_offset:020d}{LOG_SUFFIX}"].mtime_ms, found=FileSizes(*sizes),
         )  # fmt: skip
-        segment.on_repair = found
+        segment.files.on_repair = found
         segments.append(segment)
     return segments

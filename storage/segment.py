@@ -63,12 +63,12 @@ class Segment:
         """Bytes of whole batches. A write under way, or a failed one, may have made the file longer."""
         self.files = own = SegmentFiles(
             files, open_files, directory, base_offset, max_index_bytes=config.segment_index_bytes, found=found,
-            suffix=suffix,
+            suffix=suffix, on_repair=log.warning,
         )  # fmt: skip
         self.offset_index = own.offset_index
         self.time_index = own.time_index
         self.transaction_index = own.transaction_index
-        self._search = SegmentSearch(own, index_interval_bytes=config.index_interval_bytes, on_repair=log.warning)
+        self._search = SegmentSearch(own, index_interval_bytes=config.index_interval_bytes)
         self.is_active = False
         self.index_entries_skipped = 0
         """How often a full disk had no space for an index entry; searches take longer, nothing else is lost."""
@@ -96,15 +96,6 @@ class Segment:
             self.size, self.offset_index.entries * self.offset_index.ENTRY_SIZE,
             self.time_index.entries * self.time_index.ENTRY_SIZE, self.transaction_index.size or -1,
         )  # fmt: skip
-
-    @property
-    def on_repair(self) -> Callable[[str], None]:
-        """Called with a sentence that says what was found damaged and how it was repaired."""
-        return self._search.on_repair
-
-    @on_repair.setter
-    def on_repair(self, on_repair: Callable[[str], None]) -> None:
-        self._search.on_repair = on_repair
 
     @property
     def is_indexed_anew(self) -> bool:
@@ -328,7 +319,7 @@ class Segment:
         except (DiskFull, TooManyOpenFiles):
             self.index_entries_skipped += 1
         for damage in walk.damage:
-            self.on_repair(f"{self.log_path}, {damage}")
+            self.files.on_repair(f"{self.log_path}, {damage}")
 
     def index_anew(self) -> Generator[int, None, None]:
         """Rebuild the indexes of offsets and times from the batches, which stay as they are.
@@ -341,12 +332,14 @@ class Segment:
             yield len(walk.chunk)
         self.end_walk(walk)
         if walk.problem:
-            self.on_repair(f"{self.log_path}, from position {walk.position} on: {walk.problem}; it is left as it is")
+            self.files.on_repair(
+                f"{self.log_path}, from position {walk.position} on: {walk.problem}; it is left as it is"
+            )
 
     def _index_anew_after(self, error: CorruptIndex) -> None:
         for _ in self.index_anew():
             pass
-        self.on_repair(f"{error}: the indexes have been made anew from the {self.size} bytes of {self.log_path}")
+        self.files.on_repair(f"{error}: the indexes have been made anew from the {self.size} bytes of {self.log_path}")
 
     def _healed(self, search: Callable[[], Found]) -> Found:
         """The result of ``search``; if it meets a damaged index, the indexes are rebuilt and it runs again."""

@@ -8,6 +8,7 @@
 A file is closed when so many others have been used since that the process would have too many open.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from storage.errors import LogDirFailed
@@ -44,7 +45,7 @@ class SegmentFiles:
 
     __slots__ = (
         "_file", "_files", "_open_files", "_suffix", "base_offset", "directory", "log_path", "offset_index",
-        "time_index", "transaction_index",
+        "on_repair", "time_index", "transaction_index",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +57,7 @@ class SegmentFiles:
         *,
         max_index_bytes: int,
         found: FileSizes,
+        on_repair: Callable[[str], None],
         suffix: str = "",
     ) -> None:
         """``suffix`` follows all names: `.cleaned` or `.swap` for a copy that the cleaner makes."""
@@ -64,6 +66,8 @@ class SegmentFiles:
         self.directory = directory
         self._suffix = suffix
         self._file: File | None = None
+        self.on_repair = on_repair
+        """Called with a sentence that says what was found damaged and how it was repaired."""
         self.base_offset = base_offset
         self.log_path = self.path(LOG_SUFFIX)
         """The path of the file of batches."""

@@ -7,7 +7,6 @@ CorruptIndex, and `storage.segment` makes the indexes anew and repeats it.
 Every search is told the ``end`` of the segment: how many bytes of its file are whole batches.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -61,17 +60,15 @@ _NOTHING_FOUND: Final = _Found(-1, 0, 0)
 class SegmentSearch:
     """The searches in one segment."""
 
-    __slots__ = ("_chunk_bytes", "_files", "_is_damage_logged", "_last_found", "is_indexed_anew", "on_repair")
+    __slots__ = ("_chunk_bytes", "_files", "_is_damage_logged", "_last_found", "is_indexed_anew")
 
-    def __init__(self, files: SegmentFiles, *, index_interval_bytes: int, on_repair: Callable[[str], None]) -> None:
+    def __init__(self, files: SegmentFiles, *, index_interval_bytes: int) -> None:
         self._files = files
         self._chunk_bytes = min(index_interval_bytes, _MOST_SCAN_BYTES) + HEADER_SIZE
         self._last_found = _NOTHING_FOUND
         self._is_damage_logged = False
         self.is_indexed_anew = False
         """Whether this process has rebuilt the segment's indexes from the batches."""
-        self.on_repair = on_repair
-        """Called with a sentence that says what was found damaged and how it was repaired."""
 
     def forget_last_found(self) -> None:
         """Forget which batch was found last: the segment has been cut."""
@@ -147,7 +144,7 @@ class SegmentSearch:
         if not self._is_damage_logged:
             self._is_damage_logged = True
             damaged = f"{files.log_path} has no batch at position {position}, where one should be"
-            self.on_repair(f"{damaged}: reading goes on at {behind}")
+            files.on_repair(f"{damaged}: reading goes on at {behind}")
         return behind
 
     def confirm(self, entry: TimestampOffset, end: int) -> TimestampOffset:

@@ -80,7 +80,7 @@ class KnownLog:
         self.log = self.home.open(high_watermark=ALL, **how)  # type: ignore[arg-type]
         self.lines = self.home.report.findings
         for segment in self.log.segments:
-            segment.on_repair = self.lines.append
+            segment.files.on_repair = self.lines.append
         return self.log
 
     def lines_about(self, name: str) -> list[str]:

@@ -61,3 +61,27 @@ def test_a_constant_is_no_optional_number(path: str) -> None:
 
 def test_such_a_constant_is_found() -> None:
     assert optional_constants("A: Final[int | None] = f()\nB: Final[str | None] = f()\n") == ["A"]
+
+
+def callable_properties(source: str) -> list[str]:
+    """Properties that give a callable: where such a property is called, mypyc reads it and calls nothing. A property
+    of a protocol is looked up by its name, as the interpreter does."""
+    return [
+        member.name
+        for one in ast.walk(ast.parse(source))
+        if isinstance(one, ast.ClassDef) and "Protocol" not in map(ast.unparse, one.bases)
+        for member in one.body
+        if isinstance(member, Function) and "property" in map(ast.unparse, member.decorator_list)
+        if member.returns is not None and ast.unparse(member.returns).startswith("Callable")
+    ]
+
+
+@pytest.mark.parametrize("path", HOT_PATH)
+def test_a_callable_is_a_plain_attribute(path: str) -> None:
+    assert callable_properties((REPOSITORY / path).read_text()) == []
+
+
+def test_such_a_property_is_found() -> None:
+    source = "class C:\n @property\n def a(self) -> Callable[[], int]: ...\n @property\n def b(self) -> int: ...\n"
+
+    assert callable_properties(source) == ["a"]

@@ -107,7 +107,7 @@ def test_an_offset_is_located_in_the_batch_that_a_walk_gives_for_it(content: byt
             FileSystem(), OpenFiles(10), directory, 0, config=LogConfig(), created_ms=0,
             found=FileSizes(len(content), 0, 0, -1),
         )  # fmt: skip
-        segment.on_repair = lambda sentence: None
+        segment.files.on_repair = lambda sentence: None
         try:
             for offset in (0, 1, *(batch.header.last_offset + more for batch in batches for more in (0, 1))):
                 wanted = next((batch for batch in batches if batch.header.last_offset >= offset), None)
