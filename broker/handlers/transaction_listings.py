@@ -1,7 +1,10 @@
 """DescribeTransactions and ListTransactions (API keys 65 and 66; KIP-664, KIP-994, KIP-1152)."""
 
-import re
-from collections.abc import Collection
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from itertools import compress
 from typing import Final
 
 from broker.coordinators.transaction.transaction import STATE_NAMES, Transaction
@@ -13,8 +16,11 @@ from broker.request.faults import (
     InvalidRequest,
     TransactionalIdAuthorizationFailed,
     TransactionalIdNotFound,
+    error_code_of,
 )
 from broker.runtime.clock import Clock
+from broker.runtime.linear_regex import InvalidPattern, LinearRegex
+from broker.runtime.worker_thread import WorkerThread
 from protocol.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -22,21 +28,25 @@ from protocol.messages.transactions import (
     ListTransactionsResponse,
 )
 
-MOST_PATTERN_CHARACTERS: Final = 1_000
+log = logging.getLogger(__name__)
+
+CHARACTERS_A_JOB: Final = 1 << 16
+"""Characters of ids that are matched in one job of the thread: other jobs wait for no more than that."""
 
 _STATES: Final = frozenset(STATE_NAMES.values())
 
-_QUOTED: Final = re.compile(r"\\Q(?P<text>.*?)(?:\\E|\Z)", re.DOTALL)
-
 Described = DescribeTransactionsResponse.TransactionState
+Listed = ListTransactionsResponse.TransactionState
 
 
 class TransactionListingsHandler:
     """Reads the state of transactional ids."""
 
-    def __init__(self, transactions: Transactions, clock: Clock) -> None:
+    def __init__(self, transactions: Transactions, clock: Clock, worker: WorkerThread) -> None:
+        """``worker`` matches patterns: a pattern with much to try takes its time."""
         self._transactions = transactions
         self._clock = clock
+        self._worker = worker
 
     def describe_transactions(
         self, request: DescribeTransactionsRequest, context: RequestContext
@@ -80,17 +90,18 @@ class TransactionListingsHandler:
             topics=[Described.Topic(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
         )
 
-    def list_transactions(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    def list_transactions(
+        self, request: ListTransactionsRequest, context: RequestContext
+    ) -> ListTransactionsResponse | None:
         """List the ids that every filter of the request lets through, and the filters' names that are no state.
 
-        Raises `InvalidRegularExpression`, and Fault while partitions are loading.
+        Raises Fault while partitions are loading. With a pattern the answer comes later.
         """
-        pattern = _compiled(request.transactional_id_pattern or "")
         states = frozenset(request.state_filters)
         producer_ids = frozenset(request.producer_id_filters)
         now_ms = self._clock.now_ms()
         found = [
-            ListTransactionsResponse.TransactionState(
+            Listed(
                 transactional_id=transaction.transactional_id,
                 producer_id=transaction.producer_id,
                 transaction_state=STATE_NAMES[transaction.status],
@@ -98,11 +109,55 @@ class TransactionListingsHandler:
             for coordinator in self._transactions.all()
             for transaction in coordinator.shard.image.by_id.values()
             if _is_wanted(transaction, states, producer_ids, now_ms, request.duration_filter)
-            and (pattern is None or pattern.fullmatch(transaction.transactional_id))
             and context.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
         ]
         unknown = dict.fromkeys(state for state in request.state_filters if state not in _STATES)
-        return ListTransactionsResponse(unknown_state_filters=list(unknown), transaction_states=found)
+        answer = ListTransactionsResponse(unknown_state_filters=list(unknown), transaction_states=found)
+        pattern = request.transactional_id_pattern
+        if not pattern:
+            return answer
+        answer.transaction_states = []
+
+        def refuse(error: Exception) -> None:
+            log.info("Refused ListTransactions of %s: %s", context.peer, error)
+            context.refuse(request, error_code_of(error), str(error))
+
+        def compiled(regex: LinearRegex) -> None:
+            self._match(regex, deque(found), answer, context.respond, refuse)
+
+        self._worker.submit(partial(_compile, pattern), compiled, refuse)
+        return None
+
+    def _match(
+        self,
+        regex: LinearRegex,
+        left: deque[Listed],
+        answer: ListTransactionsResponse,
+        respond: Callable[[ListTransactionsResponse], None],
+        refuse: Callable[[Exception], None],
+    ) -> None:
+        """Add to the answer what the pattern matches of ``left``, job by job, and respond."""
+        if not left:
+            respond(answer)
+            return
+        try:
+            self._transactions.all()
+        except Fault as fault:
+            # A broker that stops begins no more jobs.
+            refuse(fault)
+            return
+        taken: list[Listed] = []
+        characters = 0
+        while left and characters < CHARACTERS_A_JOB:
+            taken.append(left.popleft())
+            characters += len(taken[-1].transactional_id)
+
+        def matched(are_matches: Sequence[bool]) -> None:
+            answer.transaction_states.extend(compress(taken, are_matches))
+            self._match(regex, left, answer, respond, refuse)
+
+        ids = [state.transactional_id for state in taken]
+        self._worker.submit(lambda: [regex.matches(transactional_id) for transactional_id in ids], matched, refuse)
 
 
 def _is_wanted(
@@ -120,19 +175,9 @@ def _is_wanted(
     )
 
 
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """The pattern; None if every id matches. Raises `InvalidRegularExpression`."""
-    if not pattern:
-        return None
-    if len(pattern) > MOST_PATTERN_CHARACTERS:
-        raise InvalidRegularExpression(f"a pattern of {len(pattern)} characters; at most {MOST_PATTERN_CHARACTERS}")
+def _compile(pattern: str) -> LinearRegex:
+    """Raises `InvalidRegularExpression`."""
     try:
-        return re.compile(_as_python(pattern))
-    except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidRegularExpression(f"{pattern!r}: {error}") from None
-
-
-def _as_python(pattern: str) -> str:
-    """The pattern in Python's spelling: Java names groups and quotes text in another way."""
-    quoted = _QUOTED.sub(lambda match: re.escape(match["text"]), pattern)
-    return quoted.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!")
+        return LinearRegex(pattern)
+    except InvalidPattern as error:
+        raise InvalidRegularExpression(str(error)) from None

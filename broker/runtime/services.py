@@ -30,7 +30,8 @@ class Services:
         self.writer = WorkerThread("writer", loop, self.clock)
         """Writes batches that are too large for the loop."""
         self.housekeeper = WorkerThread("housekeeper", loop, self.clock)
-        """Runs blocking work that no client waits for: checkpoints, snapshots, removals, pages of metrics."""
+        """Runs blocking work that no producer and no consumer waits for: checkpoints, snapshots, removals, pages of
+        metrics, patterns of administrators."""
         self.reader = WorkerThread("reader", loop, self.clock)
         """Reads the coordinators' partitions."""
         self.read_ahead = WorkerThread("read-ahead", loop, self.clock)

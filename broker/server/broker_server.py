@@ -237,6 +237,7 @@ class BrokerServer:
             group_coordinators=components.group_coordinator.groups,
             transaction_coordinator=components.transaction_coordinator,
             marker_appender=components.marker_appender,
+            worker=self.services.housekeeper,
         )
         serve_all(self.registry, handlers)
         pool = HandlerPool(

@@ -30,6 +30,7 @@ from broker.raft.client import RaftClient
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.clock import Clock
+from broker.runtime.worker_thread import WorkerThread
 from config.broker_settings import BrokerSettings
 from storage.log_manager import LogManager
 
@@ -84,6 +85,8 @@ class Handlers:
     group_coordinators: Groups
     transaction_coordinator: TransactionCoordinator
     marker_appender: MarkerAppender
+    worker: WorkerThread
+    """Runs what takes long and needs nothing of the loop."""
 
     # What every client asks for
 
@@ -311,4 +314,4 @@ class Handlers:
     def transaction_listings(self) -> "TransactionListingsHandler":
         from broker.handlers.transaction_listings import TransactionListingsHandler
 
-        return TransactionListingsHandler(self.transaction_coordinator.transactions, self.clock)
+        return TransactionListingsHandler(self.transaction_coordinator.transactions, self.clock, self.worker)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from broker.handlers.transaction_listings import CHARACTERS_A_JOB
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
@@ -96,8 +97,25 @@ def test_ids_are_listed_by_a_pattern(broker: InProcessBroker, three: dict[str, T
     assert listed(broker, transactional_id_pattern="op") == [], "the whole id must match"
 
 
+def test_a_pattern_is_matched_with_more_ids_than_a_job_has(broker: InProcessBroker) -> None:
+    with_coordinators(broker)
+    ids = [f"{number}-{'x' * (CHARACTERS_A_JOB // 3)}" for number in range(7)]
+    for transactional_id in ids:
+        TransactionalClient(broker, transactional_id).begun()
+    assert listed(broker, transactional_id_pattern="[0-5]-x*") == ids[:6]
+
+
+def test_a_pattern_that_could_be_tried_in_many_ways_costs_no_more_than_another(broker: InProcessBroker) -> None:
+    """Trying all ways in which this pattern may split 10,000 letters would not end."""
+    with_coordinators(broker)
+    TransactionalClient(broker, "a" * 10_000 + "!").begun()
+    assert listed(broker, transactional_id_pattern="(a+)+$") == []
+    assert listed(broker, transactional_id_pattern="(a+)+!") == ["a" * 10_000 + "!"]
+
+
 @serves(ListTransactionsRequest, E.INVALID_REGULAR_EXPRESSION, versions=[2])
-@pytest.mark.parametrize("pattern", ["(shop", "*", "[z-a]", "(" * 30_000])
+@pytest.mark.parametrize("pattern", ["(shop", "*", "[z-a]", "(?=shop)", r"(a)\1", "(" * 30_000])
 def test_a_pattern_must_be_a_regular_expression(broker: InProcessBroker, pattern: str) -> None:
+    with_coordinators(broker)
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern)
     assert broker.ask(request, 2).error_code == E.INVALID_REGULAR_EXPRESSION
