@@ -1,8 +1,9 @@
 """Loading of one partition: its log is read from its start to its end, and the records are replayed.
 
 A record that cannot be read is passed over with a line in the broker's log; so is a batch whose records cannot be
-separated. Bytes are read in another thread, since they may have to come from the disk. All else is done on the loop in
-steps of a few records, between which the loop turns (`broker.runtime.time_slices`).
+separated. Records of unknown types and versions are left alone, and a partition has one line for all of them. Bytes are
+read in another thread, since they may have to come from the disk. All else is done on the loop in steps of a few
+records, between which the loop turns (`broker.runtime.time_slices`).
 """
 
 import logging
@@ -52,6 +53,9 @@ MOST_HELD_BYTES: Final = 4 << 20
 LINES: Final = 10
 """How many unreadable records of a partition get a line each in the broker's log."""
 
+MOST_SHOWN_BYTES: Final = 64
+"""How much of the key of a record of an unknown type is shown in the broker's log."""
+
 RETRY_MS: Final = 1_000
 
 Result = TypeVar("Result")
@@ -87,6 +91,8 @@ class PartitionLoading:
         self._stats = stats
         self._done = done
         self._passed_over = 0
+        self._has_unknown = False
+        """Whether a record of an unknown type or version has been left alone."""
         self._work: Work | None = None
         self.offset = partition.log.log_start_offset
         """Every record below this offset has been read, and between two chunks replayed."""
@@ -202,6 +208,7 @@ class PartitionLoading:
                 self._shard.replay(record, producer_id=producer_id)
                 if not isinstance(record, UnknownRecord):
                     break
+                self._leave_alone(offset, record)
             yield Step.MORE
         newest.clear()
 
@@ -219,6 +226,18 @@ class PartitionLoading:
                 offset,
                 self._partition.topic_partition,
                 why,
+            )
+
+    def _leave_alone(self, offset: int, record: UnknownRecord) -> None:
+        if not self._has_unknown:
+            self._has_unknown = True
+            log.warning(
+                "%s has records of an unknown type or version, which are left alone; the first is in the batch at "
+                "offset %d: type %d, key %r",
+                self._partition.topic_partition,
+                offset,
+                record.type,
+                record.raw_key[:MOST_SHOWN_BYTES],
             )
 
     def _resume(self) -> None:

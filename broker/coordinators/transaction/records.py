@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from broker.coordinators.result import CoordinatorResult
+from broker.coordinators.transaction.requests import BUMPS_EPOCH_SINCE
 from broker.coordinators.transaction.transaction import Transaction
 from protocol.primitives import Buffer, Malformed
 from protocol.records.coordinator_records import UnknownRecord
@@ -90,10 +91,21 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: Buffer, value: Buffer | None) -> TransactionRecord | UnknownRecord:
-    """The record of a key and a value. Raises `Malformed`, also for a state that no Kafka writes."""
+    """The record of a key and a value. Raises `Malformed`, also for a value that no Kafka writes."""
     record = decode_transaction_record(key, value)
     if isinstance(record, TransactionRecord) and record.value is not None:
-        status = record.value.transaction_status
-        if status not in _WRITTEN:
-            raise Malformed(f"the state {status} of transactional id {record.key.transactional_id!r} is never written")
+        why = _why_never_written(record.value)
+        if why:
+            raise Malformed(f"the value of transactional id {record.key.transactional_id!r} has {why}")
     return record
+
+
+def _why_never_written(value: TransactionLogValue) -> str:
+    """What no coordinator can have written, and could not be acted upon; empty if it is sound."""
+    if value.transaction_status not in _WRITTEN:
+        return f"the state {value.transaction_status}"
+    if value.producer_id < 0 or value.producer_epoch < 0:
+        return f"producer id {value.producer_id} and epoch {value.producer_epoch}"
+    if not 0 <= value.client_transaction_version <= BUMPS_EPOCH_SINCE:
+        return f"the transaction version {value.client_transaction_version}"
+    return ""
