@@ -19,8 +19,10 @@ again:
 (KIP-98, KIP-360)
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -201,10 +203,11 @@ class Producers:
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         """The entries by producer id; they include batches that are only staged."""
-        self._open: dict[int, int] = {}
-        """First offset of each open transaction -> producer id, by rising offsets."""
-        self._unreplicated: dict[int, CompletedTransaction] = {}
-        """Transactions that ended above the high watermark, by first offset."""
+        self._open: list[tuple[int, int]] = []
+        """First offset and producer id of each open transaction, by rising offsets."""
+        self._unreplicated: list[tuple[int, int]] = []
+        """First and last offsets of transactions that have ended, as a heap. The first has ended above the high
+        watermark; behind it there may be transactions that are stable by now."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -233,8 +236,8 @@ class Producers:
         """Forget everything and begin with ``entries``, from a snapshot."""
         self.entries = {entry.producer_id: entry for entry in entries}
         self._unreplicated.clear()
-        self._open = dict(
-            sorted((e.transaction_first_offset, e.producer_id) for e in self if e.transaction_first_offset >= 0)
+        self._open = sorted(
+            (entry.transaction_first_offset, entry.producer_id) for entry in self if entry.transaction_first_offset >= 0
         )
 
     def apply(self, header: BatchHeader, batch: Buffer) -> AbortedTransaction | None:
@@ -287,32 +290,35 @@ class Producers:
         """Note a published batch: if it was the first of a transaction, the transaction is open now."""
         first_offset = after.transaction_first_offset
         if first_offset >= 0 and (before is None or before.transaction_first_offset < 0):
-            self._open[first_offset] = after.producer_id
+            self._open.append((first_offset, after.producer_id))
 
     def transaction_ended(self, completed: CompletedTransaction) -> AbortedTransaction | None:
         """Note a published marker: returns the entry for the transaction index if it aborted the transaction."""
-        self._open.pop(completed.first_offset, None)
-        self._unreplicated[completed.first_offset] = completed
+        opened = completed.first_offset, completed.producer_id
+        place = bisect_left(self._open, opened)
+        if self._open[place : place + 1] == [opened]:
+            del self._open[place]
+        heappush(self._unreplicated, (completed.first_offset, completed.last_offset))
         if not completed.is_aborted:
             return None
-        last_stable_offset = next(iter(self._open), completed.last_offset + 1)
+        last_stable_offset = self._open[0][0] if self._open else completed.last_offset + 1
         return AbortedTransaction(
             completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset
         )
 
     def replicated_to(self, high_watermark: int) -> None:
         """Note the high watermark: transactions whose marker lies below it are stable."""
-        if self._unreplicated:
-            stable = [t.first_offset for t in self._unreplicated.values() if t.last_offset < high_watermark]
-            for first_offset in stable:
-                del self._unreplicated[first_offset]
+        unreplicated = self._unreplicated
+        while unreplicated and unreplicated[0][1] < high_watermark:
+            heappop(unreplicated)
 
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of any transaction that is open or ended above the high watermark; None without any."""
-        if not self._open and not self._unreplicated:
-            return None
-        return min((*self._unreplicated, *self._open))
+        if not self._unreplicated:
+            return self._open[0][0] if self._open else None
+        first_ended = self._unreplicated[0][0]
+        return min(first_ended, self._open[0][0]) if self._open else first_ended
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a producer of this epoch has a transaction open, staged batches included."""
@@ -322,8 +328,7 @@ class Producers:
     def has_late_transaction(self, now_ms: int, max_timeout_ms: int) -> bool:
         """Whether the oldest transaction is open, and its producer silent, for `LATE_AFTER_MS` longer than
         ``max_timeout_ms`` (`transaction.max.timeout.ms`): no coordinator seems to end it (KIP-664)."""
-        producer_id = next(iter(self._open.values()), None)
-        entry = None if producer_id is None else self.entries.get(producer_id)
+        entry = self.entries.get(self._open[0][1]) if self._open else None
         return entry is not None and 0 < entry.last_timestamp < now_ms - max_timeout_ms - LATE_AFTER_MS
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:

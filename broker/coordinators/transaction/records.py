@@ -96,7 +96,7 @@ def decode(key: Buffer, value: Buffer | None) -> TransactionRecord | UnknownReco
     if isinstance(record, TransactionRecord) and record.value is not None:
         why = _why_never_written(record.value)
         if why:
-            raise Malformed(f"the value of transactional id {record.key.transactional_id!r} has {why}")
+            raise Malformed(f"{record.key.transactional_id!r} has {why}, which is never written")
     return record
 
 

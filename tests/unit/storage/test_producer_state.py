@@ -6,17 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.batch.markers import Marker
 from storage.batch.record_batch import MAX_SEQUENCE
 from storage.errors import (
     CorruptSnapshot,
     InvalidProducerEpoch,
     InvalidTransactionState,
     OutOfOrderSequence,
+    StorageError,
+    TransactionCoordinatorFenced,
 )
 from storage.producer_state import (
     LATE_AFTER_MS,
+    CompletedTransaction,
     ProducedBatch,
     ProducerEntry,
+    Producers,
+    check_marker,
     decode_snapshot,
     encode_snapshot,
 )
@@ -26,6 +32,7 @@ KAFKAS_SNAPSHOT = bytes.fromhex(
     "0001 4a2efd9b 00000001"
     "0000000000000fa0 0000 00000008 0000000000000065 00000001 0000018bcfe56805 00000005 0000000000000064"
 )
+MAX_EPOCH = 0x7FFF
 KAFKAS_EMPTY_SNAPSHOT = bytes.fromhex("0001 48674bc7 00000000")
 
 
@@ -222,6 +229,163 @@ def test_a_marker_without_a_transaction_only_sets_the_epoch(home: LogHome) -> No
     with pytest.raises(OutOfOrderSequence, match="expected 0"):
         log.stage(batch_of(b"a", producer_id=7, epoch=3, sequence=1), leader_epoch=0)
     home.append(log, batch_of(b"a", producer_id=7, epoch=3, sequence=0))
+
+
+@given(
+    moves=st.lists(st.tuples(st.sampled_from(["begin", "end", "replicate"]), st.integers(0, 9)), max_size=60),
+    from_snapshot=st.booleans(),
+)
+def test_the_first_unstable_offset_is_the_smallest_of_open_and_unreplicated_transactions(
+    moves: list[tuple[str, int]], from_snapshot: bool
+) -> None:
+    producers = Producers()
+    open_since: dict[int, int] = {}
+    ended: list[CompletedTransaction] = []
+    offset = high_watermark = 0
+    for move, number in moves:
+        if move == "begin" and number not in open_since:
+            open_since[number] = offset
+            producers.transaction_may_begin(None, ProducerEntry(number, 0, (), T, -1, offset))
+            offset += 1
+        elif move == "end" and number in open_since:
+            ended.append(CompletedTransaction(number, open_since.pop(number), offset, True))
+            aborted = producers.transaction_ended(ended[-1])
+            offset += 1
+            assert aborted is not None
+            assert aborted.last_stable_offset == min(open_since.values(), default=offset)
+        elif move == "replicate":
+            high_watermark = min(high_watermark + number, offset)
+            producers.replicated_to(high_watermark)
+        unreplicated = [one.first_offset for one in ended if one.last_offset >= high_watermark]
+        assert producers.first_unstable_offset == min((*open_since.values(), *unreplicated), default=None)
+    if from_snapshot:
+        producers.replace(ProducerEntry(number, 0, (), T, -1, since) for number, since in open_since.items())
+        assert producers.first_unstable_offset == min(open_since.values(), default=None)
+
+
+class CountedOffset(int):
+    """An offset that counts how often it is compared with another."""
+
+    comparisons = 0
+
+    def __lt__(self, other: int) -> bool:
+        CountedOffset.comparisons += 1
+        return int(self) < int(other)
+
+
+def test_the_first_unstable_offset_is_found_at_once_among_10_000_open_transactions() -> None:
+    producers = Producers()
+    for offset in range(10_000):
+        producers.transaction_may_begin(None, ProducerEntry(offset, 0, (), T, -1, CountedOffset(offset)))
+    CountedOffset.comparisons = 0
+    for first_offset in range(5_000):
+        assert producers.first_unstable_offset == first_offset
+        producers.transaction_ended(
+            CompletedTransaction(first_offset, first_offset, CountedOffset(10_000 + first_offset), False)
+        )
+        assert producers.first_unstable_offset == first_offset, "its marker is not replicated"
+        producers.replicated_to(10_001 + first_offset)
+    assert CountedOffset.comparisons < 5_000 * 20
+
+
+# Markers --------------------------------------------------------------------------------------------------------------
+
+
+def entry_of(epoch: int, *, first_offset: int = -1, coordinator_epoch: int = -1) -> ProducerEntry:
+    return ProducerEntry(7, epoch, (), T, coordinator_epoch, first_offset)
+
+
+OPEN_SINCE = 5
+NOBODY = None
+
+
+@pytest.mark.parametrize(
+    ("entry", "epoch", "version"),
+    [
+        (NOBODY, 0, 0),
+        (NOBODY, 0, 2),
+        (entry_of(3, first_offset=OPEN_SINCE), 3, 0),
+        (entry_of(3, first_offset=OPEN_SINCE), 3, 1),
+        (entry_of(3, first_offset=OPEN_SINCE), 4, 0),
+        (entry_of(3, first_offset=OPEN_SINCE), 4, 2),
+        (entry_of(3, first_offset=OPEN_SINCE), 9, 2),
+        (entry_of(3), 3, 0),
+        (entry_of(3), 3, 2),
+        (entry_of(3, coordinator_epoch=8), 3, 2),
+        (entry_of(3, coordinator_epoch=7), 3, 2),
+        (entry_of(MAX_EPOCH - 1, first_offset=OPEN_SINCE), MAX_EPOCH, 2),
+    ],
+)
+def test_a_marker_may_end_a_transaction_or_stand_where_none_is_open(
+    entry: ProducerEntry | None, epoch: int, version: int
+) -> None:
+    check_marker(entry, Marker(7, epoch, 8, True, 10, T), version)
+
+
+@pytest.mark.parametrize(
+    ("entry", "epoch", "version", "why"),
+    [
+        (entry_of(3, first_offset=OPEN_SINCE), 2, 0, "has epoch 2, expected 3 or later"),
+        (entry_of(3, first_offset=OPEN_SINCE), 3, 2, "has epoch 3, expected 4 or later"),
+        (entry_of(3), 2, 2, "has epoch 2, expected 3 or later"),
+        (entry_of(3, first_offset=OPEN_SINCE), 0, 2, "has epoch 0, expected 4 or later"),
+        (entry_of(MAX_EPOCH, first_offset=OPEN_SINCE), MAX_EPOCH, 2, "expected 32768 or later"),
+    ],
+)
+def test_a_marker_of_an_earlier_epoch_is_refused(entry: ProducerEntry, epoch: int, version: int, why: str) -> None:
+    with pytest.raises(InvalidProducerEpoch, match=why):
+        check_marker(entry, Marker(7, epoch, 8, True, 10, T), version)
+
+
+@pytest.mark.parametrize("first_offset", [OPEN_SINCE, -1])
+def test_a_marker_of_an_earlier_coordinator_is_refused(first_offset: int) -> None:
+    entry = entry_of(3, first_offset=first_offset, coordinator_epoch=9)
+    with pytest.raises(TransactionCoordinatorFenced, match="has coordinator epoch 8, and epoch 9 has been seen"):
+        check_marker(entry, Marker(7, 4, 8, True, 10, T), 2)
+
+
+def test_a_staged_marker_counts_before_it_is_written(home: LogHome) -> None:
+    """A second marker that is staged behind it is checked against it, and ends nothing."""
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7, is_transactional=True))
+    first = log.stage_marker(
+        marker(7, epoch=1, commit=True, coordinator_epoch=2), transaction_version=2, leader_epoch=0
+    )
+    assert first.completed == CompletedTransaction(7, 0, 1, False)
+    with pytest.raises(TransactionCoordinatorFenced):
+        log.stage_marker(marker(7, epoch=1, commit=False, coordinator_epoch=1), transaction_version=2, leader_epoch=0)
+    with pytest.raises(InvalidProducerEpoch):
+        log.stage_marker(marker(7, epoch=0, commit=False, coordinator_epoch=2), transaction_version=2, leader_epoch=0)
+    second = log.stage_marker(
+        marker(7, epoch=1, commit=False, coordinator_epoch=2), transaction_version=2, leader_epoch=0
+    )
+    assert second.completed is None, "the transaction has ended with the first marker"
+    assert log.producers.first_unstable_offset == 0, "and is not published"
+    log.append_all(T)
+    log.advance_high_watermark(3)
+    assert (log.log_end_offset, log.last_stable_offset) == (3, 3)
+    assert "00000000000000000000.txnindex" not in home.names()
+
+
+def test_a_refused_marker_changes_nothing(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7, epoch=4, is_transactional=True))
+    before = dict(log.producers.entries)
+    for epoch in (3, 4):
+        with pytest.raises(InvalidProducerEpoch):
+            log.stage_marker(marker(7, epoch=epoch, commit=True), transaction_version=2, leader_epoch=0)
+    assert (log.producers.entries, log.staged, log.next_offset) == (before, [], 1)
+
+
+def test_a_marker_that_cannot_be_written_leaves_its_transaction_open(home: LogHome) -> None:
+    log = home.open()
+    home.append(log, batch_of(b"a", producer_id=7, is_transactional=True))
+    log.stage_marker(marker(7, commit=True), transaction_version=0, leader_epoch=0)
+    home.files.fail("write", errno.EIO, suffix=".log")
+    with pytest.raises(StorageError):
+        log.append_all(T)
+    assert log.producers.entries[7].transaction_first_offset == 0
+    assert log.producers.first_unstable_offset == 0
 
 
 # Snapshots ------------------------------------------------------------------------------------------------------------
