@@ -1,6 +1,7 @@
 """The fast path of Fetch answers from bytes what the slow path would answer."""
 
 from collections.abc import Callable, Sequence
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +18,7 @@ from protocol.messages.fetch import FetchRequest
 from protocol.messages.topics import DeleteTopicsRequest
 from storage.index.transaction_index import AbortedTransaction
 from storage.log import Log
-from tests.support.batches import produced
+from tests.support.batches import T, end_marker, produced
 from tests.support.broker import Client, ConnectionClosed, InProcessBroker
 from tests.support.requests import fetch_request, produce_request
 
@@ -256,6 +257,67 @@ def test_a_node_that_no_longer_leads_answers_so(
     answer = broker.ask(fetch_request(), 12).responses[0].partitions[0]
     assert answer.error_code == E.NOT_LEADER_OR_FOLLOWER
     assert fast_path.taken == 0
+
+
+class Transactions:
+    """Random batches of four producers in ``orders-2``, most of them in transactions that are committed or aborted."""
+
+    def __init__(self, broker: InProcessBroker, seed: int) -> None:
+        self.random = Random(seed)
+        self.log: Log = broker.log("orders", 2)
+        self.sequences: dict[int, int] = {}
+        for _ in range(40):
+            self._step(self.random.randrange(4))
+        self.log.append_all(T)
+        self.log.advance_high_watermark(self.log.log_end_offset)
+
+    def _step(self, producer_id: int) -> None:
+        is_open = self.log.producers.has_open_transaction(producer_id, 0)
+        if is_open and self.random.random() < 0.5:
+            self.log.stage_trusted(
+                bytearray(end_marker(commit=self.random.random() < 0.4, producer_id=producer_id, producer_epoch=0))
+            )
+        elif not is_open and self.random.random() < 0.2:
+            self.log.stage_trusted(bytearray(produced(1)))
+        else:
+            sequence = self.sequences.get(producer_id, 0)
+            count = self.random.randint(1, 3)
+            fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+            self.log.stage_trusted(bytearray(produced(count, **fields, is_transactional=True)))
+            self.sequences[producer_id] = sequence + count
+        if self.random.random() < 0.2:
+            self.log.append_all(T)
+            self.log.roll(T)
+
+
+@pytest.mark.parametrize(("version", "seed"), [(4, 0), (12, 1), (18, 2)])
+def test_whatever_transactions_there_are_both_ways_give_the_same(
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath, version: int, seed: int
+) -> None:
+    """From every offset, for both kinds of readers; on new connections, and on one where requests are repetitions."""
+    log = Transactions(broker, seed).log
+    assert log.last_stable_offset < log.high_watermark, "a transaction is open"
+    assert log.aborted_transactions(0, log.read(0, max_bytes=1 << 20, upper_bound_offset=99, at_least_one_batch=True))
+    answered = {0: 0, 1: 0}
+    for isolation_level in answered:
+        client = broker.connect()
+        for offset in range(log.log_end_offset + 2):
+            request = several(topics, isolation_level=isolation_level, max_wait_ms=0)
+            orders = request.topics[0]
+            assert orders.partitions[0].partition == 2
+            orders.partitions[0].fetch_offset = offset
+            orders.partitions[0].partition_max_bytes = 150 * (1 + offset % 4)
+            frame = encode_request(7, "test", request, version)[4:]
+            from_bytes, decoded = both_ways(broker, fast_path, frame)
+            fast_path.is_open = True
+            before = fast_path.taken
+            repeated = payload(client, frame)
+            answered[isolation_level] += fast_path.taken - before
+            assert from_bytes == decoded
+            assert repeated == decoded
+        client.close()
+    assert answered[1] < answered[0], "only readers of committed records are told of aborted transactions"
+    assert answered[1], "and not in every answer"
 
 
 def body_at(version: int) -> int:

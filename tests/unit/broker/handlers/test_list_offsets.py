@@ -8,7 +8,8 @@ from broker.replication.partition import LeaderAndIsr
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from tests.support.batches import T, produced, record
+from storage.log import Log
+from tests.support.batches import T, end_marker, produced, record
 from tests.support.broker import InProcessBroker
 from tests.support.requests import produce_request
 
@@ -165,8 +166,63 @@ def test_a_strange_isolation_level_is_refused_as_kafka_does(broker: InProcessBro
     assert offset_of(broker, LATEST, isolation_level=7).error_code == E.UNKNOWN_SERVER_ERROR
 
 
-def test_read_committed_ends_at_the_last_stable_offset(broker: InProcessBroker) -> None:
-    assert offset_of(broker, LATEST, isolation_level=1).offset == 5
+@pytest.fixture
+def two_open(broker: InProcessBroker) -> Log:
+    """Behind the five records: transactions of the producers 7 and 8 with one record each, at T+60 and T+70, and a
+    record at T+90 outside of them."""
+    log: Log = broker.log("orders")
+    for number, producer_id in enumerate((7, 8)):
+        fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+        log.stage_trusted(bytearray(produced([record(timestamp=T + 60 + 10 * number)], **fields)))
+    log.stage_trusted(bytearray(produced([record(timestamp=T + 90)])))
+    log.append_all(T)
+    log.advance_high_watermark(8)
+    return log
+
+
+def end(log: Log, producer_id: int, *, commit: bool) -> None:
+    """Write the marker of a transaction, at T+100."""
+    log.stage_trusted(
+        bytearray(end_marker(commit=commit, producer_id=producer_id, producer_epoch=0, timestamp=T + 100))
+    )
+    log.append_all(T)
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def both_levels(broker: InProcessBroker, timestamp: int) -> tuple[int, int]:
+    """The offsets of READ_UNCOMMITTED and of READ_COMMITTED."""
+    uncommitted, committed = (offset_of(broker, timestamp, isolation_level=level).offset for level in (0, 1))
+    return uncommitted, committed
+
+
+def test_read_committed_ends_at_the_last_stable_offset(broker: InProcessBroker, two_open: Log) -> None:
+    """A transaction that has ended is stable once all that began before it have ended."""
+    assert both_levels(broker, LATEST) == (8, 5)
+    end(two_open, 8, commit=True)
+    assert both_levels(broker, LATEST) == (9, 5)
+    end(two_open, 7, commit=False)
+    assert both_levels(broker, LATEST) == (10, 10)
+
+
+def test_read_committed_finds_no_time_behind_the_last_stable_offset(broker: InProcessBroker, two_open: Log) -> None:
+    """Records of aborted transactions are found like all others."""
+    assert [both_levels(broker, T + after_ms) for after_ms in (35, 55, 65, 90)] == [(2, 2), (5, -1), (6, -1), (7, -1)]
+    end(two_open, 7, commit=False)
+    assert [both_levels(broker, T + after_ms) for after_ms in (55, 65, 90)] == [(5, 5), (6, -1), (7, -1)]
+    end(two_open, 8, commit=True)
+    assert [both_levels(broker, T + after_ms) for after_ms in (55, 65, 90)] == [(5, 5), (6, 6), (7, 7)]
+
+
+def test_read_committed_has_no_largest_time_behind_the_last_stable_offset(
+    broker: InProcessBroker, two_open: Log
+) -> None:
+    """Markers have times, too."""
+    assert both_levels(broker, MAX_TIMESTAMP) == (7, -1)
+    end(two_open, 7, commit=False)
+    assert both_levels(broker, MAX_TIMESTAMP) == (8, -1)
+    end(two_open, 8, commit=True)
+    assert both_levels(broker, MAX_TIMESTAMP) == (8, 8)
+    assert offset_of(broker, MAX_TIMESTAMP, isolation_level=1).timestamp == T + 100
 
 
 REPLICAS = (0, 2, -2)  # a follower that is node 0, another one, and the id for debugging

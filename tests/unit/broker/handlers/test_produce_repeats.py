@@ -14,12 +14,14 @@ from protocol.headers import encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.messages.topics import DeleteTopicsRequest
+from protocol.messages.transactions import DescribeTransactionsRequest
 from storage.batch.record_batch import Codec
 from storage.errors import DiskFull
 from storage.files import File
 from tests.support.batches import changed, produced, record
 from tests.support.broker import Client, ConnectionClosed, InProcessBroker
 from tests.support.requests import produce_request
+from tests.unit.broker.handlers.transactional_client import TransactionalClient, with_coordinators
 
 
 @pytest.fixture
@@ -227,6 +229,60 @@ def answer_bytes(client: Client, frame: bytes) -> bytes | None:
         return first
     except ConnectionClosed:
         return None
+
+
+@pytest.fixture
+def shop(broker: InProcessBroker, orders: bytes) -> TransactionalClient:
+    """A producer that has a transaction open in ``orders-0`` with one batch."""
+    with_coordinators(broker)
+    client = TransactionalClient(broker).begun()
+    assert client.produce(12).error_code == E.NONE
+    return client
+
+
+def test_the_next_batches_of_an_open_transaction_are_recognised(shop: TransactionalClient, taken: list[bool]) -> None:
+    assert [shop.produce(12).base_offset for _ in range(3)] == [1, 2, 3]
+    assert taken == [True, True, True]
+
+
+def test_the_first_batch_of_the_next_transaction_is_verified(
+    broker: InProcessBroker, shop: TransactionalClient, taken: list[bool]
+) -> None:
+    for _ in range(2):
+        shop.produce(12)
+    assert shop.end(5, commit=True) is E.NONE
+    broker.wait_until(lambda: broker.log("orders").last_stable_offset == 4)
+    del taken[:]
+    assert shop.produce(12).error_code == E.NONE
+    assert shop.produce(12).error_code == E.NONE
+    assert taken == [False, True]
+    (described,) = broker.ask(DescribeTransactionsRequest(transactional_ids=["shop"]), 0).transaction_states
+    assert described.transaction_state == "Ongoing", "the partition was added again"
+
+
+def test_a_batch_of_a_fenced_producer_is_read_and_refused(
+    broker: InProcessBroker, shop: TransactionalClient, taken: list[bool]
+) -> None:
+    for _ in range(2):
+        shop.produce(12)
+    next_one = TransactionalClient(broker)
+    assert next_one.begin() is E.CONCURRENT_TRANSACTIONS, "the open transaction is aborted first"
+    broker.wait_until(lambda: broker.log("orders").last_stable_offset == 4)
+    assert shop.produce(12).error_code == E.INVALID_PRODUCER_EPOCH
+    assert taken[-1] is False
+    assert broker.log("orders").log_end_offset == 4
+
+
+def test_a_batch_outside_the_open_transaction_is_refused_in_the_same_words(
+    broker: InProcessBroker, shop: TransactionalClient, taken: list[bool]
+) -> None:
+    client = broker.connect()
+    client.ask(produce_request("orders", produced(1)), 11)
+    outside = produced(1, producer_id=shop.producer_id, producer_epoch=shop.producer_epoch, base_sequence=1)
+    repeated = client.ask(produce_request("orders", outside), 11)
+    assert taken[-1] is False
+    assert repeated.responses == broker.connect().ask(produce_request("orders", outside), 11).responses
+    assert repeated.responses[0].partition_responses[0].error_code == E.INVALID_TXN_STATE
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
