@@ -89,7 +89,10 @@ def _fault_of(update: UpdateFeaturesRequest.FeatureUpdate, levels: Mapping[str, 
     if not first <= level <= last:
         return f"This broker only supports versions {first}-{last}"
     if level < current and upgrade_type == UpgradeType.UPGRADE:
-        return "Can't downgrade the version of this feature without setting the upgrade type to a downgrade."
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade."
+        )
     if update.feature in CHANGEABLE:
         return None
     return f"This broker works at level {current}, as the directory was formatted, and does not change it."

@@ -74,9 +74,47 @@ def patterns(exchange: Exchange) -> None:
         ".",
         "x*",
     )
-    for pattern in (*whole, "(?i)SHOP-1", r"\Qopen\E", "(?<name>open)", "shop-\\d", "o{1}pen", "gr.{2}e"):
+    syntax = (
+        *(
+            "(?i)SHOP-1",
+            "(?i:SHOP)-1",
+            r"\Qopen\E",
+            "(?<name>open)",
+            "(?P<name>open)",
+            "shop-\\d",
+            "o{1}pen",
+            "gr.{2}e",
+        ),
+        *(
+            r"\p{L}+",
+            r"\pL+-\pN",
+            "[[:alpha:]]+",
+            r"shop\b-1",
+            r"\x6fpen",
+            r"\Aopen\z",
+            "(o+p*)+en$",
+            "o(?:p|)e*?n",
+            "[]o]pen",
+        ),
+    )
+    for pattern in (*whole, *syntax):
         exchange.ask(f"like {pattern!r}", listed(transactional_id_pattern=pattern), SINCE_PATTERNS)
-    for pattern in ("(", "*", "[", "a{2,1}", "\\"):
+    java_only = ("(?=open).*", "(?!shop).*", r"(o)pen\1", "(?>open)", "o*+pen", r"open\Z", "(?#comment)open", r"\copen")
+    for pattern in (
+        "(",
+        "*",
+        "[",
+        "a{2,1}",
+        "\\",
+        "a)",
+        "a**",
+        "a{1001}",
+        "(?<na me>a)",
+        r"\pX",
+        "[z-a]",
+        "(?x)",
+        *java_only,
+    ):
         exchange.ask(f"like {pattern!r}, which is none", listed(transactional_id_pattern=pattern), SINCE_PATTERNS)
     shops = listed(transactional_id_pattern="shop.*", state_filters=["Ongoing", "Empty", "bogus"])
     exchange.ask("like a pattern, in some states", shops, SINCE_PATTERNS)

@@ -47,6 +47,7 @@ def run(exchange: Exchange) -> None:
     written = Written(exchange)
     for name, fields in RECORDS.items():
         written.write(name, **fields)
+    written.of_the_future("open")
     exchange.delete_topic("gone")
     exchange.restart()
     settled(exchange)
@@ -82,6 +83,12 @@ RECORDS: Mapping[str, dict[str, Any]] = {
     },
     "abort of nothing": {"status": S.PREPARE_ABORT, "epoch": 3, "partitions": {}, "begun": True},
     "commit in what is gone": {"status": S.PREPARE_COMMIT, "epoch": 3, "partitions": {"gone": [1]}, "begun": True},
+    "commit in what cannot be": {
+        "status": S.PREPARE_COMMIT,
+        "epoch": 3,
+        "partitions": {"orders": [-1, 6, 99], "": [0]},
+        "begun": True,
+    },
     "open": open_in(5, 3),
     "no previous producer": {"status": S.EMPTY, "epoch": 3, "previous_producer_id": -1},
     "committed as another": {"status": S.COMPLETE_COMMIT, "epoch": 0, "partitions": {}, "previous_producer_id": 7},
@@ -103,6 +110,7 @@ RECORDS: Mapping[str, dict[str, Any]] = {
         f"late-{epoch}": open_in(17 + place, epoch, transaction_timeout_ms=1)
         for place, epoch in enumerate((FULL - 2, FULL - 1, FULL))
     },
+    "late from the beginning": open_in(7, 3, transaction_timeout_ms=-1),
 }
 
 
@@ -149,9 +157,16 @@ class Written:
             transaction_last_update_timestamp_ms=now_ms,
             transaction_start_timestamp_ms=now_ms if begun else -1,
         )
-        key = encode_transaction_key(TransactionLogKey(transactional_id=name))
         values = [encode_transaction_value(value, 1), None] if tombstone else [encode_transaction_value(value, 1)]
-        batch = produced([record(value, key=key, timestamp=now_ms) for value in values])
+        self._append(name, *((_key(name), value) for value in values))
+
+    def of_the_future(self, name: str) -> None:
+        """Records behind that of an id, of types and versions that are not known."""
+        self._append(name, (b"\0\5" + _key(name)[2:], b"\0\1"), (_key(name), b"\0\2"), (_key(name), b"\xff\xff"))
+
+    def _append(self, name: str, *pairs: tuple[bytes, bytes | None]) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        batch = produced([record(value, key=key, timestamp=now_ms) for key, value in pairs])
         partition = partition_of(name, PARTITIONS)
         request = produce_request("__transaction_state", batch, partition=partition)
         answer = self._exchange.ask(None, request, 9, client_id="__admin_client")
@@ -162,6 +177,10 @@ class Written:
         producer = Producer(self._exchange, name)
         producer.id, producer.epoch = self.ids[name], RECORDS[name]["epoch"]
         return producer
+
+
+def _key(name: str) -> bytes:
+    return encode_transaction_key(TransactionLogKey(transactional_id=name))
 
 
 def settled(exchange: Exchange) -> None:
@@ -190,7 +209,7 @@ def settled(exchange: Exchange) -> None:
 def prepared(exchange: Exchange) -> None:
     exchange.ask("after the restart", described(*RECORDS), 0)
     exchange.ask("after the restart", ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 2)
-    for partition in range(6):
+    for partition in range(8):
         read = fetch_request("orders", partition=partition)
         exchange.ask(f"orders-{partition} after the restart", read, 12)
 
