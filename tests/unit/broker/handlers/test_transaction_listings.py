@@ -1,10 +1,16 @@
 """DescribeTransactions and ListTransactions through the codec."""
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from broker.handlers.transaction_listings import CHARACTERS_A_JOB
+from broker.handlers import transaction_listings
+from broker.handlers.transaction_listings import CHARACTERS_A_JOB, TransactionListingsHandler
+from broker.request.context import RequestContext
+from broker.runtime.worker_thread import WorkerThread
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
@@ -97,12 +103,57 @@ def test_ids_are_listed_by_a_pattern(broker: InProcessBroker, three: dict[str, T
     assert listed(broker, transactional_id_pattern="op") == [], "the whole id must match"
 
 
-def test_a_pattern_is_matched_with_more_ids_than_a_job_has(broker: InProcessBroker) -> None:
+def test_a_pattern_is_compiled_and_matched_in_a_thread_in_jobs(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_coordinators(broker)
     ids = [f"{number}-{'x' * (CHARACTERS_A_JOB // 3)}" for number in range(7)]
     for transactional_id in ids:
         TransactionalClient(broker, transactional_id).begun()
+    submitted: list[str] = []
+    submit = WorkerThread.submit
+
+    def watched(worker: WorkerThread, *order: Any) -> None:
+        submitted.append(worker._name)
+        submit(worker, *order)
+
+    monkeypatch.setattr(WorkerThread, "submit", watched)
     assert listed(broker, transactional_id_pattern="[0-5]-x*") == ids[:6]
+    assert submitted == ["housekeeper"] * 4, "the pattern, and three jobs of up to three ids each"
+
+
+class HeldWorker:
+    """A `WorkerThread` whose jobs run when the test says so."""
+
+    def __init__(self) -> None:
+        self.orders: deque[tuple[Callable[[], Any], Callable[[Any], None], Callable[[Exception], None]]] = deque()
+
+    def submit(self, *order: Any) -> None:
+        self.orders.append(order)  # type: ignore[arg-type]
+
+    def work(self) -> None:
+        job, done, _ = self.orders.popleft()
+        done(job())
+
+
+def test_a_broker_that_stops_begins_no_more_jobs(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_listings, "CHARACTERS_A_JOB", 1)
+    with_coordinators(broker)
+    for transactional_id in ("a", "b", "c"):
+        TransactionalClient(broker, transactional_id).begun()
+    coordinator = broker.server.components.transaction_coordinator
+    worker = HeldWorker()
+    handler = TransactionListingsHandler(coordinator.transactions, broker.clock, worker)  # type: ignore[arg-type]
+    context = Mock(RequestContext)
+    request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=".")
+    assert handler.list_transactions(request, context) is None
+    worker.work()
+    worker.work()
+    coordinator.stop()
+    worker.work()
+    assert not worker.orders, "the third id is not matched"
+    context.respond.assert_not_called()
+    context.refuse.assert_called_once_with(request, E.COORDINATOR_NOT_AVAILABLE, "this node stops")
 
 
 def test_a_pattern_that_could_be_tried_in_many_ways_costs_no_more_than_another(broker: InProcessBroker) -> None:
