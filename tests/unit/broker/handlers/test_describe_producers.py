@@ -8,6 +8,7 @@ from tests.support.batches import T, produced, record
 from tests.support.broker import InProcessBroker
 from tests.support.logs import ORDERS, batch_of, marker
 from tests.support.requests import produce_request
+from tests.unit.broker.handlers.transactional_client import TransactionalClient, with_coordinators
 
 Topic = DescribeProducersRequest.Topic
 Answer = DescribeProducersResponse.Topic.Partition
@@ -56,6 +57,31 @@ def test_an_open_transaction_is_told_with_its_first_offset_and_an_ended_one_with
         (one.producer_id, one.last_sequence, one.coordinator_epoch, one.current_txn_start_offset)
         for one in answer.active_producers
     ] == [(8, 0, -1, 1), (9, 0, 4, -1)]
+
+
+def test_a_transaction_is_told_over_a_restart_and_its_end_leaves_the_next_epoch(broker: InProcessBroker) -> None:
+    broker.create_topic("orders")
+    with_coordinators(broker)
+    client = TransactionalClient(broker).begun()
+    for _ in range(2):
+        assert client.produce(12, records=2).error_code == E.NONE
+    (answer,) = describe(broker, "orders", 0)
+    [while_open] = answer.active_producers
+    assert (while_open.producer_id, while_open.producer_epoch) == (client.producer_id, client.producer_epoch)
+    assert (while_open.last_sequence, while_open.coordinator_epoch, while_open.current_txn_start_offset) == (3, -1, 0)
+
+    broker.restart()
+    assert describe(broker, "orders", 0) == [answer]
+
+    transactions = broker.server.components.transaction_coordinator.transactions
+    broker.wait_until(lambda: bool(transactions.active))
+    assert client.end(5, commit=False) is E.NONE
+    broker.wait_until(lambda: broker.log("orders").last_stable_offset == 5)
+    (answer,) = describe(broker, "orders", 0)
+    [ended] = answer.active_producers
+    assert (ended.producer_id, ended.producer_epoch) == (while_open.producer_id, while_open.producer_epoch + 1)
+    assert (ended.last_sequence, ended.current_txn_start_offset) == (-1, -1)
+    assert ended.coordinator_epoch >= 0
 
 
 @serves(
