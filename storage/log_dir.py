@@ -33,7 +33,7 @@ from storage.errors import CorruptCheckpoint, LogDirFailed, WrongDirectory
 from storage.file_info import DiskSpace
 from storage.file_names import as_text
 from storage.files import File, FileSystem, Lock
-from storage.topic_partition import PartitionDirectory, TopicPartition, parse_dir_name
+from storage.topic_partition import MISNAMED, PartitionDirectory, TopicPartition, parse_dir_name
 
 METADATA_DIR_NAME: Final = "__cluster_metadata-0"
 
@@ -192,6 +192,13 @@ class LogDir:
                     f"{self.path}/{entry.name} is {entry.kind}, expected the directory of partition {topic_partition}"
                 )
         return found
+
+    def partitions_in_use(self) -> list[str]:
+        """The names of the directories of partitions, but for those that are being deleted or were set aside.
+
+        Raises WrongDirectory for a directory that is no partition's.
+        """
+        return [name for name, (_, fate) in self.partition_directories(lambda _: False) if fate in ("", MISNAMED)]
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         """Up to where each log is on disk. None if the file is damaged: then everything is recovered."""

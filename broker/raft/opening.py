@@ -21,9 +21,17 @@ from broker.runtime.worker_thread import Flusher, WorkerThread
 from config.broker_settings import BrokerSettings
 from config.log_config import LogConfig
 from protocol.records.control_records import ControlRecord
+from protocol.schema import NO_UUID
 from storage.batch.checksum import crc32c
 from storage.batch.record_batch import ATTRIBUTES_POSITION
-from storage.checkpoints import PARTITION_METADATA, RECOVERY_POINTS, read_offset_checkpoint, write_topic_id
+from storage.checkpoints import (
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    format_id,
+    read_offset_checkpoint,
+    write_topic_id,
+)
 from storage.errors import CorruptBatch, CorruptCheckpoint
 from storage.files import FileSystem
 from storage.loading import open_log
@@ -39,6 +47,7 @@ def open_metadata_log(
     files: FileSystem,
     settings: BrokerSettings,
     *,
+    directory_id: bytes | None,
     was_clean: bool,
     clock: Clock,
     flusher: Flusher,
@@ -52,6 +61,7 @@ def open_metadata_log(
     Args:
         files: the file system of the directory.
         settings: have the directory and the id of this node, which the voters must name.
+        directory_id: the id in the `meta.properties` of the directory, which the voter of this node must have.
         was_clean: the directory had its clean-shutdown marker; otherwise the log is scanned and a torn end is cut.
         clock: gives the records their time stamps.
         flusher: syncs the log.
@@ -83,7 +93,7 @@ def open_metadata_log(
         )
     batches = _Batches(stored, snapshot.end_offset, quorum)
     _handing_over(directory, lambda: listener.handle_commit(batches))
-    _check_adoptable(listener.image.features.metadata_version, quorum, settings.node_id, directory)
+    _check_adoptable(listener.image.features.metadata_version, quorum, settings, directory_id)
     snapshots.set_damaged_aside()
     state_path = f"{directory}/{QUORUM_STATE}"
     leader_epoch = max(read_leader_epoch(files, state_path), stored.leader_epochs.latest, 0) + 1
@@ -249,15 +259,26 @@ def _handing_over(where: str, hand_over: Callable[[], None]) -> None:
         raise InconsistentMetadata(f"{where}: {error}") from None
 
 
-def _check_adoptable(metadata_version: int, quorum: Quorum, node_id: int, directory: str) -> None:
+def _check_adoptable(
+    metadata_version: int, quorum: Quorum, settings: BrokerSettings, directory_id: bytes | None
+) -> None:
+    directory = f"{settings.metadata_directory}/{METADATA_PARTITION.dir_name}"
     newest = METADATA_VERSIONS[1]
     if metadata_version > newest:
         raise InconsistentMetadata(
             f"{directory} has metadata.version {metadata_version}; up to {newest} can be read here"
         )
-    if quorum.voters is not None:
-        voters = [voter.voter_id for voter in quorum.voters.voters]
-        if node_id not in voters:
-            raise InconsistentMetadata(
-                f"{directory} belongs to the voters {', '.join(map(str, voters))}; this is node {node_id}"
-            )
+    if quorum.voters is None:
+        return
+    voters = {voter.voter_id: voter.voter_directory_id for voter in quorum.voters.voters}
+    if settings.node_id not in voters:
+        raise InconsistentMetadata(
+            f"{directory} belongs to the voters {', '.join(map(str, voters))}; this is node {settings.node_id}"
+        )
+    expected = voters[settings.node_id]
+    if expected not in (NO_UUID, directory_id):
+        found = "no directory.id" if directory_id is None else f"the directory.id {format_id(directory_id)}"
+        raise InconsistentMetadata(
+            f"{settings.metadata_directory}/{META_PROPERTIES} has {found}, expected {format_id(expected)}, "
+            f"which the voter {settings.node_id} of {directory} has"
+        )

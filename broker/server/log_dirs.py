@@ -1,14 +1,20 @@
 """LogDirs: locks the data directories of this node, reads their ids, and formats new ones."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from broker.raft.formatting import format_directories
 from broker.runtime.clock import Ids
+from broker.server.log_dir_checks import (
+    check_identities,
+    check_is_new,
+    check_metadata_log,
+    check_place_of_metadata_log,
+)
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
-from storage.checkpoints import MetaProperties
-from storage.errors import LogDirFailed, StorageError, WrongDirectory
+from storage.checkpoints import MetaProperties, format_id
+from storage.errors import LogDirFailed, StorageError
 from storage.files import FileSystem
 from storage.log_dir import LogDir
 
@@ -22,9 +28,11 @@ class LogDirs:
         self._files = files
         self._settings = settings
         self._locked: dict[str, LogDir] = {}
+        self._properties: dict[str, MetaProperties] = {}
+        """The `meta.properties` by the path of their directory."""
         self.cluster_id = ""
         self.by_id: dict[bytes, LogDir] = {}
-        """Log directories by their id in the metadata log; directories without id are missing here."""
+        """Log directories by their id in the metadata log, once `complete_ids` was called."""
 
     def lock(self) -> None:
         """Lock every directory; a directory that cannot be made or opened goes offline alone.
@@ -47,7 +55,10 @@ class LogDirs:
         new: list[str] = []
         for directory in self._alive():
             try:
+                check_place_of_metadata_log(self._files, directory, self._settings.metadata_directory)
                 properties = directory.read_properties()
+                if properties is None:
+                    check_is_new(directory)
             except LogDirFailed as error:
                 self.start_without(directory, error)
                 continue
@@ -55,7 +66,8 @@ class LogDirs:
                 new.append(directory.path)
             else:
                 known[directory.path] = properties
-        self._check(known)
+        check_identities(known, self._settings)
+        check_metadata_log(self._files, known, self._settings.metadata_directory, self._alive())
         # The metadata directory comes first: an interrupted format must not leave log directories without it.
         new.sort(key=lambda path: path != self._settings.metadata_directory)
         for path in new:
@@ -76,11 +88,31 @@ class LogDirs:
                 self.start_without(self._locked[path], error)
             else:
                 log.info("formatted %s", path)
+        self._properties = {path: known[path] for path in self._locked if path in known}
         self.cluster_id = known[self._settings.metadata_directory].cluster_id
-        for path in self._settings.log_dirs:
-            directory_id = known[path].directory_id if path in known else None
-            if directory_id is not None:
-                self.by_id[directory_id] = self._locked[path]
+
+    @property
+    def metadata_directory_id(self) -> bytes | None:
+        """The id of ``metadata.log.dir`` in its `meta.properties`; Kafka before 3.7 has written none."""
+        return self._properties[self._settings.metadata_directory].directory_id
+
+    def complete_ids(self, ids: Ids, date: str) -> None:
+        """Give every directory without an id a new id, as Kafka does (KIP-858). Raises DiskFull, LogDirFailed."""
+        for path, properties in self._properties.items():
+            directory = self._locked[path]
+            directory_id = properties.directory_id
+            if directory_id is None:
+                if directory.has_failed:
+                    continue
+                directory_id = ids.uuid()
+                try:
+                    directory.write_properties(properties._replace(directory_id=directory_id), date)
+                except LogDirFailed as error:
+                    self.start_without(directory, error)
+                    continue
+                log.info("%s had no directory.id, it is %s now", path, format_id(directory_id))
+            if path in self._settings.log_dirs:
+                self.by_id[directory_id] = directory
 
     def _alive(self) -> list[LogDir]:
         return [directory for directory in self._locked.values() if not directory.has_failed]
@@ -141,22 +173,3 @@ class LogDirs:
                     log.error("%s could not be closed cleanly: %s", path, error)
         self._locked.clear()
         return all_clean
-
-    def _check(self, known: Mapping[str, MetaProperties]) -> None:
-        """Check that all directories belong to this node and to one cluster. Raises WrongDirectory."""
-        first: tuple[str, MetaProperties] | None = None
-        wanted = self._settings.ottla_cluster_id
-        for path, properties in known.items():
-            if properties.node_id != self._settings.node_id:
-                raise WrongDirectory(
-                    f"{path} belongs to node {properties.node_id}, and node.id is {self._settings.node_id}"
-                )
-            if wanted is not None and properties.cluster_id != wanted:
-                raise WrongDirectory(
-                    f"{path} belongs to cluster {properties.cluster_id}, and ottla.cluster.id is {wanted}"
-                )
-            first = first or (path, properties)
-            if properties.cluster_id != first[1].cluster_id:
-                raise WrongDirectory(
-                    f"{path} belongs to cluster {properties.cluster_id}, {first[0]} to {first[1].cluster_id}"
-                )

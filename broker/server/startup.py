@@ -120,6 +120,7 @@ class Startup:
         self._lifecycle.state = BrokerState.RECOVERY
         loader = MetadataLoader(self._metadata)
         metadata_log = self._metric_sources.metadata_log = self._open_metadata_log(loader)
+        self._log_dirs.complete_ids(services.ids, self._date())
         configs = ConfigView(self._metadata, settings)
         dynamic_config = DynamicBrokerConfig(configs)
         self._logs.producer_id_expiration_ms = dynamic_config.settings.producer_id_expiration_ms
@@ -179,8 +180,7 @@ class Startup:
 
     def _identify(self) -> Node:
         now_ms = self._services.clock.now_ms()
-        date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
-        self._log_dirs.identify(self._services.ids, now_ms, date, self._controller_endpoint)
+        self._log_dirs.identify(self._services.ids, now_ms, self._date(), self._controller_endpoint)
         return Node(
             node_id=self._settings.node_id,
             cluster_id=self._log_dirs.cluster_id,
@@ -188,11 +188,16 @@ class Startup:
             endpoints={listener.name: Endpoint(listener.host, listener.port) for listener in self._endpoints},
         )
 
+    def _date(self) -> str:
+        """The date of `meta.properties`, as Java writes it."""
+        return time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(self._services.clock.now_ms() / 1000))
+
     def _open_metadata_log(self, loader: MetadataLoader) -> SingleVoterLog:
         directory = self._log_dirs.for_metadata
         return open_metadata_log(
             self._services.files,
             self._settings,
+            directory_id=self._log_dirs.metadata_directory_id,
             was_clean=directory.was_clean,
             clock=self._services.clock,
             flusher=self._services.flushers.of(directory.path),

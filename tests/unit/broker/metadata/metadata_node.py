@@ -83,6 +83,7 @@ class MetadataNode:
         self.log = open_metadata_log(
             self.files,
             self.settings,
+            directory_id=self.directory_id,
             was_clean=was_clean,
             clock=self.clock,
             flusher=Flusher(self.worker),

@@ -1,6 +1,7 @@
 """One of several data directories fails while the broker runs, before it starts or while it stops; and comes back."""
 
 import errno
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -292,9 +293,10 @@ def test_an_empty_directory_in_the_place_of_another_does_not_pass_for_it(broker:
     assert broker.log("orders", 1).log_end_offset == 2
 
 
-def test_a_directory_whose_name_tag_was_lost_has_its_logs_all_the_same(broker: TwoDirectories) -> None:
+def test_a_directory_that_was_given_another_id_has_its_logs_all_the_same(broker: TwoDirectories) -> None:
     broker.stop()
-    (broker.b / META_PROPERTIES).unlink()
+    path = broker.b / META_PROPERTIES
+    path.write_text(re.sub("directory.id=.*", "directory.id=4L6g3nShT-eMCtK--X86sw", path.read_text()))
     broker.start_again()
     assert broker.codes() == [E.NONE, E.NONE]
     (new_id,) = set(broker.server.log_dirs.by_id) - {
