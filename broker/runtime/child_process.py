@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from broker.runtime.stderr import never_wait_for_stderr
+
 Message = dict[str, Any]
 
 _PACKAGES_DIRECTORY: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -78,6 +80,7 @@ class ChildProcess:
 
 def serve(perform: Callable[[Message], Iterable[Message]]) -> None:
     """The child's end: perform orders until stdin is closed."""
+    never_wait_for_stderr()
     _die_with_the_broker()
     # A terminal and some process managers send their signals to the child as well; the broker decides when it ends.
     for number in _SIGNALS_OF_THE_BROKER:

@@ -11,12 +11,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 
 from broker.request.line_limit import LineLimit
 from broker.runtime.clock import LoopClock
 from broker.runtime.cpu_scheduling import ask_for_short_turns
+from broker.runtime.stderr import never_wait_for_stderr
 from broker.server.broker_server import BrokerServer, CannotStart
 from broker.server.signals import Signals
 from broker.server.systemd import ServiceManager
@@ -56,6 +57,7 @@ YOUNG_OBJECTS = 20_000
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a broker until a signal stops it (SIGTERM, SIGINT, SIGHUP) or it can't go on; return the exit code."""
     keep_standard_descriptors()
+    never_wait_for_stderr()
     signals = Signals()
     options = _parser().parse_args(arguments)
     _log_to_stderr(options.log_level)
@@ -79,8 +81,6 @@ def keep_standard_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w", closefd=False)  # Python has None for a stderr that was closed
 
 
 def raise_descriptor_limit() -> int:
@@ -227,7 +227,5 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def _failed(error: BaseException | str) -> int:
-    with suppress(OSError):  # stderr may be full, or a pipe without a reader
-        sys.stderr.write(f"ottla: {error}\n")
-        sys.stderr.flush()
+    sys.stderr.write(f"ottla: {error}\n")
     return FAILED

@@ -14,7 +14,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from types import FrameType
 from typing import Final
 
@@ -55,10 +54,7 @@ class Signals:
         signal.pthread_sigmask(signal.SIG_BLOCK, _OTHERS)
         while True:
             signal.sigwait({signal.SIGQUIT})
-            report = "".join((*_threads(), *_tasks(self._loop)))
-            with suppress(OSError):  # stderr may be full, or a pipe without a reader
-                sys.stderr.write(report)
-                sys.stderr.flush()
+            sys.stderr.write("".join((*_threads(), *_tasks(self._loop))))
 
 
 def _threads() -> Iterator[str]:

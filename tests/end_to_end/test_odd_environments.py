@@ -312,6 +312,36 @@ def test_a_stdout_that_cannot_be_written_is_said_in_the_log(
     assert broker.process.wait(60) == 0
 
 
+@pytest.mark.parametrize("make_stderr", [full_device, full_pipe, broken_pipe])
+def test_a_log_that_cannot_be_written_holds_nobody(
+    odd: Callable[..., OddBroker], make_stderr: Callable[[], int]
+) -> None:
+    stderr = make_stderr()
+    broker = odd(stderr=stderr).start()
+    os.close(stderr)
+    broker.process.send_signal(signal.SIGQUIT)  # writes the stacks of all threads
+    broker.process.send_signal(signal.SIGUSR1)  # writes latencies into the log
+    with socket.create_connection(("127.0.0.1", broker.port)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")  # writes a line about the peer
+        assert stranger.recv(1) == b""
+    assert there_and_back(broker.bootstrap, b"one") == [b"one"]
+    broker.stop()
+    assert (broker.data_directory / MARKER).exists()
+
+
+@pytest.mark.parametrize("make_stderr", [full_device, full_pipe, broken_pipe])
+def test_a_start_that_is_refused_ends_also_where_nobody_hears_why(
+    odd: Callable[..., OddBroker], make_stderr: Callable[[], int]
+) -> None:
+    stderr = make_stderr()
+    broker = odd(stderr=stderr)
+    broker.settings["log.segment.bytes"] = "many"
+    broker.launch()
+    os.close(stderr)
+    broker.process.communicate(timeout=60)
+    assert broker.process.returncode == 1
+
+
 def test_descriptors_that_were_closed_are_given_to_no_data_file(odd: Callable[..., OddBroker]) -> None:
     broker = odd(preexec_fn=lambda: os.closerange(0, 3))
     broker.launch()
