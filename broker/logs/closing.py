@@ -43,6 +43,7 @@ async def close_logs(
             logs.fail(closing.directory, error)
 
         thread.submit(closing.perform, done, failed)
+        thread.do_without_thread()
 
     for number, closing in enumerate(logs.begin_close(clock.now_ms())):
         if closing.target is None:

@@ -32,6 +32,11 @@ class Flushers:
         for stats in self.stats:
             stats.durations.rotate()
 
+    def do_without_threads(self) -> None:
+        """The broker stops: where the system has refused a thread, the loop syncs."""
+        for _, thread in self._by_path.values():
+            thread.do_without_thread()
+
     async def finish(self) -> None:
         """Return when all requested flushes are done, or have failed."""
         for flusher, _ in self._by_path.values():

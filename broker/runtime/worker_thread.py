@@ -36,13 +36,17 @@ class WorkerThread:
         self._thread: threading.Thread | None = None
         self._retry: Alarm | None = None
         """The alarm for the next attempt to start the thread, if an attempt has failed."""
+        self._is_loops_work = False
+        """Whether the loop runs the jobs, since no thread could start and the broker stops."""
         self._stopped: asyncio.Future[None] | None = None
 
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Failed) -> None:
         """Run ``job`` after all earlier jobs; then ``done(result)`` or ``failed(error)`` on the loop."""
         assert self._stopped is None, f"the {self._name} thread has been stopped"
         self._jobs.put((job, done, failed))
-        if self._thread is None and self._retry is None:
+        if self._is_loops_work:
+            self._work_on_loop()
+        elif self._thread is None and self._retry is None:
             self._start()
 
     async def run(self, job: Callable[[], T]) -> T:
@@ -60,18 +64,26 @@ class WorkerThread:
         self.submit(job, done, failed)
         return await future
 
+    def do_without_thread(self) -> None:
+        """If the system has refused the thread, the loop runs the jobs, now and from now on: the broker stops."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+            self._is_loops_work = True
+            self._work_on_loop()
+
     async def stop(self) -> None:
         """Return when all earlier jobs are done, their callbacks have run and the thread has ended."""
         if self._stopped is None:
+            self.do_without_thread()
             self._stopped = self._loop.create_future()
-            if self._thread is None and self._retry is None:
+            if self._is_loops_work:
+                # Behind the callbacks of the last jobs.
+                self._loop.call_soon_threadsafe(self._stopped.set_result, None)
+            elif self._thread is None:
                 self._stopped.set_result(None)
             else:
                 self._jobs.put(None)
-            if self._retry is not None:
-                # The thread could not start, and the broker stops: the loop itself runs the remaining jobs.
-                self._retry.cancel()
-                self._work()
         await asyncio.shield(self._stopped)
         if self._thread is not None:
             # The thread's last call was to the loop: joining it takes microseconds.
@@ -91,17 +103,23 @@ class WorkerThread:
 
     def _work(self) -> None:
         while (order := self._jobs.get()) is not None:
-            job, done, failed = order
-            try:
-                result = job()
-            except Exception as error:  # noqa: BLE001 - the error belongs to the caller of `submit`
-                self._loop.call_soon_threadsafe(failed, error)
-            else:
-                self._loop.call_soon_threadsafe(done, result)
+            self._perform(*order)
             # An idle thread must not keep the last job's buffers and files.
-            del order, job, done, failed
+            del order
         assert self._stopped is not None
         self._loop.call_soon_threadsafe(self._stopped.set_result, None)
+
+    def _work_on_loop(self) -> None:
+        while not self._jobs.empty() and (order := self._jobs.get()) is not None:
+            self._perform(*order)
+
+    def _perform(self, job: Callable[[], Any], done: Callable[[Any], None], failed: Failed) -> None:
+        try:
+            result = job()
+        except Exception as error:  # noqa: BLE001 - the error belongs to the caller of `submit`
+            self._loop.call_soon_threadsafe(failed, error)
+        else:
+            self._loop.call_soon_threadsafe(done, result)
 
 
 class FlushTarget(Protocol):

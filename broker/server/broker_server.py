@@ -299,6 +299,7 @@ class BrokerServer:
         """Close in reverse order what was opened. Logs that have failed are left for the next start to recover."""
         services, shutdown = self.services, self.shutdown
         services.scheduler.stop()
+        services.flushers.do_without_threads()
         self.socket_server.close()
         broker_epoch = -1
         is_clean = False

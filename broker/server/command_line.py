@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -43,6 +44,9 @@ OPEN_FILES_UNTOLD = 1_024
 FEWEST_OPEN_FILES = 32
 """With fewer the broker could hardly open what every start needs."""
 
+FEWEST_THREADS = 8
+"""Threads beside the first that a broker with one data directory may start (broker/runtime/services.py)."""
+
 MOST_OPEN_FILES = 32_768
 """Files of segments that are open at a time, where the system allows so many. Indexes are mapped, and Linux lets a
 process have 65,530 maps."""
@@ -70,6 +74,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     descriptors = raise_descriptor_limit()
     if descriptors < FEWEST_OPEN_FILES:
         return _failed(f"up to {descriptors} open files are allowed, expected at least {FEWEST_OPEN_FILES} (ulimit -n)")
+    threads = threads_that_start(FEWEST_THREADS)
+    if threads < FEWEST_THREADS:
+        return _failed(
+            f"{threads} threads can be started, expected at least {FEWEST_THREADS} "
+            "(ulimit -u, or the limit of processes of a container or service)"
+        )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(loaded, signals, most_open_files=min(descriptors // 2, MOST_OPEN_FILES)))
 
@@ -110,6 +120,23 @@ def raise_descriptor_limit() -> int:
         return wanted
     log.warning("up to %d open files: the limit cannot be raised to %d", soft, hard)
     return soft
+
+
+def threads_that_start(wanted: int) -> int:
+    """How many threads the system starts, of so many that are wanted. They have ended when this returns."""
+    may_end = threading.Event()
+    started: list[threading.Thread] = []
+    try:
+        for _ in range(wanted):
+            thread = threading.Thread(target=may_end.wait, daemon=True)
+            thread.start()
+            started.append(thread)
+    except (RuntimeError, MemoryError) as error:
+        log.error("thread %d could not be started: %s", len(started) + 1, error)
+    may_end.set()
+    for thread in started:
+        thread.join()
+    return len(started)
 
 
 async def _serve(loaded: LoadedSettings, signals: Signals, *, most_open_files: int) -> int:

@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import Final
 
@@ -32,7 +33,8 @@ class Signals:
             signal.signal(number, signal.SIG_IGN)
         # All threads inherit this, so that the signal waits for the reporter.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
-        threading.Thread(target=self._report_stacks, name="reporter", daemon=True).start()
+        with suppress(RuntimeError):  # no thread can start: SIGQUIT does nothing then
+            threading.Thread(target=self._report_stacks, name="reporter", daemon=True).start()
 
     def stop_by(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
         """Let ``loop`` call ``stop`` for the signals that stop the broker. Its tasks belong to what SIGQUIT writes."""

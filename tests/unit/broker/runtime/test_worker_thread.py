@@ -3,6 +3,7 @@ import threading
 
 import pytest
 
+from broker.runtime.flushers import Flushers
 from broker.runtime.worker_thread import REST_MS, Flusher, WorkerThread
 from tests.support.clock import ManualClock
 
@@ -123,6 +124,35 @@ def test_at_a_stop_without_a_thread_the_loop_does_what_is_left(monkeypatch: pyte
         worker.submit(lambda: 7, done.append, lambda error: None)
         await worker.stop()
         assert done == [7]
+        assert clock.alarms == 0
+
+    asyncio.run(scenario())
+
+
+def test_where_no_thread_can_start_a_flusher_that_stops_syncs_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+
+        def exhausted(self: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", exhausted)
+        flushers = Flushers(asyncio.get_running_loop(), clock)
+        disk = Disk()
+        disk.written = 7
+        flushed: list[int] = []
+        flushers.of("data").flush(disk, lambda: flushed.append(disk.on_disk), lambda error: None)
+        assert flushed == []
+
+        flushers.do_without_threads()
+        await flushers.finish()
+        assert flushed == [7]
+
+        disk.written = 8  # the broker writes that it stops
+        flushers.of("data").flush(disk, lambda: flushed.append(disk.on_disk), lambda error: None)
+        await flushers.finish()
+        await flushers.stop()
+        assert flushed == [7, 8]
         assert clock.alarms == 0
 
     asyncio.run(scenario())
