@@ -15,7 +15,7 @@ A reader of the files beside a running broker finds an index that ends a little 
 from contextlib import suppress
 from typing import ClassVar, Final
 
-from storage.errors import DiskFull, StorageError, TooManyOpenFiles
+from storage.errors import CorruptIndex, DiskFull, StorageError, TooManyOpenFiles
 from storage.files import File, FileMap, FileSystem
 from storage.open_files import OpenFiles
 
@@ -115,12 +115,17 @@ class IndexFile:
         return self._written
 
     def mapped(self) -> FileMap | bytes:
-        """The mmap of the `searchable` entries, of which there must be one at least. Valid until the file is cut."""
+        """The mmap of the `searchable` entries, of which there must be one at least. Valid until the file is cut.
+
+        Raises CorruptIndex where the file has fewer entries than it had.
+        """
         if self._map is None or self._mapped < self._written:
             file = self.file()
             mapped: FileMap | bytes | None = file.map_read_only()
             if mapped is None:
                 mapped = file.pread(self._written * self.ENTRY_SIZE, 0)
+            if len(mapped) < self._written * self.ENTRY_SIZE:
+                raise self._lost(len(mapped), self._written)
             self._map = mapped
             self._mapped = len(mapped) // self.ENTRY_SIZE
         else:
@@ -184,7 +189,16 @@ class IndexFile:
         self.trim()
 
     def last_entry_bytes(self) -> bytes:
-        """The last valid entry; there must be one."""
+        """The last valid entry; there must be one. Raises CorruptIndex where the file has fewer entries than it had."""
         if self._unwritten:
             return self._unwritten[-self.ENTRY_SIZE :]
-        return self.file().pread(self.ENTRY_SIZE, (self.entries - 1) * self.ENTRY_SIZE)
+        file = self.file()
+        last = file.pread(self.ENTRY_SIZE, (self.entries - 1) * self.ENTRY_SIZE)
+        if len(last) < self.ENTRY_SIZE:
+            raise self._lost(file.size, self.entries)
+        return last
+
+    def _lost(self, found_bytes: int, entries: int) -> CorruptIndex:
+        return CorruptIndex(
+            f"{self.path} has {found_bytes} bytes, expected {entries * self.ENTRY_SIZE}: another process has cut it"
+        )

@@ -89,13 +89,27 @@ class TransactionIndex:
         return self.size > 0 or bool(self._unwritten)
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
-        file = self.file()
-        if file is not None:
-            for version, *fields in ENTRY.iter_unpack(file.pread(self.size, 0)):
-                if version != _VERSION:
-                    raise CorruptIndex(f"{self.path} has an entry of version {version}, expected {_VERSION}")
-                yield AbortedTransaction(*fields)
+        """All transactions. Raises CorruptIndex."""
+        for version, *fields in ENTRY.iter_unpack(self._content()):
+            if version != _VERSION:
+                raise CorruptIndex(f"{self.path} has an entry of version {version}, expected {_VERSION}")
+            yield AbortedTransaction(*fields)
         yield from self._unwritten
+
+    def _content(self) -> bytes:
+        """The bytes of all entries in the file. Raises CorruptIndex where the file has fewer than it had."""
+        try:
+            file = self.file()
+        except FileNotFoundError:
+            content = b""
+        else:
+            content = b"" if file is None else file.pread(self.size, 0)
+        if len(content) < self.size:
+            self.is_confirmed = False  # it is made anew before it is used again
+            raise CorruptIndex(
+                f"{self.path} has {len(content)} bytes, expected {self.size}: another process has cut it"
+            )
+        return content
 
     def check(self) -> None:
         """Check that entries are whole, of this segment, in order and possible. Raises CorruptIndex."""

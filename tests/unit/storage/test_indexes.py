@@ -247,6 +247,25 @@ def test_the_first_aborted_transaction_makes_the_file(tmp_path: Path) -> None:
     assert list(index) == [(4000, 104, 107, 108)]
 
 
+@pytest.mark.parametrize(("found", "left"), [(0, None), (0, b""), (33, KAFKAS_ENTRY[:-1])])
+def test_an_index_of_transactions_that_another_process_has_cut_is_not_used(
+    tmp_path: Path, found: int, left: bytes | None
+) -> None:
+    index = transaction_index(tmp_path)
+    index.append(AbortedTransaction(4000, 104, 107, 108))
+    index.let_go()
+    (tmp_path / "x.txnindex").unlink()
+    if left is not None:
+        (tmp_path / "x.txnindex").write_bytes(left)
+
+    with pytest.raises(CorruptIndex, match=rf"x.txnindex has {found} bytes, expected 34: another process has cut it"):
+        list(index)
+
+    assert not index.is_confirmed, "the next reader compares it with the markers, and makes it anew"
+    index.reset()
+    assert list(index) == []
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [

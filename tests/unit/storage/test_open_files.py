@@ -1,5 +1,6 @@
 """However many logs there are, no more of their files are open than are allowed."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,49 @@ def test_a_file_that_somebody_has_removed_meanwhile_means_that_the_directory_has
     first.stage(batch_of(b"y"), leader_epoch=0)
     with pytest.raises(LogDirFailed, match="another process has removed it"):
         first.append_all(T)
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("lose", [removed, emptied])
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_an_index_that_another_process_has_cut_is_made_anew(
+    tmp_path: Path, lose: Callable[[Path], None], suffix: str
+) -> None:
+    directory = str(tmp_path / "orders-0")
+    Path(directory).mkdir()
+    config = LogConfig(**{**SMALL, "index_interval_bytes": 0})
+
+    def open_it(recovery_point: int) -> Log:
+        return open_log(
+            FaultyFileSystem(), directory, topic_partition=TopicPartition("orders", 0), config=config, now_ms=T,
+            recovery_point=recovery_point, was_clean=True,
+        )  # fmt: skip
+
+    log = open_it(0)
+    for number in range(20):
+        log.stage(batch_of(b"%d" % number, timestamp=T + number), leader_epoch=0)
+        log.append_all(T)
+    log.advance_high_watermark(20)
+    log.close(T)
+    log = open_it(20)
+    log.advance_high_watermark(20)
+    log.segments.active.offset_index.let_go()
+    log.segments.active.time_index.let_go()
+    (index,) = (tmp_path / "orders-0").glob(f"*.{suffix}")
+    lose(index)
+
+    assert values_in(log, 10)[:1] == [b"10"]
+    place = log.offset_for_timestamp(T + 15, 20)
+    assert place is not None
+    assert place.offset == 15
+    log.stage(batch_of(b"more", timestamp=T + 30), leader_epoch=0)
+    log.append_all(T)
+    log.advance_high_watermark(21)
+    assert values_in(log, 20) == [b"more"]
