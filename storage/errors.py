@@ -128,6 +128,11 @@ class SegmentTooLarge(StorageError):
     """A cleaned segment would have batches at positions that no index entry can hold."""
 
 
+class FilesRemoved(LogDirFailed):
+    """Another process has removed a file or a directory. Where it was a partition's, and the data directory itself is
+    there, the other partitions go on."""
+
+
 class LogRemoved(StorageError):
     """The log was deleted while a write to it was under way."""
 

@@ -8,7 +8,7 @@ Every failure leaves here as an error of `storage.errors`, so no caller looks at
     ENOMEM             likewise: the system has no memory for the call
     a failed fsync     LogDirFailed, whatever the errno: the kernel may have dropped the pages it could not write
     everything else    LogDirFailed
-    a missing file     FileNotFoundError, as it is: callers expect it; LogDirFailed where a new file's directory is gone
+    a missing file     FileNotFoundError, as it is: callers expect it; FilesRemoved where a new file's directory is gone
     a link to nowhere  LogDirFailed
     no file at all     LogDirFailed: a directory, a pipe or a socket where a file is expected is not opened
 """
@@ -24,7 +24,15 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
-from storage.errors import DirectoryLocked, DiskFull, FileTooLarge, LogDirFailed, StorageError, TooManyOpenFiles
+from storage.errors import (
+    DirectoryLocked,
+    DiskFull,
+    FilesRemoved,
+    FileTooLarge,
+    LogDirFailed,
+    StorageError,
+    TooManyOpenFiles,
+)
 from storage.file_info import DirectoryEntry, DiskSpace
 
 Buffer = bytes | bytearray | memoryview
@@ -61,6 +69,8 @@ def storage_error(error: OSError, doing: str, path: str) -> StorageError:
         return FileTooLarge(sentence)
     if error.errno in _EXHAUSTED:
         return TooManyOpenFiles(sentence)
+    if error.errno == errno.ENOENT:
+        return FilesRemoved(sentence)
     if error.errno in _NOT_ALLOWED:
         # A container's volume often belongs to another user.
         sentence += f" for user {os.geteuid()}"
@@ -438,7 +448,7 @@ class FileSystem:
             if fsync:
                 self.fsync_directory(os.path.dirname(path))
         except FileNotFoundError as error:
-            raise LogDirFailed(f"{os.path.dirname(path)} is gone: another process has removed it") from error
+            raise FilesRemoved(f"{os.path.dirname(path)} is gone: another process has removed it") from error
 
     def remove(self, path: str) -> None:
         """Remove a file, if it is there."""

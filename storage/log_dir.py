@@ -149,6 +149,14 @@ class LogDir:
             raise LogDirFailed(f"{self.path} has failed")
         return self._files.space(self.path)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the directory still has its `meta.properties`: it was not removed, and its disk is mounted."""
+        try:
+            return self._files.exists(f"{self.path}/{META_PROPERTIES}")
+        except LogDirFailed:
+            return False
+
     def read_properties(self) -> MetaProperties | None:
         """Read `meta.properties`; None in a new directory. Raises WrongDirectory."""
         return read_meta_properties(self._files, f"{self.path}/{META_PROPERTIES}")

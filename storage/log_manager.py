@@ -17,7 +17,7 @@ from storage.checkpoints import (
     write_topic_id,
 )
 from storage.deleted_partitions import DeletedPartitions, ForgetDeleted
-from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles, WrongDirectory
+from storage.errors import DiskFull, FilesRemoved, LogDirFailed, StorageError, TooManyOpenFiles, WrongDirectory
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
 from storage.loading import (
@@ -324,8 +324,8 @@ class LogManager:
         path = f"{directory.path}/{topic_partition.suffixed_dir_name(unique_id, DELETE)}"
         try:
             self._files.rename(log.directory, path)
-        except FileNotFoundError as error:
-            raise LogDirFailed(f"{log.directory} is gone: another process has removed it") from error
+        except FileNotFoundError:
+            return None  # another process has removed it
         return PendingRemoval(self._files, (path,), log.config.file_delete_delay_ms)
 
     # Truncating: what a follower does ---------------------------------------------------------------------------------
@@ -372,6 +372,16 @@ class LogManager:
             log.abandon()
         return gone
 
+    def let_go_removed(self, topic_partition: TopicPartition) -> bool:
+        """Take a partition's log, files of which another process has removed, out of use without a write.
+
+        False if the data directory itself is gone: then `directory_failed` is called for."""
+        if not self._log_dirs[topic_partition].is_there:
+            return False
+        del self._log_dirs[topic_partition]
+        self._logs.pop(topic_partition).abandon()
+        return True
+
     # In passing -------------------------------------------------------------------------------------------------------
 
     def apply_retention(
@@ -389,7 +399,7 @@ class LogManager:
             except StorageError as error:
                 yield log, error
             except FileNotFoundError as error:
-                yield log, LogDirFailed(f"{error.filename} is gone: another process has removed it")
+                yield log, FilesRemoved(f"{error.filename} is gone: another process has removed it")
             else:
                 yield log, removals
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from config.log_config import LogConfig
-from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
+from storage.errors import DiskFull, FilesRemoved, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.files import FileSystem
 from storage.loading import LoadReport, load_log
 from storage.log import Log
@@ -26,7 +26,7 @@ from storage.topic_partition import TopicPartition
 
 Message = dict[str, Any]
 
-_FAILURES: Final = {error.__name__: error for error in (DiskFull, LogDirFailed, TooManyOpenFiles)}
+_FAILURES: Final = {error.__name__: error for error in (DiskFull, FilesRemoved, LogDirFailed, TooManyOpenFiles)}
 _PRODUCERS_A_LINE: Final = 1000
 _DEFAULTS: Final = LogConfig()
 
@@ -104,7 +104,8 @@ def perform(files: FileSystem, order: RecoveryOrder) -> Iterator[Message]:
         log.settle()
         log.leader_epochs.save()
     except tuple(_FAILURES.values()) as error:
-        yield {"failure": type(error).__name__, "text": str(error)}
+        name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _FAILURES)
+        yield {"failure": name, "text": str(error)}
         return
     for first in range(0, len(producers), _PRODUCERS_A_LINE):
         yield {"producers": producers[first : first + _PRODUCERS_A_LINE]}

@@ -11,7 +11,7 @@ A file is closed when so many others have been used since that the process would
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from storage.errors import LogDirFailed
+from storage.errors import FilesRemoved
 from storage.file_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -113,7 +113,7 @@ class SegmentFiles:
             try:
                 self._file = file = self._files.open_log(self.log_path)
             except FileNotFoundError as error:
-                raise LogDirFailed(f"{self.log_path} is gone: another process has removed it") from error
+                raise FilesRemoved(f"{self.log_path} is gone: another process has removed it") from error
         self._open_files.used(self)
         return file
 

@@ -10,7 +10,7 @@ before step 1 is done it removes the copy. The directory is synced in between, s
 copy under its own name beside a segment that it contains.
 """
 
-from storage.errors import LogDirFailed
+from storage.errors import FilesRemoved
 from storage.file_names import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_in
 from storage.files import FileSystem
 from storage.segment import Segment
@@ -41,7 +41,7 @@ class SegmentSwap:
         try:
             self.copy.files.rename(suffix)
         except FileNotFoundError as error:
-            raise LogDirFailed(f"{error.filename} is gone: another process has removed it") from error
+            raise FilesRemoved(f"{error.filename} is gone: another process has removed it") from error
 
     def sync(self) -> None:
         """Wait until the names of all files are on disk. Raises LogDirFailed."""

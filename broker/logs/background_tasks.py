@@ -11,7 +11,7 @@ from broker.runtime.clock import Clock
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.worker_thread import WorkerThread
 from config.broker_settings import BrokerSettings
-from storage.errors import LogDirFailed, StorageError
+from storage.errors import FilesRemoved, LogDirFailed, StorageError
 from storage.log_dir import CheckpointWrite, LogDir
 from storage.log_manager import LogManager
 
@@ -67,10 +67,14 @@ class LogBackgroundTasks:
         for swept, outcome in self._logs.apply_retention(self._clock.now_ms(), self._retention_hold.held_from):
             directory = self._logs.directory_of(swept.topic_partition)
             assert directory is not None, f"{swept} stands nowhere"
+            partition = self._replicas.find(*swept.topic_partition)
+            if isinstance(outcome, FilesRemoved) and partition is not None:
+                partition.disk_failed(outcome)
+                continue
             if isinstance(outcome, StorageError):
                 self._failed(directory, outcome)
                 continue
-            if outcome and (partition := self._replicas.find(*swept.topic_partition)) is not None:
+            if outcome and partition is not None:
                 self._replicas.changed(partition)  # the log starts at a later offset now
             if swept.given_up.size:
                 self._retention_hold.log_given_up(swept)

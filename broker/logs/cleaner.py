@@ -289,12 +289,19 @@ class LogCleaner:
             return  # the log was deleted meanwhile
         self.stats.failed_rounds += 1
         if isinstance(error, LogDirFailed):
-            self._replicas.disk_failed(directory, error)
+            self._disk_failed(cleaned, directory, error)
         elif not isinstance(error, _MAY_PASS):
             self._give_up(cleaned, str(error))
         elif directory not in self._full:
             self._full.add(directory)
             log.error("%s cannot be cleaned now: %s", cleaned.topic_partition, error)
+
+    def _disk_failed(self, cleaned: Log, directory: LogDir, error: LogDirFailed) -> None:
+        partition = self._replicas.find(*cleaned.topic_partition)
+        if partition is None:
+            self._replicas.disk_failed(directory, error)
+        else:
+            partition.disk_failed(error)
 
     def _give_up(self, cleaned: Log, why: str) -> None:
         self._uncleanable[cleaned] = why

@@ -24,8 +24,8 @@ from storage.log_dir import LogDir
 from storage.sentinels import NO_EPOCH
 from storage.topic_partition import TopicPartition
 
-DiskFailed = Callable[[LogDir, StorageError], None]
-"""Called when a read from, or a write to, a data directory has failed."""
+DiskFailed = Callable[["Partition", StorageError], None]
+"""Called when a read from, or a write to, a partition's log has failed."""
 
 HIGH_WATERMARK = -1
 """Instead of an offset in DeleteRecords: up to the high watermark."""
@@ -184,9 +184,9 @@ class Partition:
             self.advance_high_watermark()
 
     def disk_failed(self, error: StorageError) -> None:
-        """The log could not be read or written. If the directory is the cause, the directory goes offline."""
+        """The log could not be read or written. If the data directory is the cause, the data directory goes offline."""
         if not self.is_gone:
-            self._on_disk_failure(self.log_dir, error)
+            self._on_disk_failure(self, error)
 
     def go(self) -> None:
         """The partition leaves this node: its topic was deleted, or its directory has failed."""

@@ -12,7 +12,7 @@ from broker.request.faults import UnknownTopicOrPartition
 from broker.runtime.clock import Clock
 from broker.runtime.purgatory import Purgatory
 from broker.runtime.worker_thread import Flusher, WorkerThread
-from storage.errors import DiskFull, FileTooLarge, LogDirFailed, StorageError
+from storage.errors import DiskFull, FilesRemoved, FileTooLarge, LogDirFailed, StorageError
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 DirectoryFailed = Callable[[LogDir, StorageError, Collection[TopicPartition]], None]
 """Called when a data directory cannot be used any more, with its partitions."""
+
+PartitionRemoved = Callable[[TopicPartition, StorageError], None]
+"""Called when a partition cannot be used any more, since another process has removed its files."""
 
 
 class ReplicaManager:
@@ -39,15 +42,17 @@ class ReplicaManager:
         fetch_purgatory: Purgatory,
         delete_records_purgatory: Purgatory,
         on_directory_failed: DirectoryFailed,
+        on_partition_removed: PartitionRemoved,
     ) -> None:
         self._clock = clock
         self._logs = logs
         self._log_starts = log_starts
         self._flusher_of = flusher_of
         self._on_directory_failed = on_directory_failed
+        self._on_partition_removed = on_partition_removed
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
-        """Partitions of this node whose data directory failed in this run of the process."""
+        """Partitions of this node that failed, or their data directory, in this run of the process."""
         self._leadership_watchers: dict[str, Callable[[Partition], None]] = {}
         self.stats = ReplicaStats()
         self.gone = Traffic()
@@ -85,8 +90,8 @@ class ReplicaManager:
             self._retire(partition)
 
     def take_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """The data directory of these partitions has failed: requests for them, waiting ones too, get
-        KAFKA_STORAGE_ERROR.
+        """The files of these partitions, or their data directory, cannot be used: requests for them, waiting ones too,
+        get KAFKA_STORAGE_ERROR.
 
         Partitions that were never hosted may be among them.
         """
@@ -168,6 +173,19 @@ class ReplicaManager:
         """Call ``then`` once all writes are acknowledged, or after ``timeout_ms`` with those that are not."""
         waiting = DelayedProduce(publications, by_all=by_all, then=then)
         self.produce_purgatory.watch(waiting, {one.partition for one in publications}, timeout_ms)
+
+    def partition_failed(self, partition: Partition, error: StorageError) -> None:
+        """A read from, or a write to, a partition's log has failed.
+
+        Where another process has removed files of the partition, and nothing else of the data directory, the partition
+        goes offline alone until the next start. Otherwise see `disk_failed`.
+        """
+        topic_partition = partition.topic_partition
+        if isinstance(error, FilesRemoved) and self._logs.let_go_removed(topic_partition):
+            self.take_offline([topic_partition])
+            self._on_partition_removed(topic_partition, error)
+        else:
+            self.disk_failed(partition.log_dir, error)
 
     def disk_failed(self, directory: LogDir, error: StorageError) -> None:
         """A read from, or a write to, a data directory has failed.

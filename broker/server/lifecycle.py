@@ -133,6 +133,11 @@ class BrokerLifecycle:
         directory_id = self._log_dirs.id_of(directory)
         self._call_soon(lambda: self._report(directory_id, partitions))
 
+    def partition_removed(self, topic_partition: TopicPartition, error: StorageError) -> None:
+        """A partition is offline until the next start, since another process has removed its files."""
+        log.error("%s is offline until the next start: %s", topic_partition, error)
+        self._call_soon(lambda: self._report(None, [topic_partition]))
+
     def _report(self, directory_id: bytes | None, partitions: Collection[TopicPartition]) -> None:
         if self._controller is None:
             self._unreported.append((directory_id, partitions))

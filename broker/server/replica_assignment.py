@@ -20,7 +20,7 @@ from broker.runtime.scheduler import Scheduler
 from broker.runtime.worker_thread import WorkerThread
 from config.resources import ConfigResource
 from storage.deleted_partitions import ForgetDeleted
-from storage.errors import DiskFull, StorageError, TooManyOpenFiles
+from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 
 MOST_AT_ONCE: Final = 50
 """Logs made before the loop turns: a request may ask for ten thousand (bench: partitions)."""
+
+MOST_NAMED: Final = 10
+"""How many partitions one line of the log names."""
 
 RETRY_MS: Final = 1_000
 """After how long the log of a partition is tried again when the disk was full or no descriptor was left."""
@@ -85,6 +88,7 @@ class ReplicaAssignment:
         """Host every partition that this node has a replica of; called once, when the logs are loaded."""
         image = self._metadata.image
         has_failures = any(directory.has_failed for directory in self._logs.directories)
+        begun_anew: list[TopicPartition] = []
         for topic in image.topics.by_name.values():
             for partition in topic.partitions:
                 topic_partition = TopicPartition(topic.name, partition.index)
@@ -99,10 +103,20 @@ class ReplicaAssignment:
                 if not self._logs.may_be_made(topic_partition):
                     self._too_early.append((topic.topic_id, partition.index))
                     continue
+                was_there = self._logs.get(topic_partition) is not None
                 try:
                     self._host(topic, partition)
                 except (DiskFull, TooManyOpenFiles) as error:
                     self._host_later(topic, partition, error)
+                if not was_there and self._logs.get(topic_partition) is not None:
+                    begun_anew.append(topic_partition)
+        if begun_anew:
+            more = len(begun_anew) - MOST_NAMED
+            log.warning(
+                "partitions without a directory begin without records: %s%s",
+                ", ".join(map(str, begun_anew[:MOST_NAMED])),
+                f" and {more} more" if more > 0 else "",
+            )
         self._forget_deleted()
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -135,7 +149,9 @@ class ReplicaAssignment:
         try:
             self._replicas.apply(hosted, _leader_and_isr(image))
         except StorageError as error:
-            self._replicas.work_failed(hosted.log_dir, error)
+            if not isinstance(error, LogDirFailed):
+                log.error("%s", error)
+            hosted.disk_failed(error)
 
     def _forget_deleted(self) -> None:
         """Remove deleted partitions from the checkpoints; new partitions of the same names wait for it."""
@@ -228,7 +244,7 @@ class ReplicaAssignment:
                 state=_leader_and_isr(image),
                 is_internal=topic.is_internal,
                 disk_reserve=None if topic.is_internal else self._disk_reserves[directory],
-                on_disk_failure=self._replicas.disk_failed,
+                on_disk_failure=self._replicas.partition_failed,
             )
         except (DiskFull, TooManyOpenFiles):
             raise

@@ -176,6 +176,7 @@ class Startup:
                 wheel, purge_interval=settings.delete_records_purgatory_purge_interval_requests
             ),
             on_directory_failed=self._lifecycle.directory_failed,
+            on_partition_removed=self._lifecycle.partition_removed,
         )
 
     def _identify(self) -> Node:

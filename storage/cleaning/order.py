@@ -22,6 +22,7 @@ from storage.errors import (
     CorruptIndex,
     DecompressionTooLarge,
     DiskFull,
+    FilesRemoved,
     LogDirFailed,
     RecordTooLarge,
     SegmentTooLarge,
@@ -36,7 +37,7 @@ Message = dict[str, Any]
 FAILURES: Final = {
     error.__name__: error
     for error in (
-        CorruptBatch, CorruptIndex, DecompressionTooLarge, DiskFull, LogDirFailed, RecordTooLarge, SegmentTooLarge,
+        CorruptBatch, CorruptIndex, DecompressionTooLarge, DiskFull, FilesRemoved, LogDirFailed, RecordTooLarge, SegmentTooLarge,
         TooManyOpenFiles, UndecodableRecords,
     )
 }  # fmt: skip
@@ -161,4 +162,5 @@ def messages(round_: Callable[[], Iterator[CleanedGroup | CleaningReport]]) -> I
             else:
                 yield {"report": dataclasses.asdict(result)}
     except tuple(FAILURES.values()) as error:
-        yield {"failure": type(error).__name__, "text": str(error)}
+        name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in FAILURES)
+        yield {"failure": name, "text": str(error)}
