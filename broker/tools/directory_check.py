@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.metadata.image.metadata_image import MetadataImage
+from broker.metadata.topic_rules import TRANSACTION_STATE
 from broker.tools.metadata_check import check_metadata, check_snapshot_file
+from broker.tools.transaction_check import TransactionCheck
 from config.resources import ConfigResource
 from storage.check.data_directory import DataDirectory, bytes_of_logs, check_identities, check_no_log_twice, survey
 from storage.check.findings import Findings
-from storage.check.log_check import check_log
+from storage.check.log_check import check_log, ignore_batch
 from storage.checkpoints import PARTITION_METADATA, format_id, read_topic_id
 from storage.errors import CorruptCheckpoint, StorageError
 from storage.files import FileSystem
@@ -41,6 +43,7 @@ class _NodeCheck:
         self._findings = findings
         self._expiration_ms = producer_id_expiration_ms
         self._image: MetadataImage | None = None
+        self._transactions = TransactionCheck(findings)
 
     def run(self, paths: Sequence[str]) -> None:
         directories = [survey(self._files, path, self._findings) for path in paths]
@@ -51,6 +54,7 @@ class _NodeCheck:
         for directory in directories:
             for topic_partition in sorted(directory.logs):
                 self._check_partition(directory, topic_partition)
+        self._check_transactions(directories)
 
     # The metadata log -------------------------------------------------------------------------------------------------
 
@@ -144,7 +148,17 @@ class _NodeCheck:
         path = directory.logs[topic_partition]
         directory.check_offsets(topic_partition, self._findings)
         claims = directory.claims(topic_partition, producer_id_expiration_ms=self._expiration_ms)
+        on_batch = self._transactions.replay if topic_partition.topic == TRANSACTION_STATE else ignore_batch
+        damages = self._findings.damages
         try:
-            check_log(self._files, path, claims, self._findings)
+            extent = check_log(self._files, path, claims, self._findings, on_batch)
         except (StorageError, FileNotFoundError) as error:
             self._findings.damage(path, str(error), "files that can be read")
+            return
+        if self._findings.damages == damages:
+            self._transactions.log_read(topic_partition, path, extent.open_transactions)
+
+    def _check_transactions(self, directories: Sequence[DataDirectory]) -> None:
+        node_ids = {directory.properties.node_id for directory in directories if directory.properties is not None}
+        if self._image is not None and len(node_ids) == 1:
+            self._transactions.finish(self._image, node_ids.pop())

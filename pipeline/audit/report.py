@@ -7,6 +7,7 @@ from typing import Any
 from pipeline.audit.check import Checked
 from pipeline.audit.plan import Plan
 from storage.check.findings import Finding
+from storage.check.producer_check import OpenTransaction
 from storage.topic_partition import TopicPartition
 
 _COUNTED = ("damage", "notes", "segments", "batches", "bytes")
@@ -21,8 +22,7 @@ class LogChecked:
     start_offset: int
     end_offset: int
     latest_epoch: int
-    open_transactions: Sequence[tuple[int, int]]
-    """Open transactions as (producer id, first offset)."""
+    open_transactions: Sequence[OpenTransaction]
     counts: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
@@ -34,9 +34,7 @@ class LogChecked:
             "start_offset": self.start_offset,
             "end_offset": self.end_offset,
             "leader_epoch": self.latest_epoch,
-            "open_transactions": [
-                {"producer_id": producer_id, "first_offset": offset} for producer_id, offset in self.open_transactions
-            ],
+            "open_transactions": [transaction._asdict() for transaction in self.open_transactions],
             **self.counts,
         }
 

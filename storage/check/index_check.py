@@ -117,13 +117,15 @@ class TimeIndexCheck:
 
 
 class TransactionIndexCheck:
-    """Checks that every entry belongs to an ABORT marker in the segment, and every aborted transaction has an entry."""
+    """Checks that every entry belongs to an ABORT marker in the segment that ended a transaction, and every aborted
+    transaction has an entry. A marker without an open transaction is no fault, and has no entry."""
 
     def __init__(self, files: FileSystem, path: str, findings: Findings) -> None:
         self._path = path
         self._findings = findings
         self._by_marker: dict[int, AbortedTransaction] = {}
         self._numbers: dict[int, int] = {}
+        self._is_wrong = False
         try:
             file = files.open_read(path)
         except FileNotFoundError:
@@ -132,11 +134,10 @@ class TransactionIndexCheck:
         _check_size(findings, path, file.size, size)
         previous = -1
         for number, (version, entry) in enumerate(transaction_entries(file)):
-            if version != TRANSACTION_INDEX_VERSION:
-                findings.damage(path, f"version {version}", f"{TRANSACTION_INDEX_VERSION}", number * size)
-                return
-            if entry.last_offset <= previous:
-                findings.damage(path, f"last offset {entry.last_offset}", f"one above {previous}", number * size)
+            fault = _fault_by_itself(version, entry, previous)
+            if fault is not None:
+                self._is_wrong = True
+                findings.damage(path, *fault, number * size)
                 return
             previous = entry.last_offset
             self._by_marker[entry.last_offset] = entry
@@ -147,6 +148,8 @@ class TransactionIndexCheck:
 
         Where records are missing, replay does not see where transactions began: without ``sees_beginnings``.
         """
+        if self._is_wrong:
+            return
         entry = self._by_marker.pop(marker.offset, None)
         if entry is None:
             if replayed is not None:
@@ -158,11 +161,18 @@ class TransactionIndexCheck:
             is_there = f"a {kind} of producer {marker.producer_id} at offset {marker.offset}"
             self._findings.damage(self._path, _text(entry), f"an ABORT of producer {entry.producer_id}, not {is_there}",
                                   position)  # fmt: skip
-        elif replayed is not None and sees_beginnings and entry != replayed:
-            self._findings.damage(self._path, _text(entry), _text(replayed), position)
+        elif sees_beginnings and entry != replayed:
+            expected = (
+                f"no entry: producer {marker.producer_id} had no transaction for the marker at offset {marker.offset}"
+                if replayed is None
+                else _text(replayed)
+            )
+            self._findings.damage(self._path, _text(entry), expected, position)
 
     def finish(self) -> None:
         """Check the entries that no marker has claimed; the segment has no more markers."""
+        if self._is_wrong:
+            return
         for entry in self._by_marker.values():
             self._findings.damage(
                 self._path,
@@ -170,6 +180,20 @@ class TransactionIndexCheck:
                 f"an ABORT marker of producer {entry.producer_id} at offset {entry.last_offset} in its segment",
                 self._numbers[entry.last_offset],
             )
+
+
+def _fault_by_itself(version: int, entry: AbortedTransaction, previous: int) -> tuple[str, str] | None:
+    """The fault of an entry that no log can have behind an entry for the marker at offset ``previous``."""
+    _, first_offset, last_offset, last_stable_offset = entry
+    if version != TRANSACTION_INDEX_VERSION:
+        return f"version {version}", f"{TRANSACTION_INDEX_VERSION}"
+    if last_offset <= previous:
+        return f"last offset {last_offset}", f"one above {previous}"
+    if not 0 <= first_offset < last_offset:
+        return f"first offset {first_offset}", f"0 to {last_offset - 1}, in front of the marker"
+    if not 0 <= last_stable_offset <= last_offset + 1:
+        return f"last stable offset {last_stable_offset}", f"0 to {last_offset + 1}, behind the marker"
+    return None
 
 
 def _text(entry: AbortedTransaction) -> str:

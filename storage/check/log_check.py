@@ -29,7 +29,7 @@ from storage.check.batches import MOST_CODEC, Unreadable, batches_to_the_end, cr
 from storage.check.findings import Findings
 from storage.check.index_check import NOWHERE, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from storage.check.log_files import UNFINISHED_SUFFIXES, LogFiles
-from storage.check.producer_check import ProducerCheck
+from storage.check.producer_check import OpenTransaction, ProducerCheck
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from storage.errors import CorruptCheckpoint, UndecodableRecords
 from storage.file_names import (
@@ -90,8 +90,8 @@ class LogExtent:
     start_offset: int
     end_offset: int
     latest_epoch: int
-    open_transactions: tuple[tuple[int, int], ...] = ()
-    """Transactions that no marker has ended: (producer id, first offset)."""
+    open_transactions: tuple[OpenTransaction, ...] = ()
+    """Transactions that no marker has ended, by their first offsets."""
 
 
 def split(log: LogFiles, claims: Claims, most_bytes: int) -> list[Part]:
@@ -114,8 +114,8 @@ def _count_trusted(log: LogFiles, claims: Claims) -> int:
     return sum(base_offset <= claims.recovery_point for base_offset in bases[1:])
 
 
-def _ignore_batch(batch: StoredBatch) -> None:
-    pass
+def ignore_batch(batch: StoredBatch) -> None:
+    """What is done with the batches of a log of which nothing but its faults is wanted."""
 
 
 def check_log(
@@ -123,7 +123,7 @@ def check_log(
     directory: str,
     claims: Claims,
     findings: Findings,
-    on_batch: Callable[[StoredBatch], None] = _ignore_batch,
+    on_batch: Callable[[StoredBatch], None] = ignore_batch,
     *,
     part: Part = WHOLE,
     with_records: bool = True,
@@ -310,7 +310,7 @@ class _LogCheck:
 
     def plain_until(self, *, looks_at_epochs: bool) -> int:
         """The offset below which a batch with the epoch of the batch before it need not be compared with anything."""
-        if self.with_records or self._on_batch is not _ignore_batch:
+        if self.with_records or self._on_batch is not ignore_batch:
             return -1
         until_offset = min(self._end, self.producers.next_snapshot)
         offset = self.next_offset

@@ -1,7 +1,8 @@
 """The check of a log's producer snapshots against a replay of its batches."""
 
 from collections.abc import Iterable
-from operator import itemgetter
+from operator import attrgetter
+from typing import NamedTuple
 
 from storage.batch.walk import StoredBatch
 from storage.check.findings import Findings
@@ -12,6 +13,15 @@ from storage.file_names import SNAPSHOT_SUFFIX
 from storage.files import FileSystem
 from storage.index.transaction_index import AbortedTransaction
 from storage.producer_state import ProducerEntry, Producers, decode_snapshot, is_expired
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction in a log that no marker has ended."""
+
+    producer_id: int
+    producer_epoch: int
+    """The epoch of the producer's last batch."""
+    first_offset: int
 
 
 class ProducerCheck:
@@ -54,11 +64,14 @@ class ProducerCheck:
         return self.left[0] if self.left else NOWHERE
 
     @property
-    def open_transactions(self) -> tuple[tuple[int, int], ...]:
-        """The transactions that no marker has ended: (producer id, first offset), by offset."""
-        entries = self._producers.entries.values()
-        unended = [entry for entry in entries if entry.transaction_first_offset >= 0]
-        return tuple(sorted(((e.producer_id, e.transaction_first_offset) for e in unended), key=itemgetter(1)))
+    def open_transactions(self) -> tuple[OpenTransaction, ...]:
+        """The transactions that no marker has ended, by their first offsets."""
+        unended = [
+            OpenTransaction(entry.producer_id, entry.producer_epoch, entry.transaction_first_offset)
+            for entry in self._producers
+            if entry.transaction_first_offset >= 0
+        ]
+        return tuple(sorted(unended, key=attrgetter("first_offset")))
 
     def replay_all(self, chunk: bytes, produced: Iterable[tuple[int, int, int]]) -> None:
         """Replay the next batches, none a marker: (producer id, attributes, where in ``chunk`` the batch begins)."""

@@ -42,7 +42,8 @@ def write_directories(home: Path) -> None:
         os.utime(snapshot, (T / 1000, T / 1000))
 
 
-def _append(broker: InProcessBroker, topic: str, batch: memoryview | bytearray) -> None:
+def append(broker: InProcessBroker, topic: str, batch: memoryview | bytearray) -> None:
+    """Append a batch to partition 0 of a topic without asking anybody, and least of all a coordinator."""
     log = broker.log(topic)
     log.stage_trusted(batch, leader_epoch=log.leader_epochs.latest)
     log.append_all(broker.clock.now_ms())
@@ -53,10 +54,32 @@ def _transaction(broker: InProcessBroker, producer_id: int, *, commit: bool, seq
     now_ms = broker.clock.now_ms()
     fields = {"producer_id": producer_id, "producer_epoch": 0, "is_transactional": True}
     batch = produced(records(2, timestamp=now_ms), base_sequence=sequence, **fields)
-    _append(broker, "orders", batch)
-    _append(
-        broker, "orders", end_marker(commit=commit, producer_id=producer_id, producer_epoch=0, timestamp=now_ms + 5)
+    append(broker, "orders", batch)
+    append(broker, "orders", end_marker(commit=commit, producer_id=producer_id, producer_epoch=0, timestamp=now_ms + 5))
+
+
+def transaction_state(
+    transactional_id: str,
+    producer_id: int,
+    status: TransactionStatus,
+    *,
+    epoch: int = 0,
+    **partitions: list[int],
+) -> Record:
+    """A record of `__transaction_state`; `partitions` are those of each topic."""
+    value = TransactionLogValue(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_timeout_ms=60_000,
+        transaction_status=status,
+        transaction_partitions=[
+            TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in partitions.items()
+        ],
+        transaction_last_update_timestamp_ms=T,
+        transaction_start_timestamp_ms=T,
     )
+    key = TransactionLogKey(transactional_id=transactional_id)
+    return Record(timestamp=T, key=encode_transaction_key(key), value=encode_transaction_value(value, 1))
 
 
 def _fill(broker: InProcessBroker) -> None:
@@ -78,7 +101,7 @@ def _fill(broker: InProcessBroker) -> None:
             target.perform()
             log.complete_flush(target)
     for codec in Codec:
-        _append(broker, "packed", produced(5, codec=codec))
+        append(broker, "packed", produced(5, codec=codec))
     commit = OffsetCommitValue(offset=3, metadata="", commit_timestamp=T)
     key = OffsetCommitKey(group="g", topic="orders", partition=0)
     group_records = [
@@ -87,26 +110,15 @@ def _fill(broker: InProcessBroker) -> None:
         Record(timestamp=T + 3, key=b"\x00\x63new", value=b"\x00\x00"),
         Record(timestamp=T + 4, key=b"\x00\x02\x00", value=None),
     ]
-    _append(broker, "__consumer_offsets", produced(group_records))
-    transaction = TransactionLogValue(
-        producer_id=200,
-        producer_epoch=0,
-        transaction_timeout_ms=60_000,
-        transaction_status=TransactionStatus.COMPLETE_ABORT,
-        transaction_partitions=[],
-        transaction_last_update_timestamp_ms=1,
-        transaction_start_timestamp_ms=1,
-    )
-    _append(
+    append(broker, "__consumer_offsets", produced(group_records))
+    append(
         broker,
         "__transaction_state",
         produced(
             [
-                Record(
-                    timestamp=T,
-                    key=encode_transaction_key(TransactionLogKey(transactional_id="t")),
-                    value=encode_transaction_value(transaction, 1),
-                )
+                transaction_state("t", 200, TransactionStatus.COMPLETE_ABORT),
+                # Its marker is in the second segment of `orders-0`, and that it was written is not recorded yet.
+                transaction_state("u", 201, TransactionStatus.PREPARE_ABORT, orders=[0]),
             ]
         ),
     )

@@ -206,9 +206,38 @@ def test_committed_offsets_and_groups_are_decoded(whole: Path, run_dump: Tool) -
 def test_transactions_are_decoded(whole: Path, run_dump: Tool) -> None:
     _, answer = run_dump(whole / "__transaction_state-0/00000000000000000000.log")
 
-    (record,) = of_type(answer, "record")
-    assert (record["record"], record["version"], record["key"]) == ("TransactionLog", 1, {"transactional_id": "t"})
-    assert (record["value"]["producer_id"], record["value"]["transaction_status"]) == (200, "COMPLETE_ABORT")
+    complete, prepared = of_type(answer, "record")
+    assert (complete["record"], complete["version"], complete["key"]) == (
+        "TransactionLog",
+        1,
+        {"transactional_id": "t"},
+    )
+    assert (complete["value"]["producer_id"], complete["value"]["transaction_status"]) == (200, "COMPLETE_ABORT")
+    assert prepared["key"] == {"transactional_id": "u"}
+    assert prepared["value"] == {
+        "producer_id": 201,
+        "previous_producer_id": -1,
+        "next_producer_id": -1,
+        "producer_epoch": 0,
+        "next_producer_epoch": -1,
+        "transaction_timeout_ms": 60_000,
+        "transaction_status": "PREPARE_ABORT",
+        "transaction_partitions": [{"topic": "orders", "partition_ids": [0]}],
+        "transaction_last_update_timestamp_ms": T,
+        "transaction_start_timestamp_ms": T,
+        "client_transaction_version": 0,
+    }
+
+
+def test_people_read_what_became_of_a_transaction(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dump.main([str(whole / "__transaction_state-0/00000000000000000000.log")]) == 0
+    state = capsys.readouterr().out.splitlines()[-1]
+    assert dump.main([str(whole / f"{FIRST}.log")]) == 0
+    marker = capsys.readouterr().out.splitlines()[-1]
+
+    assert 'record TransactionLog  version 1  key {"transactional_id": "u"}  value {"producer_id": 201, ' in state
+    assert '"transaction_status": "PREPARE_ABORT", "transaction_partitions": [{"topic": "orders", ' in state
+    assert marker.endswith("control ABORT   version 0  coordinator_epoch 0")
 
 
 def test_the_metadata_log_and_its_snapshots_are_decoded(whole: Path, run_dump: Tool) -> None:

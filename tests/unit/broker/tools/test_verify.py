@@ -173,7 +173,8 @@ def test_indexes_and_snapshots_behind_the_recovery_point_are_made_anew(killed: P
 
 def test_a_later_segment_behind_a_torn_one_goes_with_its_end(killed: Path, run_verify: Tool) -> None:
     (killed / "recovery-point-offset-checkpoint").write_text("0\n0\n")
-    cut_end(killed / f"{FIRST}.log")
+    last_transaction = positions(killed / f"{FIRST}.log")[-2]
+    change(killed / f"{FIRST}.log", lambda content: content.__delitem__(slice(last_transaction + 5, None)))
 
     code, answer = run_verify(killed)
 
@@ -302,8 +303,12 @@ def second_name(base: int) -> str:
         (".timeindex", lambda content: content.extend(bytes(12)), "offset 0"),
         (".txnindex", lambda content: content.clear(), "no entry for the marker at offset "),
         (".txnindex", lambda content: struct.pack_into(">q", content, 2, 777), "producer 777 aborted from "),
-        (".txnindex", lambda content: struct.pack_into(">q", content, 18, 1), "no entry for the marker at offset "),
+        (".txnindex", lambda content: struct.pack_into(">q", content, 18, 18), "no entry for the marker at offset "),
+        (".txnindex", lambda content: struct.pack_into(">q", content, 18, 1), "first offset 15"),
+        (".txnindex", lambda content: struct.pack_into(">q", content, 10, -1), "first offset -1"),
+        (".txnindex", lambda content: struct.pack_into(">q", content, 10, 14), "producer 200 aborted from 14"),
         (".txnindex", lambda content: struct.pack_into(">q", content, 26, 1), "producer 200 aborted from "),
+        (".txnindex", lambda content: struct.pack_into(">q", content, 26, 19), "last stable offset 19"),
         (".txnindex", lambda content: struct.pack_into(">h", content, 0, 1), "version 1"),
         (".txnindex", lambda content: content.extend(content[:34]), "last offset "),
         (".txnindex", lambda content: content.extend(b"\0"), "1 bytes"),
