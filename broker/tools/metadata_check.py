@@ -77,6 +77,7 @@ class _MetadataCheck:
                 was_clean=was_clean,
                 recovery_point=ALL_OF_IT if was_clean else 0,
                 producer_id_expiration_ms=producer_id_expiration_ms,
+                is_preallocated=True,
             ),
             self._findings,
             self._batch,

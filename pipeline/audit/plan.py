@@ -125,6 +125,7 @@ def _metadata_parts(files: FileSystem, directory: DataDirectory, *, is_live: boo
         was_clean=directory.was_clean,
         recovery_point=ALL_OF_IT if directory.was_clean else 0,
         producer_id_expiration_ms=PRODUCER_ID_EXPIRATION_MS,
+        is_preallocated=True,
     )
     return _parts(files, parse_dir_name(METADATA_DIR_NAME).topic_partition, path, claims, 1 << 62)
 

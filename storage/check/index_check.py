@@ -9,8 +9,11 @@ from storage.batch.markers import Marker
 from storage.check.findings import Findings
 from storage.check.index_entries import (
     TRANSACTION_INDEX_VERSION,
+    ends_with_zeros,
     offset_entries,
+    offset_entries_before_zeros,
     time_entries,
+    time_entries_before_zeros,
     transaction_entries,
 )
 from storage.files import FileSystem
@@ -24,11 +27,13 @@ NOWHERE: Final = 1 << 63
 class OffsetIndexCheck:
     """Checks that every entry names the last offset of the batch at its position, and that both rise."""
 
-    def __init__(self, files: FileSystem, path: str, base_offset: int, findings: Findings) -> None:
+    def __init__(
+        self, files: FileSystem, path: str, base_offset: int, findings: Findings, *, may_be_preallocated: bool
+    ) -> None:
         file = files.open_read(path)
         self._path = path
         self._findings = findings
-        self._entries = offset_entries(file, base_offset)
+        self._entries = (offset_entries_before_zeros if may_be_preallocated else offset_entries)(file, base_offset)
         self._number = -1
         self._next = next(self._entries, None)
         _check_size(findings, path, file.size, offset_index.ENTRY.size)
@@ -67,11 +72,15 @@ class TimeIndexCheck:
 
     The last entry covers the whole segment."""
 
-    def __init__(self, files: FileSystem, path: str, base_offset: int, findings: Findings) -> None:
+    def __init__(
+        self, files: FileSystem, path: str, base_offset: int, findings: Findings, *, may_be_preallocated: bool
+    ) -> None:
         file = files.open_read(path)
         self._path = path
         self._findings = findings
-        self._entries = time_entries(file, base_offset)
+        self._entries = (time_entries_before_zeros if may_be_preallocated else time_entries)(file, base_offset)
+        # The last entry is added where the file is cut to its entries.
+        self._is_complete = not (may_be_preallocated and ends_with_zeros(file, time_index.ENTRY.size))
         self._number = 0
         self._next = next(self._entries, None)
         self._is_wrong = False
@@ -106,7 +115,7 @@ class TimeIndexCheck:
         """There are no more batches."""
         if self._next is not None:
             self._wrong(f"offset {self._next.offset}", f"one below {end_offset}, where the batches end")
-        elif not self._is_wrong and self._last_timestamp < self.largest:
+        elif self._is_complete and not self._is_wrong and self._last_timestamp < self.largest:
             found = f"a last entry for {self._last_timestamp}" if self._number else "no entry"
             self._wrong(found, f"one for {self.largest}, the largest timestamp of the segment")
 

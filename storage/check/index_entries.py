@@ -1,6 +1,7 @@
 """Reading the entries of index files in order, without mmap, because a broker may extend or cut the files meanwhile."""
 
 from collections.abc import Iterator
+from itertools import takewhile
 from struct import Struct
 from typing import Any, Final
 
@@ -25,6 +26,22 @@ def time_entries(file: File, base_offset: int) -> Iterator[TimestampOffset]:
     """The whole entries of a `.timeindex` file; zeros behind them count too."""
     for timestamp, relative_offset in _entries(file, time_index.ENTRY):
         yield TimestampOffset(timestamp, base_offset + relative_offset)
+
+
+def offset_entries_before_zeros(file: File, base_offset: int) -> Iterator[OffsetPosition]:
+    """The entries of a `.index` file that may have its preallocated length, which zeros fill."""
+    return takewhile(lambda entry: entry.position > 0, offset_entries(file, base_offset))
+
+
+def time_entries_before_zeros(file: File, base_offset: int) -> Iterator[TimestampOffset]:
+    """The entries of a `.timeindex` file that may have its preallocated length, which zeros fill."""
+    return takewhile(lambda entry: entry != (0, base_offset), time_entries(file, base_offset))
+
+
+def ends_with_zeros(file: File, entry_size: int) -> bool:
+    """Whether an index has its preallocated length: its last whole entry is zeros."""
+    last = file.pread(entry_size, max(file.size - file.size % entry_size - entry_size, 0))
+    return bool(last) and not any(last)
 
 
 def transaction_entries(file: File) -> Iterator[tuple[int, AbortedTransaction]]:

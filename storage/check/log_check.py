@@ -67,6 +67,9 @@ class Claims:
     high_watermark: int | None = None
     producer_id_expiration_ms: int
     """How long a producer may be silent before its state expires."""
+    is_preallocated: bool = False
+    """Whether the last segment's indexes may have their preallocated length after a clean stop too: Apache Kafka 4.4
+    leaves those of the metadata log so."""
     live_end: int | None = None
     """The high watermark that a running broker has just returned; None if no broker works in the directory."""
 
@@ -395,11 +398,12 @@ class _SegmentCheck:
         """Begin to compare the indexes too; called before the first batch."""
         log, base = self._log, self._base_offset
         files, findings = log.files, log.findings
+        is_preallocated = log.claims.is_preallocated and self._end_offset is None
         path = log.log.path(base, OFFSET_INDEX_SUFFIX)
         try:
-            self._offset_index = OffsetIndexCheck(files, path, base, findings)
+            self._offset_index = OffsetIndexCheck(files, path, base, findings, may_be_preallocated=is_preallocated)
             path = log.log.path(base, TIME_INDEX_SUFFIX)
-            self._time_index = TimeIndexCheck(files, path, base, findings)
+            self._time_index = TimeIndexCheck(files, path, base, findings, may_be_preallocated=is_preallocated)
         except FileNotFoundError:
             findings.damage(path, "no file", "an index for each segment")
         self._transaction_index = TransactionIndexCheck(files, log.log.path(base, TRANSACTION_INDEX_SUFFIX), findings)

@@ -341,6 +341,19 @@ def test_an_index_that_was_not_trimmed_is_damage_after_a_clean_stop(whole: Path,
     assert the_damage(run_verify, whole, f"{second(whole)}.index") == ["position 0"]
 
 
+def test_the_indexes_of_the_metadata_log_may_have_their_preallocated_length_as_kafka_leaves_them(
+    whole: Path, run_verify: Tool
+) -> None:
+    metadata = "__cluster_metadata-0/00000000000000000000"
+    change(whole / f"{metadata}.index", lambda content: content.extend(bytes(8_000)))
+    # The entry for the largest timestamp comes when the file is cut.
+    (whole / f"{metadata}.timeindex").write_bytes(bytes(12_000))
+    assert run_verify(whole)[0] == 0
+
+    change(whole / f"{metadata}.timeindex", lambda content: struct.pack_into(">qi", content, 0, T, 9_999))
+    assert the_damage(run_verify, whole, f"{metadata}.timeindex") == ["offset 9999"]
+
+
 # Producers and leader epochs ------------------------------------------------------------------------------------------
 
 

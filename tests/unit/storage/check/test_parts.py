@@ -55,6 +55,7 @@ DAMAGES: dict[str, tuple[int, str, Edit]] = {
     "a timestamp": (0, ".timeindex", lambda content: struct.pack_into(">q", content, 0, 1)),
     "no timestamps": (1, ".timeindex", lambda content: content.clear()),
     "no transactions": (1, ".txnindex", lambda content: content.clear()),
+    "a transaction that cannot be": (0, ".txnindex", lambda content: struct.pack_into(">q", content, 10, -1)),
     "another producer": (0, ".txnindex", lambda content: struct.pack_into(">q", content, 2, 777)),
 }
 
