@@ -16,6 +16,7 @@ from dev.broker_process import BrokerProcess
 from pipeline.audit import plan
 from storage.batch.record_batch import read_header, seal, stamp
 from tests.pipeline.audit.conftest import Audited
+from tests.pipeline.written_transactions import LAST_STABLE_OFFSET, TOPIC, Ledger
 from tests.support.clients import Client, Record, connect
 from tests.support.damage import break_batch
 from tests.support.pages import Page
@@ -95,6 +96,18 @@ def test_what_apache_kafka_wrote_is_whole(
         (transactions,) = [log for log in report["logs"] if log["topic"] == "txn" and log["partition"] == 0]
         assert transactions["open_transactions"] == []
         assert {log["topic"] for log in report["logs"]} >= {"plain", "codecs", "rolled", "__cluster_metadata"}
+
+
+def test_open_transactions_are_listed_and_no_damage(tmp_path: Path, audited: Audited) -> None:
+    ledger = Ledger(tmp_path / "data")
+
+    code, report = audited("--data-dir", ledger.directory, "--topics", TOPIC)
+
+    assert (code, report["findings"]) == (0, [])
+    (log,) = report["logs"]
+    assert log["open_transactions"] == [
+        {"producer_id": ledger.open_producer_id, "producer_epoch": 0, "first_offset": LAST_STABLE_OFFSET}
+    ]
 
 
 def test_people_get_one_line_about_it(whole: Path, run_audit: Run) -> None:
