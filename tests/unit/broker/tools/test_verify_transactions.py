@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from broker.tools import verify
+from broker.tools.transaction_check import TransactionCheck
 from protocol.errors import ErrorCode as E
+from protocol.records.cluster_metadata import PartitionRecord, TopicRecord
 from protocol.records.transaction_state import TransactionStatus
 from storage.batch.records import Record
+from storage.check.findings import Findings
+from storage.check.producer_check import OpenTransaction
 from storage.index.transaction_index import ENTRY
+from storage.topic_partition import TopicPartition
 from tests.support.batches import T, end_marker, produced
 from tests.support.broker import InProcessBroker, running_broker
+from tests.support.metadata import image_of
 from tests.support.written_directories import append, transaction_state
 from tests.unit.broker.handlers.transactional_client import STATE, TransactionalClient, with_coordinators
 from tests.unit.broker.tools.conftest import Tool
@@ -191,6 +197,40 @@ def test_without_all_partitions_of_the_coordinators_nothing_is_said_to_hang(tmp_
     for directory in (one, other):
         code, answer = run_verify(directory)
         assert (code, answer[:-1]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("of_orders", "of_state", "hang"), [([1], [1], 1), ([1, 2], [1], 0), ([1], [1, 2], 0), ([1], [2], 0)]
+)
+def test_where_other_nodes_have_replicas_nothing_is_said_to_hang(
+    of_orders: list[int], of_state: list[int], hang: int
+) -> None:
+    """A follower may lack a marker, or the newest state, that the leader has."""
+    findings = Findings(lambda finding: None, lambda size: None)
+    check = TransactionCheck(findings)
+    check.log_read(TopicPartition("orders", 0), "data/orders-0", (OpenTransaction(7, 3, 1),))
+    check.log_read(TopicPartition(STATE, 0), f"data/{STATE}-0", ())
+
+    check.finish(image_of(*topic("orders", 1, of_orders), *topic(STATE, 2, of_state)), node_id=1)
+
+    assert findings.damages == hang
+
+
+def topic(name: str, number: int, replicas: list[int]) -> tuple[TopicRecord, PartitionRecord]:
+    """The records of a topic with one partition."""
+    topic_id = number.to_bytes(16, "big")
+    return (
+        TopicRecord(name=name, topic_id=topic_id),
+        PartitionRecord(
+            partition_id=0,
+            topic_id=topic_id,
+            replicas=replicas,
+            isr=replicas,
+            leader=replicas[0],
+            leader_epoch=0,
+            partition_epoch=0,
+        ),
+    )
 
 
 def test_without_the_metadata_log_nothing_is_said_to_hang(tmp_path: Path, run_verify: Tool) -> None:
