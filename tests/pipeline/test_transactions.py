@@ -20,7 +20,7 @@ from pipeline.reading.reader import read_range
 from pipeline.source import PartitionSource, Source
 from storage.batch.record_batch import read_header
 from tests.pipeline.archive.archives import seen_by_pyarrow
-from tests.pipeline.restore.archiving import archive, restored, stored
+from tests.pipeline.restore.archiving import archive, restore, restored, stored
 from tests.pipeline.spark.rows import READ_COMMITTED, READ_UNCOMMITTED, from_kafka_python
 from tests.pipeline.written_transactions import (
     ABORTED,
@@ -43,7 +43,7 @@ KEEP = ("--config", "retention.ms=-1")
 @pytest.fixture
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
     """The topic, by clients of transaction version 2 unless a test says otherwise; no broker works in the directory."""
-    return Ledger(tmp_path / "broker" / "data", getattr(request, "param", NEW))
+    return Ledger(tmp_path / "ledger" / "data", getattr(request, "param", NEW))
 
 
 of_each_version = pytest.mark.parametrize(
@@ -180,3 +180,21 @@ def test_the_archive_goes_on_when_the_open_transaction_has_ended(ledger: Ledger,
     assert stored(target, TOPIC) == stored(ledger.directory, TOPIC)
     assert verify.main([str(target)]) == verify.WHOLE
     assert consumed(target) == (expected, EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "expected"), [(READ_COMMITTED, COMMITTED), (READ_UNCOMMITTED, COMMITTED + BEHIND[1:])]
+)
+def test_no_record_that_was_not_committed_is_produced_anew(
+    ledger: Ledger, own_broker: BrokerProcess, tmp_path: Path, isolation: str, expected: list[int]
+) -> None:
+    archive(ledger.directory, tmp_path / "archive", isolation=isolation)
+
+    words = ("--mode", "produce", "--bootstrap", own_broker.bootstrap, "--offset-map", str(tmp_path / "map.json"))
+    assert restore(tmp_path / "archive", *words, *KEEP) == 0
+
+    with broker_on(ledger.directory) as broker:
+        sources = from_kafka_python(broker.bootstrap, [TOPIC], READ_UNCOMMITTED)
+    chosen = [row for row in sources if row.offset in expected]
+    produced = from_kafka_python(own_broker.bootstrap, [TOPIC], READ_UNCOMMITTED)
+    assert produced == [row._replace(offset=number) for number, row in enumerate(chosen)]
