@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from broker.tools import verify
 from dev.broker_process import BrokerProcess
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import Codec
@@ -47,6 +48,7 @@ def test_kafka_starts_on_a_directory_that_ottla_stopped_cleanly_on(shared: Share
     look_again(shared.kafka, before)
     go_on(shared.kafka, written)
     shared.kafka.stop()
+    assert verify.main([str(shared.data)]) == verify.WHOLE
 
 
 def test_kafka_starts_on_a_directory_that_ottla_was_killed_on(shared: SharedDirectory) -> None:
@@ -60,6 +62,7 @@ def test_kafka_starts_on_a_directory_that_ottla_was_killed_on(shared: SharedDire
     look_again(shared.kafka, before)
     go_on(shared.kafka, written)
     shared.kafka.stop()
+    assert verify.main([str(shared.data)]) == verify.WHOLE
 
 
 def test_kafka_starts_on_a_directory_that_ottla_was_killed_on_and_stopped_on_afterwards(
