@@ -31,6 +31,7 @@ from bench import (
     report,
     session_cases,
     spark_cases,
+    transaction_cases,
 )
 from bench.limits import SocketOptions
 from bench.processes import BenchedBroker, Disturbance, OwnBroker, memory_mb, wait_until_answering
@@ -51,6 +52,8 @@ CASES: dict[str, Callable[[Bench], dict[str, float]]] = {
     "latency": raw_cases.latency,
     "commits": group_cases.commits,
     "rebalances": group_cases.rebalances,
+    "transactions": transaction_cases.transactions,
+    "isolation": transaction_cases.isolation,
     "fairness": connection_cases.fairness,
     "confluent-kafka": client_cases.confluent_kafka,
     "kafka-python": client_cases.kafka_python,

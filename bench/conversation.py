@@ -28,6 +28,8 @@ TOPIC_EXISTS_SOON_S = 120.0
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 END_OF_LOG = -1
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
 NOT_FOUND_YET = {3, 5, 6}  # UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
 
 
@@ -161,12 +163,14 @@ def fetch_frame(
     fetch_offset: int = 0,
     session_id: int = 0,
     session_epoch: int = -1,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> bytes:
     """The bytes of a Fetch request, size included. Without a session, each repetition gets the same records."""
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=0x7FFF_FFFF,
+        isolation_level=isolation_level,
         session_id=session_id,
         session_epoch=session_epoch,
         topics=[

@@ -20,6 +20,8 @@ from bench.load import LoadFailed
 BATCH: Final = 10_000
 """Records that are produced by one call."""
 FLUSH_MS: Final = 60_000
+TRANSACTION_MS: Final = 60_000
+"""How long a call of a transactional producer may take."""
 ANY_PARTITION: Final = -1
 FROM_THE_BEGINNING: Final = 0
 
@@ -70,6 +72,9 @@ class _Library:
         messages = ctypes.POINTER(_Message)
         self.conf_new = self._of("rd_kafka_conf_new", handle)
         self.conf_set = self._of("rd_kafka_conf_set", number, handle, text, text, text, ctypes.c_size_t)
+        self.set_delivery_callback = self._of("rd_kafka_conf_set_dr_msg_cb", None, handle, handle)
+        self.no_effect = ctypes.cast(self._waiting.rd_kafka_type, handle)
+        """A function for a callback that does nothing, without Python: it returns a field of its first argument."""
         self.new = self._of("rd_kafka_new", handle, number, handle, text, ctypes.c_size_t)
         self.destroy = self._of("rd_kafka_destroy", None, handle)
         self.topic_new = self._of("rd_kafka_topic_new", handle, handle, text, handle)
@@ -79,6 +84,11 @@ class _Library:
         )
         self.poll = self._of("rd_kafka_poll", number, handle, number)
         self.flush = self._of("rd_kafka_flush", number, handle, number)
+        self.init_transactions = self._of("rd_kafka_init_transactions", handle, handle, number)
+        self.begin_transaction = self._of("rd_kafka_begin_transaction", handle, handle)
+        self.commit_transaction = self._of("rd_kafka_commit_transaction", handle, handle, number)
+        self.error_string = self._of("rd_kafka_error_string", text, handle)
+        self.error_destroy = self._of("rd_kafka_error_destroy", None, handle)
         self.queue_new = self._of("rd_kafka_queue_new", handle, handle)
         self.queue_destroy = self._of("rd_kafka_queue_destroy", None, handle)
         self.consume_start = self._of(
@@ -114,13 +124,19 @@ def _library() -> _Library:
 class _Client(AbstractContextManager["_Client"]):
     """A producer or a consumer of one topic."""
 
-    def __init__(self, kind: int, bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, kind: int, bootstrap: str, topic: str, settings: Mapping[str, str], *, reports_deliveries: bool = False
+    ) -> None:
+        """``reports_deliveries``: librdkafka has a callback for the delivery of each record, as most programs give it.
+        Without a callback, a flush checks only every 10 ms whether all records are delivered."""
         self.library = _library()
         error = ctypes.create_string_buffer(512)
         conf = self.library.conf_new()
         for name, value in {"bootstrap.servers": bootstrap, "log_level": "2", **settings}.items():
             if self.library.conf_set(conf, name.encode(), value.encode(), error, len(error)):
                 raise LoadFailed(f"librdkafka refuses {name}={value}: {error.value.decode()}")
+        if reports_deliveries:
+            self.library.set_delivery_callback(conf, self.library.no_effect)
         self.handle = self.library.new(kind, conf, error, len(error))
         if not self.handle:
             raise LoadFailed(f"librdkafka does not start: {error.value.decode()}")
@@ -144,6 +160,17 @@ def values(size: int) -> list[bytes]:
     return found
 
 
+class _Messages:
+    """Messages for `rd_kafka_produce_batch`, whose payloads live as long as this object."""
+
+    def __init__(self, payloads: Sequence[bytes], count: int) -> None:
+        self._held = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
+        self.array = (_Message * count)()
+        for number, message in enumerate(self.array):
+            payload = self._held[number % len(self._held)]
+            message.payload, message.size = ctypes.addressof(payload), len(payload)
+
+
 def produce(
     bootstrap: str,
     topic: str,
@@ -160,23 +187,59 @@ def produce(
     Ends early, but with every record answered, after ``most_seconds``. The answers may be errors: the caller counts
     successes by end offsets. Raises `LoadFailed` where some records got no answer within a minute.
     """
-    messages = (_Message * BATCH)()
-    held = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
-    for number, message in enumerate(messages):
-        payload = held[number % len(held)]
-        message.payload, message.size = ctypes.addressof(payload), len(payload)
+    messages = _Messages(payloads, BATCH)
     with _Client(_PRODUCER, bootstrap, topic, settings) as client:
         library = client.library
         started = time.perf_counter()
         left = count
         while left and time.perf_counter() - started < most_seconds:
-            taken = library.produce_batch(client.topic, partition, 0, messages, min(left, BATCH))
+            taken = library.produce_batch(client.topic, partition, 0, messages.array, min(left, BATCH))
             left -= taken
             if taken < min(left + taken, BATCH):
                 library.poll(client.handle, 1)  # its queue is full
         if library.flush(client.handle, FLUSH_MS):
             raise LoadFailed(f"records of {topic} had no answer after {FLUSH_MS / 1000:.0f} s")
         return count - left, time.perf_counter() - started
+
+
+class TransactionalProducer:
+    """Commits transactions of equal size in one partition, once it is started. A context."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, transactional_id: str, payloads: Sequence[bytes], *, partition: int = 0
+    ) -> None:
+        """A transaction has a record for each of ``payloads``."""
+        self._messages = _Messages(payloads, len(payloads))
+        self._partition = partition
+        settings = {"transactional.id": transactional_id}
+        self._client = _Client(_PRODUCER, bootstrap, topic, settings, reports_deliveries=True)
+
+    def __enter__(self) -> TransactionalProducer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.__exit__()
+
+    def start(self) -> None:
+        """Get an identity from the coordinator, which fences the producer that has had this transactional id. Raises
+        `LoadFailed` if that fails."""
+        self._check(self._client.library.init_transactions(self._client.handle, TRANSACTION_MS))
+
+    def commit(self) -> None:
+        """Begin a transaction, produce its records and commit it. Raises `LoadFailed` for an error of any step."""
+        library, client, count = self._client.library, self._client, len(self._messages.array)
+        self._check(library.begin_transaction(client.handle))
+        taken = library.produce_batch(client.topic, self._partition, 0, self._messages.array, count)
+        if taken != count:
+            raise LoadFailed(f"librdkafka has taken {taken} of the {count} records of a transaction")
+        self._check(library.commit_transaction(client.handle, TRANSACTION_MS))
+
+    def _check(self, error: int | None) -> None:
+        """Raise `LoadFailed` for an `rd_kafka_error_t`; null is a success."""
+        if error:
+            sentence = self._client.library.error_string(error).decode()
+            self._client.library.error_destroy(error)
+            raise LoadFailed(f"librdkafka's transaction failed: {sentence}")
 
 
 class Consumer:

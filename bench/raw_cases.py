@@ -234,23 +234,39 @@ def fetched(
 ) -> tuple[dict[str, float], bytes, int]:
     """Fetch the same records from the page cache again and again. Returns the figures, the request, and the size of an
     answer."""
+    with filled_topic(bench, partitions=partitions, partition_bytes=partition_bytes) as topic:
+        frame = fetch_frame(topic, list(range(partitions)), partition_bytes=partition_bytes)
+        figures, answer_bytes = fetched_again(
+            bench, frame, at_least=partitions * partition_bytes // 2, in_flight=in_flight, requests=requests
+        )
+    return figures, frame, answer_bytes
+
+
+@contextmanager
+def filled_topic(bench: Bench, *, partitions: int, partition_bytes: int) -> Iterator[str]:
+    """A context with a topic that has more than ``partition_bytes`` of records in each partition."""
     with bench.topic(partitions) as topic:
         for number in range(partitions):
-            batch_bytes = min(partition_bytes, 128 * 1024)
-            fill(bench, topic, number, log_bytes=partition_bytes, batch_bytes=batch_bytes)
-        frame = fetch_frame(topic, list(range(partitions)), partition_bytes=partition_bytes)
-        wanted = partitions * partition_bytes
-        sizes: list[int] = []
+            fill(bench, topic, number, log_bytes=partition_bytes, batch_bytes=min(partition_bytes, 128 * 1024))
+        yield topic
 
-        def check(answer: bytes) -> None:
-            check_fetched(answer, wanted // 2)
-            sizes.append(len(answer))
 
-        before = bench.broker.cpu_seconds()
-        count = bench.count(requests)
-        sample = run_load(bench.broker.bootstrap, [frame], in_flight=in_flight, requests=count, check=check)
-        cpu = bench.broker.cpu_seconds() - before
-    return _figures(sample, sample.received_bytes, cpu), frame, sizes[0]
+def fetched_again(
+    bench: Bench, frame: bytes, *, at_least: int, in_flight: int, requests: int
+) -> tuple[dict[str, float], int]:
+    """Send the same Fetch request again and again. Returns the figures and the size of an answer; fails below
+    ``at_least`` bytes of records."""
+    sizes: list[int] = []
+
+    def check(answer: bytes) -> None:
+        check_fetched(answer, at_least)
+        sizes.append(len(answer))
+
+    before = bench.broker.cpu_seconds()
+    count = bench.count(requests)
+    sample = run_load(bench.broker.bootstrap, [frame], in_flight=in_flight, requests=count, check=check)
+    cpu = bench.broker.cpu_seconds() - before
+    return _figures(sample, sample.received_bytes, cpu), sizes[0]
 
 
 def fetch(bench: Bench, *, partitions: int, partition_bytes: int, in_flight: int, requests: int) -> dict[str, float]:

@@ -18,6 +18,7 @@ TARGETS = {
     ("produce-one-record", "ratio"): ("<=", 2.2, "x the CPU of a bare echo, one request at a time"),
     ("fetch-session", "ratio"): ("<=", 1.25, "x the CPU of a session of the 10 that move"),
     ("recovery-one-record", "to_kafka_2_ratio"): (">=", 0.7, "x Apache Kafka's speed in the same run"),
+    **{("isolation", f"{prefix}ratio"): ("<=", 1.02, "x the CPU of read_uncommitted") for prefix in ("", "of_16_")},
     **{
         (f"recovery-{size}", f"to_kafka_{workers}_ratio"): (">=", 1.0, "x Apache Kafka's speed in the same run")
         for size in ("16kb", "1mb")

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bench.side_by_side import client_workloads, group_workloads, life_workloads, raw_workloads
+from bench.side_by_side import client_workloads, group_workloads, life_workloads, raw_workloads, transaction_workloads
 from bench.side_by_side.workload import Workload
 
 WORKLOADS: Final[Mapping[str, Workload]] = {
     workload.name: workload
-    for part in (raw_workloads, client_workloads, group_workloads, life_workloads)
+    for part in (raw_workloads, client_workloads, group_workloads, transaction_workloads, life_workloads)
     for workload in part.workloads()
 }
 

@@ -24,6 +24,8 @@ GROUPS: Final = {
     "kafka-producer": "kafka-producer-perf-test",
     "kafka-consumer": "kafka-consumer-perf-test",
     "group": "Groups",
+    "transactions": "Transactions",
+    "read-committed": "Transactions",
     "start": "The process",
     "memory": "The process",
     "first": "The process",

@@ -97,12 +97,12 @@ def test_at_a_small_scale_only_what_is_around_the_samples_remains(tmp_path: Path
     assert order.expected_s(steps, 1e-9, 2) == pytest.approx(2 * 3 + 2 * LARGE.around_s)
 
 
-def test_a_whole_run_takes_about_an_hour_and_a_half_at_most(tmp_path: Path) -> None:
+def test_a_whole_run_takes_an_hour_and_forty_minutes_at_most(tmp_path: Path) -> None:
     everything = list(WORKLOADS.values())
     found = tables("bbr", ["reno", "bbr", "cubic"], can_change=True)
     steps = order.missing(order.steps(found, everything, BOTH, 5), Journal(tmp_path / "j", IDENTITY))
 
-    assert 40 < order.expected_s(steps, 1.0, 2) / 60 < 95
+    assert 40 < order.expected_s(steps, 1.0, 2) / 60 < 100
 
 
 # Which tables ---------------------------------------------------------------------------------------------------------
