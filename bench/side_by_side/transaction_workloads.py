@@ -12,7 +12,7 @@ from bench.transaction_cases import MOST_SECONDS, PRODUCERS, RECORD_BYTES, TRANS
 
 TRANSACTIONS_S: Final = Row("transactions_s", "transactions/s", True)
 CPU_US_TRANSACTION: Final = Row("cpu_us", "broker CPU µs/transaction", False)
-CPU_RATIO: Final = Row("ratio", "broker CPU, to that of read_uncommitted", False)
+CPU_RATIO: Final = Row("ratio", "CPU, to that of read_uncommitted", False)
 
 
 def _committed(producers: int, records: int) -> Workload:
