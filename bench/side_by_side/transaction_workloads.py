@@ -33,7 +33,7 @@ def _read_committed(name: str, words: str, *, partitions: int) -> Workload:
         name=f"read-committed-{name}",
         words=f"fetches under read_committed, without transactions: {words}, 2 in flight",
         rows=(MB_S, CPU_S_GB, CPU_RATIO),
-        seconds=3.5,
+        seconds=5.0,
         measure=partial(transaction_cases.read_committed, partitions=partitions),
         warms=True,
     )
