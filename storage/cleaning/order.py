@@ -37,8 +37,8 @@ Message = dict[str, Any]
 FAILURES: Final = {
     error.__name__: error
     for error in (
-        CorruptBatch, CorruptIndex, DecompressionTooLarge, DiskFull, FilesRemoved, LogDirFailed, RecordTooLarge, SegmentTooLarge,
-        TooManyOpenFiles, UndecodableRecords,
+        CorruptBatch, CorruptIndex, DecompressionTooLarge, DiskFull, FilesRemoved, LogDirFailed, RecordTooLarge,
+        SegmentTooLarge, TooManyOpenFiles, UndecodableRecords,
     )
 }  # fmt: skip
 _DEFAULTS: Final = LogConfig()
