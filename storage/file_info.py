@@ -1,6 +1,6 @@
 """What the file system tells of a directory's entries, and of its own size."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class DirectoryEntry(NamedTuple):
@@ -24,9 +24,17 @@ class DirectoryEntry(NamedTuple):
         return self.oddity or ("a directory" if self.is_directory else "a file")
 
 
+LARGEST_SHARE: Final = 8
+"""The part of a file system that is kept free at most, as its inverse: on a small one, 64 MiB could be all there is."""
+
+
 class DiskSpace(NamedTuple):
     """The size of a file system; zeros where it does not tell."""
 
     total_bytes: int
     usable_bytes: int
     """Bytes that an ordinary user can still write."""
+
+    def reserve(self, wanted_bytes: int) -> int:
+        """The bytes to keep free where ``wanted_bytes`` are wanted: an eighth of the file system at most."""
+        return min(wanted_bytes, self.total_bytes // LARGEST_SHARE)

@@ -90,8 +90,11 @@ class SegmentFiles:
 
     @property
     def modified_ms(self) -> int:
-        """When the file of batches was last written to; wall clock, ms. Raises LogDirFailed, FileNotFoundError."""
-        return self._files.mtime_ms(self.log_path)
+        """When the file of batches was last written to; wall clock, ms. Raises LogDirFailed, FilesRemoved."""
+        try:
+            return self._files.mtime_ms(self.log_path)
+        except FileNotFoundError as error:
+            raise FilesRemoved(f"{self.log_path} is gone: another process has removed it") from error
 
     def create(self, *, preallocated_bytes: int = 0) -> None:
         """Make the segment's files. Raises DiskFull, LogDirFailed, TooManyOpenFiles; then no file is left behind."""

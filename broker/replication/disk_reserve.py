@@ -23,9 +23,6 @@ GOOD_FOR_MS: Final = 1_000
 RETRY_MS: Final = 100
 """How long a full disk counts as full before the system is asked again."""
 
-LARGEST_SHARE: Final = 8
-"""The reserve is an eighth of its file system at most: on a small one, 64 MiB could be all there is."""
-
 REOPENS_AT_BYTES: Final = 4 << 20
 REOPENS_AT_SHARE: Final = 256
 """A full disk takes records again once so many bytes, or this part of the file system, are open to clients. Otherwise
@@ -86,7 +83,7 @@ class DiskReserve:
             self._budget_bytes = _UNKNOWN
             self._asked_ms = now_ms
             return
-        reserve_bytes = min(self._reserve_bytes, space.total_bytes // LARGEST_SHARE)
+        reserve_bytes = space.reserve(self._reserve_bytes)
         open_bytes = space.usable_bytes - reserve_bytes
         margin_bytes = min(REOPENS_AT_BYTES, space.total_bytes // REOPENS_AT_SHARE) if self.is_full else 0
         if open_bytes < size + margin_bytes:

@@ -183,12 +183,13 @@ class CleaningRound:
 
     def _check_space(self, group: Sequence[SourceSegment]) -> None:
         """Raise DiskFull where the copy could take space that clients or the broker need."""
-        needed = sum(source.sizes.log for source in group) + self._order.limits.reserve_bytes
+        needed = sum(source.sizes.log for source in group)
         space = self._files.space(self._order.directory)
-        if space.total_bytes and space.usable_bytes < needed:
+        available = space.usable_bytes - space.reserve(self._order.limits.reserve_bytes)
+        if space.total_bytes and available < needed:
             raise DiskFull(
-                f"{self._order.directory}: a copy of {len(group)} segments needs {needed} bytes of disk space with the "
-                f"reserve, and {space.usable_bytes} are free"
+                f"{self._order.directory}: a copy of {len(group)} segments may need {needed} bytes of disk "
+                f"space, and {max(available, 0)} are free without the reserve"
             )
 
     def _batches(self, segment: Segment, position: int, end_offset: int) -> Iterator[StoredBatch]:

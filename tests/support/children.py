@@ -12,7 +12,9 @@ def perform(order: Message) -> Iterator[Message]:
     """`{"say": [...]}` answers each word; `{"die": true}` ends in the middle; `{"stay": true}` never answers."""
     for word in order.get("say", ()):
         yield {"said": word}
-    if "directory" in order:  # a log to recover
+    if "first_dirty_offset" in order:  # a log to clean
+        yield {"failure": "DiskFull", "text": "writing to 00000000000000000000.log.cleaned: No space left on device"}
+    elif "directory" in order:  # a log to recover
         yield {"bytes_read": 1}
         yield {"failure": "LogDirFailed", "text": "reading t-0: Input/output error"}
     if order.get("die"):

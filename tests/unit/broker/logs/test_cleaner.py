@@ -159,8 +159,7 @@ def test_a_full_disk_stops_cleaning_until_there_is_space(
 ) -> None:
     fill(broker, "orders")
     cleaner = broker.server.components.log_cleaner
-    limits = cleaner._limits
-    monkeypatch.setattr(cleaner, "_limits", lambda: limits()._replace(reserve_bytes=1 << 60))
+    monkeypatch.setattr("broker.logs.cleaner_process.CHILD", "tests.support.children")
     with caplog.at_level(logging.ERROR):
         for rounds in (1, 2):
             look(broker)

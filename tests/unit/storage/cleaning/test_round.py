@@ -7,6 +7,7 @@ import pytest
 from storage.batch.record_batch import Codec
 from storage.cleaning.order import CleanedGroup, CleaningReport
 from storage.errors import CorruptBatch, DiskFull
+from storage.file_info import DiskSpace
 from storage.retention import apply_retention
 from tests.support.batches import EVERY_CODEC
 from tests.support.cleaning import COMPACTED, LIMITS, CompactedLog, table
@@ -199,11 +200,12 @@ def test_a_damaged_batch_stops_the_round_and_nothing_is_changed(orders: Compacte
     assert orders.bytes_of_segments() == before
 
 
-def test_a_disk_without_space_for_a_copy_stops_the_round(orders: CompactedLog) -> None:
+def test_a_disk_without_space_for_a_copy_stops_the_round(orders: CompactedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.write((b"a", b"1"))
     orders.roll()
-    with pytest.raises(DiskFull, match="a copy of 1 segments needs"):
-        orders.clean(LIMITS._replace(reserve_bytes=1 << 60))
+    monkeypatch.setattr(orders.home.files, "space", lambda _: DiskSpace(1 << 40, (1 << 20) + 10), raising=False)
+    with pytest.raises(DiskFull, match=r"a copy of 1 segments may need .* bytes of disk space, and 10 are free"):
+        orders.clean(LIMITS._replace(reserve_bytes=1 << 20))
     assert not [name for name in orders.home.names() if name.endswith(".cleaned")]
 
 
