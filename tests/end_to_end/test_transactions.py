@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ from dev.broker_process import BrokerProcess, broker_for_tests
 from dev.waiting import until
 from tests.support.clients import Client, Place, Record, connect
 from tests.support.clients.transactions import FENCE, PRODUCERS, Fenced, TransactionalProducer, read
+from tests.support.clients.transforming import CONFLUENT_WORKER, SETTINGS, Transformation
 
 Begin = Callable[..., TransactionalProducer]
 
@@ -183,72 +182,13 @@ def test_offsets_are_committed_with_the_transaction(
     until(lambda: offsets() == expected)
 
 
-class Workers:
-    """Processes that transform one topic into another, each revived when it has ended."""
-
-    def __init__(self, bootstrap: str, count: int) -> None:
-        self._bootstrap = bootstrap
-        self._processes = [self._start(number) for number in range(count)]
-
-    def _start(self, number: int) -> subprocess.Popen[bytes]:
-        module = "tests.support.clients.transforming_worker"
-        arguments = (self._bootstrap, "source", "target", "transformers", f"worker-{number}")
-        return subprocess.Popen(
-            [sys.executable, "-m", module, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-
-    def revive(self) -> None:
-        """Start the processes that have ended."""
-        for number, process in enumerate(self._processes):
-            if process.poll() is not None:
-                self._processes[number] = self._start(number)
-
-    def kill(self, chance: random.Random) -> None:
-        """Kill a process by SIGKILL."""
-        victim = chance.choice(self._processes)
-        victim.kill()
-        victim.wait()
-
-    def close(self) -> None:
-        """End all processes."""
-        for process in self._processes:
-            process.kill()
-            process.wait()
-
-
 def test_what_is_transformed_in_transactions_is_there_once_though_everything_is_killed(tmp_path: Path) -> None:
-    broker = broker_for_tests(tmp_path, settings={"group.min.session.timeout.ms": "1000"})
+    broker = broker_for_tests(tmp_path, settings=SETTINGS)
     broker.start()
-    chance = random.Random(28)
-    client = connect("confluent-kafka", broker.bootstrap)
-    sources, targets = ([Place(topic, number) for number in range(12)] for topic in ("source", "target"))
-    for topic in ("source", "target"):
-        client.create_topic(topic, partitions=12)
-    values = [b"%d" % number for number in range(6_000)]
-    client.produce("source", [Record(value=value, partition=n % 12) for n, value in enumerate(values)])
-    workers = Workers(broker.bootstrap, 2)
-
-    def done() -> int:
-        """How many records are transformed, as the offsets of the group say."""
-        return sum(found.offset for found in client.committed("transformers", sources).values())
-
-    def are_done(count: int) -> bool:
-        workers.revive()
-        return done() >= count
-
     try:
-        for _ in range(10):
-            some_more = min(done() + chance.randrange(200), len(values))
-            until(lambda some_more=some_more: are_done(some_more))  # type: ignore[misc]
-            if chance.random() < 0.5:
-                broker.kill()
-                broker.start()
-            else:
-                workers.kill(chance)
-        until(lambda: are_done(len(values)))
-        client.produce("target", [Record(value=FENCE, partition=place.partition) for place in targets])
-        transformed = Counter(read(broker.bootstrap, "confluent-kafka", targets, isolation="read_committed"))
+        with Transformation(broker, CONFLUENT_WORKER, tmp_path, random.Random(28)) as transformation:
+            for _ in range(10):
+                transformation.kill_something()
+            assert transformation.finish() == []
     finally:
-        workers.close()
         broker.close()
-    assert transformed == Counter(b"<" + value + b">" for value in values)
