@@ -1,7 +1,8 @@
 """`make crash`: the broker is killed again and again while it is used; a line for each restart, then a summary.
 
-Afterwards a storm: a group whose members come and go, while the broker is killed twice. Then, where there is Java, the
-archive: the pipeline's command is killed at each of its steps, and at random moments.
+Afterwards workers that transform a topic in transactions are killed, as often, and the broker with them. Then a storm:
+a group whose members come and go, while the broker is killed twice. Then, where there is Java, the archive: the
+pipeline's command is killed at each of its steps, and at random moments.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from tests.crash.group_storm import GroupStorm
 from tests.crash.run import CrashRun, Summary
+from tests.crash.transform import TransformRun
 
 BROKER_KILLS_IN_A_STORM = 2
 
@@ -25,6 +27,10 @@ def main() -> int:
     """Run; 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="how often the process is killed")
+    parser.add_argument(
+        "--transform-kills", type=int, metavar="KILLS",
+        help="how often the broker or a worker that transforms a topic is killed, by default as often as --kills says",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="what chance begins with")
     parser.add_argument("--storm", type=float, default=30.0, metavar="SECONDS", help="how long members come and go")
     parser.add_argument("--consumers", type=int, default=20, help="how many of them there are")
@@ -40,6 +46,8 @@ def main() -> int:
     try:
         if options.kills:
             _kill(directory / "kills", options.seed, options.kills)
+        if transform_kills := options.kills if options.transform_kills is None else options.transform_kills:
+            _transform(directory / "transform", options.seed, transform_kills)
         if options.storm:
             _storm(directory / "storm", options.seed, options.storm, options.consumers)
         if options.archive_kills:
@@ -60,6 +68,16 @@ def _kill(directory: Path, seed: int, kills: int) -> None:
     with CrashRun(directory, seed=seed, report=_print) as run:
         summary = run.go(kills)
     _tell(summary, time.monotonic() - began)
+
+
+def _transform(directory: Path, seed: int, kills: int) -> None:
+    began = time.monotonic()
+    with TransformRun(directory, seed=seed, report=_print) as run:
+        summary = run.go(kills)
+    print(
+        f"{kills} kills in {time.monotonic() - began:.0f} s: {_list(summary.kills)}; "
+        f"{summary.records:,} records transformed, {summary.revived} workers started again"
+    )
 
 
 def _storm(directory: Path, seed: int, seconds: float, consumers: int) -> None:
@@ -89,14 +107,15 @@ def _print(line: str) -> None:
     print(line, flush=True)
 
 
-def _tell(summary: Summary, seconds: float) -> None:
-    def listed(counted: dict[str, int]) -> str:
-        return ", ".join(f"{count:,} {what}" for what, count in sorted(counted.items()))
+def _list(counted: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in sorted(counted.items()))
 
-    print(f"{summary.kills.total()} kills in {seconds:.0f} s: {listed(summary.kills)}")
+
+def _tell(summary: Summary, seconds: float) -> None:
+    print(f"{summary.kills.total()} kills in {seconds:.0f} s: {_list(summary.kills)}")
     print(f"{summary.restarts} restarts looked at, {summary.clean_stops} clean stops")
-    print(f"acknowledged records: {listed(summary.records)}; {summary.doubled:,} of 'plain' are there twice, as may be")
-    print(f"records consumed: {summary.consumed:,}; changes answered: {listed(summary.changes)}")
+    print(f"acknowledged records: {_list(summary.records)}; {summary.doubled:,} of 'plain' are there twice, as may be")
+    print(f"records consumed: {summary.consumed:,}; changes answered: {_list(summary.changes)}")
     print(f"torn tails cut off: {summary.torn_tails} ({summary.torn_bytes:,} bytes)")
     print(f"offline checks: {summary.verifications}" + (f" ({summary.verify_missing})" * bool(summary.verify_missing)))
 

@@ -28,6 +28,7 @@ class Promise(StrEnum):
     GROUP_GENERATIONS = "generations rise, and in each of them a partition is one member's"
     GROUP_REBALANCES = "a rebalance is over in the turn in which nobody is waited for any more"
     GROUP_RECORDS = "what is written of a group adds up to what is answered"
+    TRANSFORMED = "what is transformed in transactions is there once, and in order"
     ARCHIVE = "every row of an archive is there once for every reader, and what is archived stays"
 
 

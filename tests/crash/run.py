@@ -41,8 +41,10 @@ BRISK: Final = {
 
 KILLS_BETWEEN_VERIFICATIONS: Final = 10
 
+TROUBLE: Final = re.compile(r" ERROR | CRITICAL |Traceback")
+"""What the broker's log never has."""
+
 _CUT: Final = re.compile(r"recovered (?P<log>\S+): .* (?P<bytes>[1-9]\d*) cut off")
-_TROUBLE: Final = re.compile(r" ERROR | CRITICAL |Traceback")
 _A_WHILE_S: Final = 60.0
 
 
@@ -263,7 +265,7 @@ class CrashRun:
             log.seek(self._log_read)
             text = log.read()
             self._log_read = log.tell()
-        require(not _TROUBLE.search(text), Promise.LIVES, f"the broker's log has trouble\n{text}")
+        require(not TROUBLE.search(text), Promise.LIVES, f"the broker's log has trouble\n{text}")
         for cut in _CUT.finditer(text):
             self.summary.torn_tails += 1
             self.summary.torn_bytes += int(cut["bytes"])

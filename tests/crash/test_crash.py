@@ -14,7 +14,7 @@ KILLS = 20
 
 @pytest.mark.timeout(900)
 def test_twenty_kills_lose_nothing_and_double_nothing() -> None:
-    run("--kills", str(KILLS), "--storm", "0", "--archive-kills", "0")
+    run("--kills", str(KILLS), "--transform-kills", "0", "--storm", "0", "--archive-kills", "0")
 
 
 @pytest.mark.timeout(900)
