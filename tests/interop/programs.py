@@ -17,7 +17,8 @@ from typing import IO
 
 from dev.broker_process import REPOSITORY
 from dev.kafka_jars import KAFKA_VERSION, NoKafka, libraries
-from dev.maven import one_at_a_time
+from dev.maven import NoJars, one_at_a_time
+from dev.maven import fetch as fetch_jars
 from tests.support.archives import unpack
 
 INSTALL = Path(__file__).resolve().parent / "install"
@@ -107,8 +108,12 @@ class Running:
     @property
     def lines(self) -> list[str]:
         """The lines that are complete. Fails if the program has ended with an error."""
-        assert self._process.poll() in (None, *ENDED), f"exit code {self._process.poll()}: {_content(self._errors)}"
+        self.check()
         return _content(self._printed).split("\n")[:-1]
+
+    def check(self) -> None:
+        """Fails if the program has ended with an error."""
+        assert self._process.poll() in (None, *ENDED), f"exit code {self._process.poll()}: {_content(self._errors)}"
 
     def end(self) -> None:
         """End it in order. Java says with its exit code that this was the reason.
@@ -165,9 +170,32 @@ def kafka_libraries(version: str = KAFKA_VERSION) -> Path:
         raise Missing(str(reason)) from None
 
 
-def java() -> list[str]:
-    """How Kafka's command line tools are started: append a class and its arguments."""
-    jars = kafka_libraries()
+def kafka_streams_libraries() -> Path:
+    """The directory with the jars of Kafka Streams: that of `OTTLA_TEST_STREAMS_LIBS`, or one that Maven fills."""
+    if named := os.environ.get("OTTLA_TEST_STREAMS_LIBS"):
+        return Path(named)
+    directory = CACHE / f"kafka-streams-{KAFKA_VERSION}"
+    if not directory.exists():
+        try:
+            fetch_jars(
+                INSTALL / "kafka-streams.pom.xml", directory, f"-Dkafka.version={KAFKA_VERSION}",
+                instead="OTTLA_TEST_STREAMS_LIBS",
+            )  # fmt: skip
+        except NoJars as reason:
+            raise Missing(str(reason)) from None
+    return directory
+
+
+def java_source(source: Path, libraries: Path) -> list[str]:
+    """How a program of one source file is started on the jars of a directory: append its arguments."""
+    if shutil.which("javac") is None:
+        raise Missing("there is no 'javac' on the path: install a Java development kit of version 17 or newer")
+    return [*java(libraries), str(source)]
+
+
+def java(libraries: Path | None = None) -> list[str]:
+    """How Kafka's command line tools are started: append a class and its arguments. By default on Kafka's jars."""
+    jars = libraries or kafka_libraries()
     # For a program that lives for a second: no second compiler, one collector thread, no more memory than it needs.
     quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256M", "-Dlog4j2.level=ERROR")
     return ["java", *quick, "-cp", f"{jars}/*"]
