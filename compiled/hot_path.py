@@ -38,6 +38,7 @@ HOT_PATH: Final = (
     "storage/appending.py",
     "storage/batch/record_batch.py",
     "storage/batch/validation.py",
+    "storage/batch/varints.py",
     "storage/cleaning/offset_map.py",
     "storage/cleaning/record_selection.py",
     "storage/flushing.py",

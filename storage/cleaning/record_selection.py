@@ -90,7 +90,8 @@ def select_records(
     position = index = kept = start = without_key = 0
     total = len(section)
     latest_offset = offsets.latest_offset
-    max_timestamp = NO_TIMESTAMP
+    # Of the deltas: a timestamp and a sum that may wrap around are larger numbers than compiled code handles quickly.
+    max_delta = 0
     has_tombstones = False
     stretches: list[bytes] = []
     try:
@@ -139,9 +140,8 @@ def select_records(
             else:
                 stays = not (is_tombstone and drops_tombstones)
             if stays:
-                timestamp = wrap_64(base_timestamp + timestamp_delta)
-                if timestamp > max_timestamp:
-                    max_timestamp = timestamp
+                if not kept or timestamp_delta > max_delta:
+                    max_delta = timestamp_delta
                 if is_tombstone:
                     has_tombstones = True
                 kept += 1
@@ -157,6 +157,7 @@ def select_records(
         raise UndecodableRecords(f"record {index} holds {error}") from None
     if position != total:
         raise UndecodableRecords(f"{total - position} bytes follow the last of {count} records")
+    max_timestamp = wrap_64(base_timestamp + max_delta) if kept else NO_TIMESTAMP
     if not start:
         return Selection(section, kept, max_timestamp, has_tombstones, without_key)
     if total > start:
