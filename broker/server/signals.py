@@ -31,6 +31,8 @@ class Signals:
         self._loop: asyncio.AbstractEventLoop | None = None
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
+        # A supervisor may have blocked them for itself, and its children inherit that.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _OTHERS)
         # All threads inherit this, so that the signal waits for the reporter.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
         with suppress(RuntimeError):  # no thread can start: SIGQUIT does nothing then

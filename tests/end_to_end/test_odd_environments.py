@@ -308,6 +308,17 @@ def test_a_broker_below_nohup_stays(odd: Callable[..., OddBroker]) -> None:
     broker.stop()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_broker_whose_caller_has_blocked_signals_stops_in_order(
+    odd: Callable[..., OddBroker], number: signal.Signals
+) -> None:
+    broker = odd(preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())).start()
+    broker.process.send_signal(signal.SIGUSR1)
+    assert there_and_back(broker.bootstrap, b"one") == [b"one"]
+    broker.stop(number)
+    assert (broker.data_directory / MARKER).exists()
+
+
 def is_open(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
