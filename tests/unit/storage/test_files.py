@@ -54,7 +54,7 @@ def test_what_is_in_memory_is_read_like_anything_else_and_what_the_file_has_not_
 
 
 @pytest.mark.skipif(not CAN_TELL, reason="the system has no RWF_NOWAIT")
-@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EPERM])
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EPERM, errno.EACCES])
 def test_where_the_file_system_cannot_tell_what_is_in_memory_it_is_asked_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
