@@ -50,8 +50,10 @@ _NOT_SUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 """The errors of a call that a file system, or a sandbox, does not have: CIFS, 9p, shared folders, some of FUSE."""
 _CANNOT_SYNC_NAMES: Final = _NOT_SUPPORTED | {errno.EBADF, errno.EISDIR}
 _CANNOT_MAP: Final = _NOT_SUPPORTED | {errno.ENODEV, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EAGAIN}
-_NO_LOCKS: Final = _NOT_SUPPORTED | {errno.ENOLCK}
-"""The errors of one kind of lock where a file system has only the other, or a server that gives none."""
+_NO_LOCKS: Final = _NOT_SUPPORTED | {errno.ENOLCK, errno.EPERM}
+"""The errors of one kind of lock where a file system or server has only the other, or a sandbox forbids it."""
+_HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
+"""The errors of a lock that another process has; POSIX allows both."""
 _STILL_OPEN: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY})
 """The errors of a removal on NFS, which keeps a removed file under another name until it is closed."""
 _LOCK_ATTEMPTS: Final = 100
@@ -531,11 +533,10 @@ class FileSystem:
                 _take_both_locks(fd, fcntl.LOCK_EX)
                 # The last holder may just have removed the file; then our lock is on a file without a name.
                 is_current = os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path))
-            except (BlockingIOError, PermissionError) as error:
-                os.close(fd)
-                raise _in_use(path) from error
             except OSError as error:
                 os.close(fd)
+                if error.errno in _HELD:
+                    raise _in_use(path) from error
                 raise storage_error(error, "locking", path) from error
             if is_current or attempt == _LOCK_ATTEMPTS - 1:  # some file systems give a file a new number each time
                 return Lock(path, fd)
@@ -553,16 +554,16 @@ class FileSystem:
             return None
         try:
             _take_both_locks(file.fileno(), fcntl.LOCK_SH)
-        except (BlockingIOError, PermissionError) as error:
-            raise _in_use(path) from error
         except OSError as error:
+            if error.errno in _HELD:
+                raise _in_use(path) from error
             raise storage_error(error, "locking", path) from error
         return file
 
 
 def _take_both_locks(fd: int, kind: int) -> None:
-    """One of the two suffices on a file system without the other. Raises BlockingIOError, or PermissionError, where
-    another process has one of them, and other errors where the file system has neither."""
+    """One of the two suffices where the file system, or a sandbox, has not the other. Raises an error of `_HELD` where
+    another process has one of them, and other errors where there is neither."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except OSError as error:
@@ -575,7 +576,7 @@ def _take_both_locks(fd: int, kind: int) -> None:
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return
-        if not isinstance(error, BlockingIOError | PermissionError):
+        if error.errno not in _HELD:
             raise
         # NFS makes a record lock of the first one as well, and that stands in the way of the second.
         fcntl.flock(fd, fcntl.LOCK_UN)

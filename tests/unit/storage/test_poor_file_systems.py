@@ -238,7 +238,7 @@ def a_second_process_gets(path: Path) -> str:
 
 
 @pytest.mark.parametrize("kind", ["flock", "lockf"])
-@pytest.mark.parametrize("number", [errno.ENOLCK, *MISSING])
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EPERM, *MISSING])
 def test_one_of_the_two_kinds_of_locks_suffices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, number: int
 ) -> None:
