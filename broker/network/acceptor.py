@@ -20,9 +20,16 @@ MOST_A_TURN: Final = 32
 """Connections accepted before the loop turns."""
 
 REST_MS: Final = 1_000
-"""How long nothing is accepted when the system is out of descriptors or memory."""
+"""How long nothing is accepted when the system is out of descriptors or memory, or forbids it."""
 
-_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_OF_THE_PEER: Final = frozenset(
+    {
+        *(errno.ECONNABORTED, errno.ECONNRESET, errno.EPROTO, errno.ETIMEDOUT, errno.ENETDOWN, errno.ENETUNREACH),
+        *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP),
+    }
+)
+"""The errors of accept(2) that belong to one connection, which is no longer in the backlog. After another error (no
+descriptor, no memory, a sandbox that forbids the call) the listener would be acceptable again at once."""
 
 
 class CannotListen(Exception):
@@ -132,7 +139,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                if error.errno in _EXHAUSTED:
+                if error.errno not in _OF_THE_PEER:
                     self._rest(error)
                     return
                 # The peer has gone already.
@@ -219,8 +226,8 @@ class Acceptor:
         self._accept_again()
 
     def _rest(self, error: OSError) -> None:
-        """The system is out of descriptors or memory. The connection stays in the backlog, and the socket, if it were
-        watched on, would be acceptable again at once."""
+        """The system is out of descriptors or memory, or forbids the call. The connection stays in the backlog, and the
+        socket, if it were watched on, would be acceptable again at once."""
         self._pause()
         self.stats.rests += 1
         log.error("%s accepts nothing for %d ms: %s", self.listener, REST_MS, error.strerror or error)

@@ -345,7 +345,7 @@ def test_a_host_without_an_address_is_named() -> None:
         addresses_of({"no-such-host.invalid": 5})
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EPERM])
 @on_both_loops
 async def test_out_of_what_the_system_has_it_rests_and_recovers(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async with house() as it:
