@@ -112,6 +112,7 @@ class LogCleaner:
                     await self._pause(self._settings.log_cleaner_backoff_ms)
         finally:
             self.stats.last_rounds.pop(number, None)
+            self.stats.dead_cleaners.discard(number)
             await process.stop()
 
     async def _pause(self, backoff_ms: int | None) -> None:
@@ -170,7 +171,7 @@ class LogCleaner:
         try:
             report = await self._perform(process, candidate)
         except ChildEnded as error:
-            self._died(cleaned, error)
+            self._died(number, cleaned, error)
             return False
         except StorageError as error:
             self._failed(cleaned, error)
@@ -249,7 +250,7 @@ class LogCleaner:
         stats.records_read += done.records_read
         stats.records_written += done.records_written
         stats.last_rounds[number] = LastRound(seconds, done.bytes_read, done.bytes_written, report.map_utilization)
-        stats.dead_cleaners = 0
+        stats.dead_cleaners.discard(number)
         directory = self._logs.directory_of(cleaned.topic_partition)
         if directory is not None:
             self._full.discard(directory)
@@ -273,11 +274,11 @@ class LogCleaner:
                 write.perform, _nothing, partial(self._replicas.work_failed, write.directory)
             )
 
-    def _died(self, cleaned: Log, error: ChildEnded) -> None:
+    def _died(self, number: int, cleaned: Log, error: ChildEnded) -> None:
         if not self._is_ours(cleaned):
             return  # the log was deleted meanwhile
         self.stats.deaths += 1
-        self.stats.dead_cleaners += 1
+        self.stats.dead_cleaners.add(number)
         deaths = self._deaths[cleaned] = self._deaths.get(cleaned, 0) + 1
         log.warning("the cleaner of %s died: %s", cleaned.topic_partition, error)
         if deaths >= MOST_DEATHS:

@@ -19,17 +19,17 @@ class CleanerStats:
     """What the cleaners have done; totals since the start."""
 
     rounds: int = 0
+    """Rounds that were completed."""
     failed_rounds: int = 0
     """Rounds that ended with an error of the log or of the disk."""
     deaths: int = 0
     """Cleaner processes that ended in the middle of a round."""
-    dead_cleaners: int = 0
-    """Cleaners whose process has died and that have not begun another round since."""
     bytes_read: int = 0
     bytes_written: int = 0
     records_read: int = 0
     records_written: int = 0
     segments_replaced: int = 0
+    """Segments whose place a cleaned copy has taken."""
     max_dirty_ratio: float = 0.0
     """The largest dirty ratio of a log when a cleaner last looked, 0 to 1."""
     max_delay_ms: int = 0
@@ -38,3 +38,5 @@ class CleanerStats:
     """When a cleaner last looked for a log to clean; wall clock, ms."""
     last_rounds: dict[int, LastRound] = field(default_factory=dict)
     """By the number of the cleaner."""
+    dead_cleaners: set[int] = field(default_factory=set)
+    """The numbers of cleaners whose process has died in a round, and that have completed none since."""

@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Final
 
 from broker.metrics import archive, lag, partitions, topics
+from broker.metrics.cleaner import Cleaner
 from broker.metrics.controller import Controller
 from broker.metrics.group_survey import GroupSurveyor
 from broker.metrics.groups import Groups
@@ -34,6 +35,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "The transaction coordinator": Transactions.families,
     "Archived before deleted": archive.FAMILIES,
     "Data directories": Logs.families,
+    "The log cleaner": Cleaner.families,
     "The controller": Controller.families,
     "The metadata log": Metadata.families,
 }
@@ -62,6 +64,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Groups(sources, groups),
             Transactions(sources),
             Logs(sources),
+            Cleaner(sources),
             Controller(sources, surveyor),
             Metadata(sources),
         ),
