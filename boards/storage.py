@@ -1,4 +1,4 @@
-"""The board of storage and recovery: the disk, and what a start has to recover."""
+"""The board of storage and recovery: the disk, compaction, and what a start has to recover."""
 
 from typing import Final
 
@@ -78,6 +78,53 @@ STORAGE: Final = Board(
                     Unit.COUNT,
                     Query(of("kafka_log_logmanager_offlinelogdirectorycount"), "directories"),
                     Query(of("kafka_server_replicamanager_offlinereplicacount"), "partitions"),
+                ),
+            ],
+        ),
+        Row(
+            "Compaction (topics with cleanup.policy=compact)",
+            [
+                lines(
+                    "Dirtiest log",
+                    "The part of its bytes that could be cleaned and has not been, of the log where it is largest. A "
+                    "log is cleaned above its min.cleanable.dirty.ratio.",
+                    Unit.SHARE,
+                    Query(f"{of('kafka_log_logcleanermanager_max_dirty_percent')} / 100", "dirty"),
+                ),
+                lines(
+                    "Cleaners and the disk",
+                    "Bytes of batches that cleaners have read, and kept; they are counted when a round is complete.",
+                    Unit.BYTES_PER_S,
+                    Query(per_second("ottla_log_cleaner_bytes_read_total"), "read"),
+                    Query(per_second("ottla_log_cleaner_bytes_written_total"), "kept"),
+                ),
+                lines(
+                    "Records cleaned per second",
+                    "Records that are read and not kept have a later record with the same key, or were deleted.",
+                    Unit.COUNT,
+                    Query(per_second("ottla_log_cleaner_records_read_total"), "read"),
+                    Query(per_second("ottla_log_cleaner_records_written_total"), "kept"),
+                ),
+                lines(
+                    "Rounds per second",
+                    "A round cleans one log. Failed: by an error of the log or the disk. Died: the cleaner's process "
+                    "ended in it.",
+                    Unit.COUNT,
+                    Query(per_second("ottla_log_cleaner_rounds_total"), "{{outcome}}"),
+                ),
+                lines(
+                    "Since a cleaner has looked for work",
+                    "It grows up to log.cleaner.backoff.ms, or while all cleaners are at work.",
+                    Unit.MS,
+                    Query(of("kafka_log_logcleanermanager_time_since_last_run_ms"), "since"),
+                ),
+                lines(
+                    "Not cleaned any more",
+                    "Partitions that cleaners leave alone until the next start, and cleaners whose process has died "
+                    "and that have completed no round since. 0 is well.",
+                    Unit.COUNT,
+                    Query(total(of("kafka_log_logcleanermanager_uncleanable_partitions_count")), "partitions"),
+                    Query(of("kafka_log_logcleaner_deadthreadcount"), "cleaners"),
                 ),
             ],
         ),

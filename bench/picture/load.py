@@ -19,6 +19,7 @@ TOPICS: Final = {
     "orders": NewTopic("orders", 6, 1, config={**ONE_MB, "ottla.archive.group": "archive.orders"}),
     "payments": NewTopic("payments", 3, 1),
     "audit": NewTopic("audit", 1, 1, config={"flush.messages": "1", "max.message.bytes": "20000"}),
+    "prices": NewTopic("prices", 1, 1, config={"cleanup.policy": "compact", "segment.ms": "15000"}),
 }
 
 ORDERS_PER_S: Final = 150
@@ -43,6 +44,7 @@ class Load:
             self._take_orders,
             self._take_payments,
             self._write_audit,
+            self._quote_prices,
             self._settle_payments,
             self._bill,
             self._bill_now_and_then,
@@ -81,6 +83,15 @@ class Load:
 
     def _write_audit(self) -> None:
         self._produce("audit", 4, b"a" * 120, {})
+
+    def _quote_prices(self) -> None:
+        """Prices of a hundred articles, of which the topic keeps the last of each."""
+        producer = Producer(self._address)
+        for number, _ in enumerate(self._ticks(1.0)):
+            for article in range(20):
+                producer.produce("prices", b"p" * 200, key=b"article-%d" % ((20 * number + article) % 100))
+            producer.poll(0)
+        producer.flush(10)
 
     def _settle_payments(self) -> None:
         """Transactions of a few seconds, one in five aborted; the client begins anew when it is fenced."""

@@ -19,6 +19,7 @@ ZERO_IS_WELL: Final = {
     "Failed directories",
     "Partitions offline",
     "Failed",
+    "Not cleaned any more",
     "Partitions with hanging transactions",
     "Ends that are written again",
     "Deleted without being archived",
