@@ -99,7 +99,6 @@ MISSING: Final[tuple[Difference, ...]] = (
         r'|.*clientSoftwareName="apache-kafka-java".*',
         "Kafka's leaders of partitions ask its coordinator over the network whether a transaction may write to them.",
     ),
-    Difference(r"kafka_log_logcleaner.*|kafka_utils_throttler_.*", "Comes with the cleaner."),
     Difference(
         r"kafka_server_(?:share\w+|brokertopicmetrics_\w*share\w*)_\w+(?:\{.*)?|.*delayedOperation=\"ShareFetch\".*",
         "There are no share groups.",

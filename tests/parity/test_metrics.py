@@ -29,6 +29,8 @@ COMPARED = re.compile(
     r"|kafka_network_requestmetrics_\w+_count.*|kafka_cluster_partition_.*|kafka_server_replicamanager_.*"
     r"|kafka_controller_kafkacontroller_\w+count|kafka_server_delayed.*|kafka_server_fetchsessioncache_.*"
     r"|kafka_server_metadataloader_current.*|kafka_log_logmanager_.*|kafka_coordinator_group_.*"
+    r"|kafka_log_logcleaner_(?!max_clean_time).*|kafka_log_logcleanermanager_(?:max_dirty|uncleanable)_.*"
+    r"|kafka_utils_throttler_.*"
     r"|kafka_server_group_coordinator_metrics_(?:\w+_count|num_partitions).*"
     r"|kafka_coordinator_transaction_.*|kafka_server_addpartitionstotxnmanager_\w+_count"
 )
