@@ -55,7 +55,9 @@ def _check_once(files: FileSystem, part: LogPart, with_records: bool) -> Checked
     findings = Findings(put_out, lambda size: None)
     extent = LogExtent(start_offset=0, end_offset=0, latest_epoch=-1)
     try:
-        extent = check_log(files, part.directory, part.claims, findings, part=part.part, with_records=with_records)
+        extent = check_log(
+            files, part.directory, part.claims, findings, part=part.part, with_records=with_records, with_keys=False
+        )
     except FileNotFoundError as error:
         if part.claims.live_end is None or files.exists(part.directory):
             findings.damage(str(error.filename), "no file", "one that can be read")

@@ -93,6 +93,8 @@ def header_fault(header: BatchHeader) -> Fault | None:
         return Fault(f"{header.record_count} records", f"0 to {header.last_offset_delta + 1}")
     if (codec := header.attributes & CODEC_BITS) > MOST_CODEC:
         return Fault(f"codec {codec}", f"0 to {MOST_CODEC}")
+    if header.has_delete_horizon and header.base_timestamp < 0:
+        return Fault(f"delete horizon {header.base_timestamp}", "a time: 0 or more")
     return None
 
 

@@ -49,6 +49,7 @@ class DataDirectory:
             recovery_point=self.at(RECOVERY_POINTS, topic_partition) or 0,
             log_start_offset=self.at(LOG_START_OFFSETS, topic_partition) or 0,
             high_watermark=self.at(HIGH_WATERMARKS, topic_partition),
+            cleaned_to=self.at(CLEANER_OFFSETS, topic_partition),
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
 

@@ -37,6 +37,8 @@ class Findings:
         self.segments = 0
         self.batches = 0
         self.bytes = 0
+        self.keys_left_out = 0
+        """Records of cleaned logs whose keys have not been compared with those behind them, to bound the memory."""
 
     def damage(
         self, path: str, found: str, expected: str, position: int | None = None, offset: int | None = None
@@ -75,7 +77,7 @@ class Findings:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers of findings, and of bytes checked."""
+        """The numbers of findings, of what was checked, and of keys that were not."""
         return {
             "damage": self.damages,
             "notes": self.notes,
@@ -83,11 +85,14 @@ class Findings:
             "segments": self.segments,
             "batches": self.batches,
             "bytes": self.bytes,
+            "keys_left_out": self.keys_left_out,
         }
 
     def __str__(self) -> str:
         result = f"{self.damages} damaged" if self.damages else "whole"
         notes = f", {self.notes} to be recovered by the next start" if self.notes else ""
+        left_out = f"; the keys of {self.keys_left_out} records were not all compared" if self.keys_left_out else ""
         return (
             f"{result}{notes}: {self.logs} logs, {self.segments} segments, {self.batches} batches, {self.bytes} bytes"
+            f"{left_out}"
         )

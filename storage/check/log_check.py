@@ -19,6 +19,7 @@ from storage.batch.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
     CONTROL_BIT,
+    DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -28,6 +29,7 @@ from storage.batch.walk import StoredBatch
 from storage.check.batches import MOST_CODEC, Unreadable, batches_to_the_end, crc_fault, header_fault, record_faults
 from storage.check.findings import Findings
 from storage.check.index_check import NOWHERE, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from storage.check.key_check import KeyCheck
 from storage.check.log_files import UNFINISHED_SUFFIXES, LogFiles
 from storage.check.producer_check import OpenTransaction, ProducerCheck
 from storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
@@ -65,6 +67,8 @@ class Claims:
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int | None = None
+    cleaned_to: int | None = None
+    """The offset up to which the cleaner has come; None if it has never cleaned the log."""
     producer_id_expiration_ms: int
     """How long a producer may be silent before its state expires."""
     is_preallocated: bool = False
@@ -130,17 +134,25 @@ def check_log(
     *,
     part: Part = WHOLE,
     with_records: bool = True,
+    with_keys: bool = True,
 ) -> LogExtent:
     """Check the log in ``directory``; ``on_batch`` is given every whole batch, up to the first damaged one.
 
-    Reading the records takes ten times as long as all else: ``with_records`` says whether they are.
+    Reading the records takes ten times as long as all else: ``with_records`` says whether they are. Where they are, and
+    no broker works there, the keys of a whole log that was cleaned are compared ``with_keys``, which takes up to
+    `storage.check.key_check.MOST_MAP_BYTES` of memory.
     Raises StorageError, FileNotFoundError where a file cannot be read at all.
     """
     log = LogFiles.found_in(files, directory)
     if not log.segment_bases:
         findings.either(directory, "no segment", "at least one", is_damage=claims.was_clean)
         return LogExtent(start_offset=0, end_offset=0, latest_epoch=-1)
-    return _LogCheck(files, log, claims, findings, on_batch, part, with_records=with_records).run()
+    check = _LogCheck(files, log, claims, findings, on_batch, part, with_records=with_records)
+    if with_keys and with_records and part == WHOLE and claims.cleaned_to is not None and claims.live_end is None:
+        check.keys = KeyCheck(
+            files, log, findings, from_offset=claims.log_start_offset, cleaned_to=claims.cleaned_to
+        )  # fmt: skip
+    return check.run()
 
 
 class _LogCheck:
@@ -178,6 +190,8 @@ class _LogCheck:
             snapshots=[offset for offset in self._snapshots_that_count() if first <= offset <= until_offset],
             expiration_ms=claims.producer_id_expiration_ms, is_continued=is_continued,
         )  # fmt: skip
+        self.keys: KeyCheck | None = None
+        """Compares the keys of a log that was cleaned."""
         self.has_all_batches = not is_continued or self.producers.knows_everything
         """Whether none was cleaned away or is damaged so far: then replaying them gives what the broker had."""
 
@@ -189,6 +203,8 @@ class _LogCheck:
                 if self.claims.live_end is None:
                     self._later_segments(self._bases[number + 1 :])
                 break
+        if self.keys is not None:
+            self.keys.finish()
         start_offset = max(self.claims.log_start_offset, self._bases[0])
         if self._part.until_offset is not None:
             # What the segment's end lacks was cleaned away.
@@ -301,6 +317,8 @@ class _LogCheck:
         self.next_offset = max(self.next_offset, header.next_offset)
         self.latest_epoch = max(self.latest_epoch, header.partition_leader_epoch)
         check.batch(batch, is_whole=is_whole)
+        if self.keys is not None and is_whole:
+            self.keys.batch(check.path, batch)
         if not self._is_broken:
             self._on_batch(batch)
         return True
@@ -355,6 +373,12 @@ class _LogCheck:
             findings.damage(
                 directory, f"log start offset {claims.log_start_offset}", f"at most the log's end, {end_offset}"
             )
+        if claims.cleaned_to is not None and claims.cleaned_to > end_offset:
+            # The next start cleans the log from its beginning then.
+            findings.either(
+                directory, f"a log that was cleaned up to {claims.cleaned_to}", f"at most its end, {end_offset}",
+                is_damage=claims.was_clean,
+            )  # fmt: skip
         high_watermark = claims.high_watermark
         if claims.was_clean:
             if high_watermark is not None and not start_offset <= high_watermark <= end_offset:
@@ -460,7 +484,7 @@ class _SegmentCheck:
                 not next_offset <= base_offset <= last_offset <= most_offset
                 or base_offset >= until_offset
                 or epoch != latest_epoch
-                or attributes & CONTROL_BIT
+                or attributes & (CONTROL_BIT | DELETE_HORIZON_BIT)
                 or attributes & CODEC_BITS > MOST_CODEC
                 or not 0 <= records <= delta + 1
                 or (has_all and (base_offset > next_offset or records <= delta))

@@ -1,7 +1,7 @@
 """A compacted log, cleaned in the test's own process as the broker and its cleaner do it together."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from config.log_config import LogConfig
@@ -9,6 +9,8 @@ from storage.batch.record_batch import Codec, read_header
 from storage.batch.records import Record, encode_batch, iterate_records
 from storage.batch.validation import ValidatedBatch
 from storage.batch.walk import BatchWalk, in_memory
+from storage.check.findings import Finding, Findings
+from storage.check.log_check import Claims, check_log
 from storage.cleaning.candidates import Cleanable, cleanable, order_for
 from storage.cleaning.order import CleanedGroup, CleanerLimits, CleaningOrder, CleaningReport, conclude, messages
 from storage.cleaning.round import CleaningRound
@@ -92,14 +94,45 @@ class CompactedLog:
 
     def reopen(self, *, clean: bool) -> None:
         """Stop the broker and start it again: in order, or by a crash that loses nothing."""
-        cleaned_to = self.log.cleaned_to
         if clean:
             self.log.close(self.home.now_ms)
         else:
             self.log.abandon()
+        self._start(clean=clean)
+
+    def _start(self, *, clean: bool) -> None:
+        cleaned_to = self.log.cleaned_to
         self.log = self.home.open(clean=clean)
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.log.cleaned_to = cleaned_to
+
+    def verified(
+        self, doctor: Callable[[Path], None] = lambda directory: None, *, clean: bool = True, **claimed: int
+    ) -> list[Finding]:
+        """What a check of the files finds between a stop and the next start, after ``doctor`` has changed them.
+
+        ``claimed`` are claims of the checkpoints that are not the truth.
+        """
+        log = self.log
+        claims = Claims(
+            was_clean=clean,
+            recovery_point=log.log_end_offset if clean else log.recovery_point,
+            log_start_offset=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            cleaned_to=log.cleaned_to,
+            producer_id_expiration_ms=1 << 60,
+        )
+        if clean:
+            log.close(self.home.now_ms)
+        else:
+            log.abandon()
+        directory = Path(self.home.directory)
+        doctor(directory)
+        found: list[Finding] = []
+        findings = Findings(found.append, lambda size: None)
+        check_log(self.home.files, self.home.directory, replace(claims, **claimed), findings)  # type: ignore[arg-type]
+        self._start(clean=clean)
+        return found
 
     # Cleaning ---------------------------------------------------------------------------------------------------------
 

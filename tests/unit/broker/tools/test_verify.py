@@ -692,5 +692,5 @@ def test_the_summary_is_json_too(whole: Path, capsys: pytest.CaptureFixture[str]
     verify.main([str(whole), "--json"])
 
     assert set(json.loads(capsys.readouterr().out)) == {
-        "type", "damage", "notes", "logs", "segments", "batches", "bytes",
+        "type", "damage", "notes", "logs", "segments", "batches", "bytes", "keys_left_out",
     }  # fmt: skip

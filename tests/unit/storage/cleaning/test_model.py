@@ -111,7 +111,10 @@ class CompactedLogMachine(RuleBasedStateMachine):
     @rule(clean=st.booleans())
     def start_again(self, clean: bool) -> None:
         end_offset = self.orders.log.log_end_offset
-        self.orders.reopen(clean=clean)
+        if clean:
+            assert self.orders.verified() == []
+        else:
+            self.orders.reopen(clean=False)
         assert self.orders.log.log_end_offset == end_offset
 
     # What holds -------------------------------------------------------------------------------------------------------
