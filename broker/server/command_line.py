@@ -44,8 +44,9 @@ OPEN_FILES_UNTOLD = 1_024
 FEWEST_OPEN_FILES = 32
 """With fewer the broker could hardly open what every start needs."""
 
-FEWEST_THREADS = 8
-"""Threads beside the first that a broker with one data directory may start (broker/runtime/services.py)."""
+FEWEST_THREADS = 4
+"""Threads beside the first without which a broker could not start or stop: a flusher, and three of
+`broker.runtime.services`. The work of further threads waits where the system refuses them."""
 
 MOST_OPEN_FILES = 32_768
 """Files of segments that are open at a time, where the system allows so many. Indexes are mapped, and Linux lets a

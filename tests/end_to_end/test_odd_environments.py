@@ -264,29 +264,29 @@ def test_as_many_descriptors_as_are_needed_serve(odd: Callable[..., OddBroker]) 
     assert (broker.data_directory / MARKER).exists()
 
 
-@pytest.mark.parametrize(("allowed", "left"), [(0, 0), (1, 0), (8, 7)])
+@pytest.mark.parametrize(("allowed", "left"), [(0, 0), (1, 0), (4, 3)])
 def test_too_few_threads_for_a_start_are_one_sentence(odd: Callable[..., OddBroker], allowed: int, left: int) -> None:
     broker = odd(site=FEW_THREADS.format(count=allowed))
     with pytest.raises(BrokerDidNotStart, match="exit code 1"):
         broker.start()
     assert broker.log_text().splitlines()[-1] == (
-        f"ottla: {left} threads can be started, expected at least 8 "
+        f"ottla: {left} threads can be started, expected at least 4 "
         "(ulimit -u, or the limit of processes of a container or service)"
     )
     assert "Traceback" not in broker.log_text()
 
 
-@pytest.mark.parametrize("allowed", [9, 10])
+@pytest.mark.parametrize("allowed", [5, 6])
 def test_a_broker_to_which_threads_are_refused_later_stops_in_order(
     odd: Callable[..., OddBroker], allowed: int
 ) -> None:
-    # One writes stacks, eight are only tried; the next syncs the metadata log.
+    # One writes stacks, four are only tried; the next syncs the metadata log.
     broker = odd(site=FEW_THREADS.format(count=allowed))
     broker.settings["replica.high.watermark.checkpoint.interval.ms"] = "50"
     broker.launch()
     until(lambda: "thread cannot start, its work waits" in broker.log_text(), "the refusal")
     broker.stop()
-    assert (broker.data_directory / MARKER).exists() == (allowed == 10), "it has started"
+    assert (broker.data_directory / MARKER).exists() == (allowed == 6), "it has started"
 
 
 def test_a_sandbox_without_socket_options_serves(odd: Callable[..., OddBroker]) -> None:

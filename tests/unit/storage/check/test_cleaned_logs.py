@@ -121,6 +121,14 @@ def test_records_of_an_aborted_transaction_do_not_repeat_a_key(orders: Compacted
     assert bool(found) == commit
 
 
+def test_records_of_the_next_transaction_repeat_a_key(orders: CompactedLog) -> None:
+    for commit in (False, True):
+        orders.write((ALIKE, b"1"), (ALIKE, b"2"), producer_id=7, is_transactional=True)
+        orders.end_transaction(7, commit=commit)
+    orders.roll()
+    assert damaged(orders.verified(cleaned_to=6)).startswith("1 records")
+
+
 def test_markers_and_records_without_a_key_repeat_nothing(orders: CompactedLog) -> None:
     for _ in range(2):
         orders.write((None, b"1"), producer_id=7, is_transactional=True)
@@ -166,11 +174,13 @@ def test_a_checkpoint_behind_the_end_of_the_log_is_found(orders: CompactedLog, c
 
 
 def with_horizon(orders: CompactedLog) -> None:
-    """A cleaned log whose first batch has a tombstone."""
-    orders.write((b"a", b"1"), (b"deleted", None))
+    """A cleaned log whose second batch has a tombstone."""
+    orders.write((b"a", b"1"))
+    orders.write((b"b", b"1"), (b"deleted", None))
     orders.roll()
     orders.clean()
-    assert read_header(orders.home.bytes_of(FIRST)).has_delete_horizon
+    content = orders.home.bytes_of(FIRST)
+    assert read_header(content, read_header(content).size).has_delete_horizon
 
 
 @pytest.mark.parametrize("with_records", [True, False])
@@ -180,7 +190,7 @@ def test_a_delete_horizon_that_is_no_time_is_found(orders: CompactedLog, with_re
     path = Path(orders.home.directory) / FIRST
     change_batch(path, lambda header: header.has_delete_horizon, lambda batch: struct.pack_into(">q", batch, 27, -5))
     found: list[Finding] = []
-    claims = Claims(was_clean=True, recovery_point=2, producer_id_expiration_ms=1 << 60)
+    claims = Claims(was_clean=True, recovery_point=3, producer_id_expiration_ms=1 << 60)
     findings = Findings(found.append, lambda size: None)
     check_log(orders.home.files, orders.home.directory, claims, findings, with_records=with_records)
     assert damaged(found) == "delete horizon -5"
