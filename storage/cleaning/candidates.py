@@ -2,7 +2,11 @@
 
     clean         segments below the offset that the last round has reached
     cleanable     the segments behind, before the first that must not be cleaned: the active segment, the segment with
-                  the last stable offset, and with `min.compaction.lag.ms` the first with a record younger than that
+                  the last stable offset, that with the recovery point, and with `min.compaction.lag.ms` the first with
+                  a record younger than that
+
+Behind the recovery point a power cut may take records away. Until it cannot, the records that they supersede stay.
+(Apache Kafka does not wait.)
 
 A log is cleaned when the cleanable part of both exceeds `min.cleanable.dirty.ratio`, or the oldest cleanable record is
 older than `max.compaction.lag.ms`. (KIP-58, KIP-354)
@@ -48,7 +52,10 @@ def cleanable(log: Log, now_ms: int) -> Cleanable:
     """How dirty ``log`` is at ``now_ms`` (wall clock). A clean end that is not in the log counts as its start."""
     first_dirty = first_dirty_offset(log)
     segments = log.segments
-    end_offset = min(segments.active.base_offset, segments.at(log.last_stable_offset).base_offset)
+    end_offset = min(
+        segments.at(offset).base_offset
+        for offset in (segments.active.base_offset, log.last_stable_offset, log.recovery_point)
+    )
     lag_ms = log.config.min_compaction_lag_ms
     clean_bytes = cleanable_bytes = 0
     dirty: list[Segment] = []

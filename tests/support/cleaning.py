@@ -89,8 +89,12 @@ class CompactedLog:
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     def roll(self) -> None:
-        """Begin a new segment, so that everything so far can be cleaned."""
+        """Begin a new segment and flush the others, so that everything so far can be cleaned."""
         self.log.roll(self.home.now_ms)
+        flush = self.log.begin_flush(self.home.now_ms)
+        if flush is not None:
+            flush.perform()
+            self.log.complete_flush(flush)
 
     def reopen(self, *, clean: bool) -> None:
         """Stop the broker and start it again: in order, or by a crash that loses nothing."""
