@@ -155,11 +155,19 @@ class Appender:
                 staged.tag(staged, fault)
 
     def write_staged(self) -> None:
-        """Write the batches that this turn has staged; called at the end of each turn of a handler."""
+        """Write the batches that this turn has staged; called at the end of each turn of a handler.
+
+        What the publications stage is written, too, before any answer of this turn is sent. So the markers of a
+        transaction and its end are in the log when its producer learns of the commit, and the next transaction can
+        begin at once.
+        """
+        while self._staged_in_turn:
+            self._write_all()
         self._turn_ms = 0
-        if not self._staged_in_turn:
-            return
+
+    def _write_all(self) -> None:
         partitions, self._staged_in_turn = self._staged_in_turn, {}
+        self._turn_ms = 0
         # First all writes, then all publications: a large write evicts our code from the processor's caches.
         written = [(partition, write) for partition in partitions if (write := self._write_once(partition)) is not None]
         for partition, write in written:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from broker.coordinators.result import ProducerIdAndEpoch
+from broker.coordinators.transaction.requests import EndTransaction
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -107,6 +109,30 @@ def test_readers_see_a_transaction_once_it_is_committed(
         answer = fetched(broker, partition=partition)
         assert len(answer.aborted_transactions) == (0 if commit else 1)
     assert client.produce(11).error_code == E.TRANSACTION_ABORTABLE, "the next transaction has to add it"
+
+
+def test_a_transaction_is_complete_at_the_end_of_the_turn_in_which_its_commit_is_answered(
+    broker: InProcessBroker, orders: bytes
+) -> None:
+    client = TransactionalClient(broker).begun()
+    client.add(3, ("orders", [0, 1]))
+    client.produce(11)
+    client.produce(11, partition=1)
+    components = broker.server.components
+    coordinator = components.transaction_coordinator
+    codes: list[E] = []
+
+    async def end_in_one_turn() -> str:
+        producer = ProducerIdAndEpoch(client.producer_id, client.producer_epoch)
+        request = EndTransaction(client.transactional_id, producer, is_commit=True)
+        coordinator.end(request, lambda code, _: codes.append(code))
+        components.replicas.appender.write_staged()
+        described = coordinator.transactions.of(client.transactional_id).shard.describe(client.transactional_id)
+        return "unknown" if described is None else described.state
+
+    assert broker.run(end_in_one_turn()) == "CompleteCommit"
+    assert codes == [E.NONE]
+    assert [broker.log("orders", partition).last_stable_offset for partition in (0, 1)] == [2, 2]
 
 
 @serves(EndTxnRequest, E.NOT_COORDINATOR, E.INVALID_REQUEST, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_TXN_STATE)
