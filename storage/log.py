@@ -41,8 +41,8 @@ class Log:
     """A partition's log. Made by `storage.loading`; offsets are absolute, sizes bytes, times milliseconds."""
 
     __slots__ = (
-        "_closed_end_offset", "_config", "_flushing", "_local", "_roll_after_ms", "_snapshots", "_staging",
-        "_walk_all_records", "_write", "cleaned_to", "directory", "given_up", "held", "high_watermark",
+        "_closed_end_offset", "_config", "_flushing", "_local", "_may_have_aborted", "_roll_after_ms", "_snapshots",
+        "_staging", "_walk_all_records", "_write", "cleaned_to", "directory", "given_up", "held", "high_watermark",
         "is_being_cleaned", "leader_epochs", "log_end_offset", "log_start_offset", "producers", "rules", "segments",
         "stage", "stage_marker", "stage_trusted", "stats", "topic_id", "topic_partition",
     )  # fmt: skip
@@ -99,6 +99,8 @@ class Log:
         self.stage_marker = self._staging.stage_marker
         """Assign an offset to a transaction marker: see `Staging.stage_marker`."""
         self._write: LogWrite | None = None
+        self._may_have_aborted = any(segment.transaction_index for segment in local.segments)
+        """Whether a transaction was aborted in this log; its segment may be removed since then."""
         producers.replicated_to(high_watermark)
         self.config = config
 
@@ -218,6 +220,7 @@ class Log:
             aborted = self.producers.transaction_ended(staged.completed)
             if aborted is not None:
                 segment.transaction_index.append(aborted)
+                self._may_have_aborted = True
         elif staged.producer_after.transaction_first_offset >= 0:
             self.producers.transaction_may_begin(staged.producer_before, staged.producer_after)
 
@@ -351,7 +354,8 @@ class Log:
 
     def aborted_transactions(self, fetch_offset: int, read: LogRead) -> list[AbortedTransaction]:
         """The aborted transactions with records in the range that a read at ``fetch_offset`` gave, or a few more."""
-        if read.region is None:
+        # Most logs have none: readers of committed records pay nothing for that (bench: isolation).
+        if not self._may_have_aborted or read.region is None:
             return []
         return aborted_in(self.segments, self._snapshots, fetch_offset, read.region, self.log_end_offset)
 
