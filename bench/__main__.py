@@ -16,6 +16,7 @@ from pathlib import Path
 from bench import (
     archive_cases,
     audit_cases,
+    cleaning_cases,
     client_cases,
     cold_file_cases,
     connection_cases,
@@ -73,6 +74,7 @@ ON_MADE_DIRECTORIES: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "recovery-one-record": recovery_cases.one_record,
     "recovery-16kb": recovery_cases.sixteen_kb,
     "recovery-1mb": recovery_cases.one_mb,
+    "cleaning": cleaning_cases.cleaning,
     "group-start": group_start_cases.group_start,
     "audit-1": audit_cases.one_record,
     "audit-100": audit_cases.hundred_records,

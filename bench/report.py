@@ -18,6 +18,12 @@ TARGETS = {
     ("produce-one-record", "ratio"): ("<=", 2.2, "x the CPU of a bare echo, one request at a time"),
     ("fetch-session", "ratio"): ("<=", 1.25, "x the CPU of a session of the 10 that move"),
     ("recovery-one-record", "to_kafka_2_ratio"): (">=", 0.7, "x Apache Kafka's speed in the same run"),
+    **{
+        ("cleaning", f"{value_bytes}-{codec}_ratio"): (">=", target, "x Apache Kafka's speed in the same run")
+        for value_bytes, target in ((100, 0.5), (1_000, 1.0))
+        for codec in ("none", "lz4", "zstd")
+    },
+    ("cleaning", "memory_mb"): ("<=", 168.0, "MB of the cleaner's process with a buffer of 128 MB for keys"),
     **{("isolation", f"{prefix}ratio"): ("<=", 1.02, "x the CPU of read_uncommitted") for prefix in ("", "of_16_")},
     **{
         (f"recovery-{size}", f"to_kafka_{workers}_ratio"): (">=", 1.0, "x Apache Kafka's speed in the same run")

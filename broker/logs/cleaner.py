@@ -255,7 +255,7 @@ class LogCleaner:
         if directory is not None:
             self._full.discard(directory)
         log.info(
-            "cleaned %s from offset %d to %d in %.1f s: %d of %d records and %d of %d bytes are left",
+            "cleaned %s from offset %d to %d in %.3f s: %d of %d records and %d of %d bytes are left",
             cleaned.topic_partition,
             candidate.first_dirty_offset,
             report.cleaned_to,
