@@ -34,11 +34,13 @@ def stats(broker: InProcessBroker) -> CleanerStats:
 
 
 def write(broker: InProcessBroker, *keys: bytes, topic: str = "prices") -> None:
-    """A batch for each key, and a segment behind them, so that all can be cleaned."""
+    """A batch for each key, on disk in a segment that is full, so that all can be cleaned."""
     for key in keys:
         answer = broker.ask(produce_request(topic, produced([record(b"a price", key=key)])), 12)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
-    broker.log(topic).roll(broker.clock.now_ms())
+    log, now_ms = broker.log(topic), broker.clock.now_ms()
+    log.roll(now_ms)
+    log.flush(now_ms)
 
 
 def clean(broker: InProcessBroker, until: int = 1) -> None:

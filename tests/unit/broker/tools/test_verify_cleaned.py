@@ -14,10 +14,12 @@ PRICES = TopicPartition("prices", 0)
 
 
 def write(broker: InProcessBroker) -> None:
-    """Two prices of the same thing, in a segment that can be cleaned."""
+    """Two prices of the same thing, on disk in a segment that can be cleaned."""
     records = [record(b"a price", key=b"oil"), record(b"a later price", key=b"oil")]
     broker.ask(produce_request("prices", produced(records)), 12)
-    broker.log("prices").roll(broker.clock.now_ms())
+    log, now_ms = broker.log("prices"), broker.clock.now_ms()
+    log.roll(now_ms)
+    log.flush(now_ms)
 
 
 def test_a_cleaned_directory_is_whole_as_long_as_the_cleaner_s_checkpoint_is_true(
