@@ -81,7 +81,10 @@ class CleaningRound:
         # Each key stands at an offset of its own, so the map needs no more slots than there are offsets.
         wanted = int((order.end_offset - order.first_dirty_offset) / order.limits.map_load_factor) + _LEAST_SLOTS
         offsets = OffsetMap(min(order.limits.map_bytes // SLOT_BYTES, wanted), order.limits.map_load_factor)
-        transactions = CleanedTransactions(self._aborted_transactions())
+        # A transaction that has ended before the first dirty record is over: its producer may be in another.
+        transactions = CleanedTransactions(
+            one for one in self._aborted_transactions() if one.last_offset >= order.first_dirty_offset
+        )
         for source, end_offset in self._dirty():
             if not self._note_segment(source, end_offset, offsets, transactions):
                 break

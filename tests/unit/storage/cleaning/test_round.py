@@ -103,6 +103,19 @@ def test_the_values_of_an_aborted_transaction_do_not_supersede_others(orders: Co
     assert [one.value for one in orders.committed()] == [b"committed", b"1"]
 
 
+def test_a_producer_that_has_aborted_in_the_clean_part_commits_in_the_dirty_part(orders: CompactedLog) -> None:
+    orders.write((b"a", b"1"))
+    orders.write((b"a", b"aborted"), producer_id=7, is_transactional=True)
+    orders.end_transaction(7, commit=False)
+    orders.roll()
+    orders.clean()
+    orders.write((b"a", None), producer_id=7, is_transactional=True)
+    orders.end_transaction(7, commit=True)
+    orders.roll()
+    orders.clean()
+    assert orders.pairs() == [(b"a", None)], "otherwise the value comes back when the tombstone goes"
+
+
 def test_a_record_younger_than_min_compaction_lag_waits_with_all_behind_it(tmp_path: Path) -> None:
     orders = CompactedLog.make(tmp_path, COMPACTED.replace(min_compaction_lag_ms=1000))
     orders.write((b"a", b"1"))
