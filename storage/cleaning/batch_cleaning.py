@@ -11,7 +11,7 @@ horizon, into the batch in place of its base timestamp; the timestamps of its re
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.batch.record_batch import (
     CODEC_BITS,
@@ -30,6 +30,8 @@ from storage.cleaning.record_selection import Selection, select_records
 from storage.cleaning.transactions import CleanedTransactions
 from storage.errors import UndecodableRecords
 from storage.sentinels import NO_TIMESTAMP
+
+_LATEST_MS: Final = 2**63 - 1
 
 
 class LastBatch(NamedTuple):
@@ -134,7 +136,7 @@ class BatchCleaning:
 
     def _rebased(self, header: BatchHeader, selection: Selection) -> Buffer:
         """The selected records with a delete horizon, and their timestamps relative to it."""
-        horizon_ms = wrap_64(self.now_ms + self.delete_retention_ms)
+        horizon_ms = min(self.now_ms + self.delete_retention_ms, _LATEST_MS)
         section = selection.section
         given_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
         records = []

@@ -21,7 +21,7 @@ _SALT: Final = b"\x9e"
 
 
 class OffsetMap:
-    """The last offset of each key. The memory of a slot that is never used is never touched."""
+    """The last offset of each key."""
 
     __slots__ = ("_slots", "_table", "latest_offset", "most_keys", "size")
 

@@ -1,6 +1,7 @@
 """What becomes of a batch: kept as it is, written with fewer records, emptied, or removed."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -158,6 +159,14 @@ def test_a_tombstone_gets_a_delete_horizon_and_goes_when_it_is_over(codec: Codec
     assert content(gone) == [(10, T, b"a", b"1")]
     assert gone is not None
     assert read_header(gone).base_timestamp == NOW + RETENTION, "what is left stays relative to the horizon"
+
+
+def test_a_tombstone_that_is_to_stay_for_ever_has_the_latest_horizon_there_is() -> None:
+    cleaning = replace(rules(known={b"a": 10}), delete_retention_ms=2**63 - 1)
+    cleaned = clean(stored([record(None, key=b"a")], offset=10), cleaning)
+    assert cleaned is not None
+    assert read_header(cleaned).base_timestamp == 2**63 - 1
+    assert content(cleaned) == [(10, T, b"a", None)]
 
 
 def test_a_tombstone_that_a_later_record_replaces_goes_at_once() -> None:
