@@ -150,7 +150,7 @@ def test_a_batch_with_a_wrong_crc_is_passed_over_below_the_recovery_point(
     log = broker.log(STATE, 0)
     segment = log.segments.active
     batch = changed(stored([Record(timestamp=T, key=key(DAMAGED), value=value())], offset=1), crc=1)
-    segment.file().pwrite(batch, segment.position_of(1))
+    segment.files.log_file().pwrite(batch, segment.position_of(1))
     restart(broker)
     assert states(broker) == ["Empty", "", "Empty", "Empty"]
     [line] = [line for line in caplog.messages if "cannot be read" in line]
