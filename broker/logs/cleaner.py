@@ -247,6 +247,7 @@ class LogCleaner:
         stats.rounds += 1
         stats.bytes_read += done.bytes_read
         stats.bytes_written += done.bytes_written
+        stats.bytes_moved += done.map_bytes_read + done.bytes_read + done.bytes_written
         stats.records_read += done.records_read
         stats.records_written += done.records_written
         stats.last_rounds[number] = LastRound(seconds, done.bytes_read, done.bytes_written, report.map_utilization)

@@ -26,6 +26,8 @@ class CleanerStats:
     """Cleaner processes that ended in the middle of a round."""
     bytes_read: int = 0
     bytes_written: int = 0
+    bytes_moved: int = 0
+    """Bytes read, for the offset map too, and written: what the throttle counts."""
     records_read: int = 0
     records_written: int = 0
     segments_replaced: int = 0

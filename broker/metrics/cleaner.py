@@ -99,7 +99,7 @@ _READINGS: Final = (
             "Bytes that cleaners have read and written in completed rounds since the start",
             bean="kafka.utils:type=Throttler,name=cleaner-io",
         ),
-        lambda it: it.stats.bytes_read + it.stats.bytes_written,
+        lambda it: it.stats.bytes_moved,
     ),
     _counted("records_read", "Records that cleaners have read", lambda it: it.stats.records_read),
     _counted("records_written", "Records that cleaners have kept", lambda it: it.stats.records_written),

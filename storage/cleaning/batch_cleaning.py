@@ -49,6 +49,8 @@ class CleaningStats:
     batches_read: int = 0
     records_read: int = 0
     bytes_read: int = 0
+    map_bytes_read: int = 0
+    """Bytes of the dirty batches, which were read for the offset map before."""
     records_written: int = 0
     bytes_written: int = 0
     records_without_key: int = 0

@@ -105,6 +105,7 @@ class CleaningRound:
         segment = self._sources[source.base_offset]
         position = segment.position_of(first_dirty) if first_dirty > source.base_offset else 0
         for header, _, data in self._batches(segment, position, end_offset):
+            self._stats.map_bytes_read += header.size
             if header.is_control:
                 transactions.is_marker_superfluous(header, data)
             elif not transactions.is_aborted(header) and header.record_count:
