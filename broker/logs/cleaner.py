@@ -69,6 +69,8 @@ class LogCleaner:
         self._uncleanable: dict[Log, str] = {}
         self._deaths: dict[Log, int] = {}
         """How many processes in a row have died in rounds over a log."""
+        self._postponed: set[Log] = set()
+        """The logs whose rounds have failed since the last backoff: others have their turn first."""
         self._under_way: dict[TopicPartition, CleanerProcess] = {}
         self._full: set[LogDir] = set()
         """Directories that have been logged as full, and in which no round has succeeded since."""
@@ -107,9 +109,13 @@ class LogCleaner:
         try:
             while number < self._cleaners:
                 candidate = self._choose()
-                if candidate is None or not await self._clean(number, process, candidate):
+                if candidate is not None:
+                    if not await self._clean(number, process, candidate):
+                        await process.end()
+                else:
                     await process.end()
                     await self._pause(self._settings.log_cleaner_backoff_ms)
+                    self._postponed.clear()
         finally:
             self.stats.last_rounds.pop(number, None)
             self.stats.dead_cleaners.discard(number)
@@ -135,7 +141,7 @@ class LogCleaner:
     # Choosing ---------------------------------------------------------------------------------------------------------
 
     def _choose(self) -> "Cleanable | None":
-        """The dirtiest of the logs that are due; None if no log is."""
+        """The dirtiest of the logs that are due and not postponed; None if there is none."""
         from storage.cleaning.candidates import cleanable  # not at a start
 
         now_ms = self._clock.now_ms()
@@ -153,7 +159,11 @@ class LogCleaner:
                 continue
             stats.max_dirty_ratio = max(stats.max_dirty_ratio, found.dirty_ratio)
             stats.max_delay_ms = max(stats.max_delay_ms, found.delay_ms)
-            if found.is_due and (chosen is None or found.dirty_ratio > chosen.dirty_ratio):
+            if (
+                found.is_due
+                and one not in self._postponed
+                and (chosen is None or found.dirty_ratio > chosen.dirty_ratio)
+            ):
                 chosen = found
         return chosen
 
@@ -163,7 +173,7 @@ class LogCleaner:
     # A round ----------------------------------------------------------------------------------------------------------
 
     async def _clean(self, number: int, process: CleanerProcess, candidate: "Cleanable") -> bool:
-        """Clean a log; whether that was done."""
+        """Clean a log; whether that was done. If not, the log is postponed."""
         cleaned = candidate.log
         began_ms = self._clock.monotonic_ms()
         cleaned.is_being_cleaned = True
@@ -171,18 +181,20 @@ class LogCleaner:
         try:
             report = await self._perform(process, candidate)
         except ChildEnded as error:
+            report = None
             self._died(number, cleaned, error)
-            return False
         except StorageError as error:
+            report = None
             self._failed(cleaned, error)
-            return False
         except OSError as error:
+            report = None
             log.warning("no process to clean %s: %s", cleaned.topic_partition, error)
-            return False
+            self._postponed.update(self._logs.all())
         finally:
             cleaned.is_being_cleaned = False
             del self._under_way[cleaned.topic_partition]
         if report is None or not self._is_ours(cleaned):
+            self._postponed.add(cleaned)
             return False
         seconds = (self._clock.monotonic_ms() - began_ms) / 1000
         self._succeeded(number, candidate, report, seconds)

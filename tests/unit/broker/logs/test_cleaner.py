@@ -25,13 +25,14 @@ def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
 
 
 def fill(broker: InProcessBroker, topic: str, segments: int = 3) -> None:
-    """A compacted topic with so many closed segments, in each of which the same keys are written."""
+    """A compacted topic with so many closed segments on disk, in each of which the same keys are written."""
     broker.create_topic(topic, cleanup_policy="compact")
     for number in range(segments):
         batch = produced([record(b"%d" % number, key=key, timestamp=broker.clock.now_ms()) for key in (b"a", b"b")])
         answer = broker.ask(produce_request(topic, batch), 12)
         assert answer.responses[0].partition_responses[0].error_code == E.NONE
         broker.log(topic).roll(broker.clock.now_ms())
+    broker.log(topic).flush(broker.clock.now_ms())
 
 
 def values(broker: InProcessBroker, topic: str) -> list[bytes | None]:
@@ -114,7 +115,6 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone_from_then_on_and_the_others_
     with caplog.at_level(logging.ERROR):
         look(broker)
         broker.wait_until(lambda: cleaner.stats.failed_rounds == 1)
-        look(broker)
         broker.wait_until(lambda: cleaner.stats.rounds == 1)
         look(broker)
     assert values(broker, "good") == [b"2", b"2"]
@@ -133,7 +133,7 @@ def test_a_log_over_which_processes_die_is_given_up_after_the_third(
     cleaner = broker.server.components.log_cleaner
     for deaths in (1, 2, 3):
         look(broker)
-        broker.wait_until(lambda deaths=deaths: cleaner.stats.deaths == deaths)
+        broker.wait_until(lambda deaths=deaths: cleaner.stats.deaths >= deaths)
     look(broker)
     assert cleaner.stats.deaths == 3
     assert list(cleaner.uncleanable.values()) == ["3 cleaners have died of it"]
@@ -163,7 +163,7 @@ def test_a_full_disk_stops_cleaning_until_there_is_space(
     with caplog.at_level(logging.ERROR):
         for rounds in (1, 2):
             look(broker)
-            broker.wait_until(lambda rounds=rounds: cleaner.stats.failed_rounds == rounds)
+            broker.wait_until(lambda rounds=rounds: cleaner.stats.failed_rounds >= rounds)
     assert len([one for one in caplog.records if "cannot be cleaned now" in one.getMessage()]) == 1
     monkeypatch.undo()
     look(broker)
