@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from broker.runtime.child_process import ChildEnded, ChildProcess
+from broker.runtime.child_process import ChildProcess
 from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import WorkerThread
 
@@ -16,12 +15,14 @@ CHILD: Final = "broker.logs.cleaner_child"
 
 
 class CleanerProcess:
-    """A process that starts with the first order and ends when it is told to `rest`."""
+    """A process that starts with the first order and ends when it is told to."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self.thread = WorkerThread(name, loop, clock)
         """For blocking work of the round, one piece after the other."""
         self._child: ChildProcess | None = None
+        self._may_have_child = False
+        """Whether a child was started, or is being started, since the last `end`."""
 
     async def clean(self, order: "CleaningOrder") -> "AsyncIterator[CleanedGroup | CleaningReport]":
         """Have a log cleaned; gives what `storage.cleaning.round.CleaningRound.perform` gives, and raises its errors.
@@ -30,9 +31,8 @@ class CleanerProcess:
         """
         from storage.cleaning.order import conclude  # not at a start
 
-        child = self._child
-        if child is None:
-            child = self._child = await self.thread.run(lambda: ChildProcess(CHILD))
+        self._may_have_child = True
+        child = await self.thread.run(self._started)
         answers = child.ask(order.to_message())
         while (message := await self.thread.run(lambda: next(answers, None))) is not None:
             yield conclude(message)
@@ -44,13 +44,25 @@ class CleanerProcess:
 
     async def end(self) -> None:
         """End the process, whatever it does, and return when it has ended."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
-            await self.thread.run(child.wait)
+        if self._may_have_child:
+            self.kill()
+            await self.thread.run(self._finish)
+            self._may_have_child = False
 
     async def stop(self) -> None:
         """End the process and the thread."""
-        with suppress(ChildEnded):
-            await self.end()
+        await self.end()
         await self.thread.stop()
+
+    # In the thread ----------------------------------------------------------------------------------------------------
+
+    def _started(self) -> ChildProcess:
+        if self._child is None:
+            self._child = ChildProcess(CHILD)
+        return self._child
+
+    def _finish(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()  # it may have started behind the kill
+            child.wait()
