@@ -14,7 +14,7 @@ from storage.batch.record_batch import Codec
 from storage.batch.records import iterate_records
 from storage.errors import DiskFull
 from storage.files import File
-from tests.support.batches import T, changed, produced, record, records
+from tests.support.batches import EVERY_CODEC, T, changed, produced, record, records
 from tests.support.broker import ConnectionClosed, InProcessBroker
 from tests.support.requests import fetch_request, produce_request
 
@@ -159,12 +159,18 @@ def test_a_topic_without_partitions_is_left_out(broker: InProcessBroker, orders:
 
 
 @serves(ProduceRequest, E.INVALID_RECORD, versions=[8])
-def test_keyless_records_on_a_compacted_topic_are_named_one_by_one(broker: InProcessBroker) -> None:
+@pytest.mark.parametrize("codec", EVERY_CODEC, ids=lambda codec: codec.name)
+def test_keyless_records_on_a_compacted_topic_are_named_one_by_one(broker: InProcessBroker, codec: Codec) -> None:
     broker.create_topic("orders", cleanup_policy="compact")
-    answer = produce(broker, produced([record(), record(key=None), record(key=None)]), 8)
-    assert answer.error_code == E.INVALID_RECORD
-    assert [error.batch_index for error in answer.record_errors] == [1, 2]
-    assert answer.log_start_offset == 0
+    broker.create_topic("events")
+    keyless = produced([record(), record(key=None), record(key=None)], codec=codec)
+    request = produce_request("orders", keyless)
+    request.topic_data += produce_request("events", keyless).topic_data
+    refused, taken = (topic.partition_responses[0] for topic in broker.ask(request, 8).responses)
+    assert refused.error_code == E.INVALID_RECORD
+    assert [error.batch_index for error in refused.record_errors] == [1, 2]
+    assert refused.log_start_offset == 0
+    assert (taken.error_code, taken.base_offset) == (E.NONE, 0)
 
 
 @serves(ProduceRequest, E.INVALID_TIMESTAMP, versions=[12])
