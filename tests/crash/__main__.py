@@ -1,8 +1,9 @@
 """`make crash`: the broker is killed again and again while it is used; a line for each restart, then a summary.
 
 Afterwards workers that transform a topic in transactions are killed, as often, and the broker with them. Then a storm:
-a group whose members come and go, while the broker is killed twice. Then, where there is Java, the archive: the
-pipeline's command is killed at each of its steps, and at random moments.
+a group whose members come and go, while the broker is killed twice. Then a compacted topic is updated while the broker
+and its cleaner are killed, as often. Then, where there is Java, the archive: the pipeline's command is killed at each
+of its steps, and at random moments.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import time
 from dataclasses import fields
 from pathlib import Path
 
+from tests.crash.compaction import CompactionRun
 from tests.crash.group_storm import GroupStorm
 from tests.crash.run import CrashRun, Summary
 from tests.crash.transform import TransformRun
@@ -38,6 +40,10 @@ def main() -> int:
         "--archive-kills", type=int, default=20, metavar="KILLS",
         help="at how many random moments `archive` is killed, beside all of its steps; 0 leaves it out",
     )  # fmt: skip
+    parser.add_argument(
+        "--compaction-kills", type=int, metavar="KILLS",
+        help="how often the broker or its cleaner is killed while a compacted topic is updated; by default as --kills",
+    )  # fmt: skip
     options = parser.parse_args()
     # Whoever ends the run ends the broker with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
@@ -50,6 +56,8 @@ def main() -> int:
             _transform(directory / "transform", options.seed, transform_kills)
         if options.storm:
             _storm(directory / "storm", options.seed, options.storm, options.consumers)
+        if compaction_kills := options.kills if options.compaction_kills is None else options.compaction_kills:
+            _compaction(directory / "compaction", options.seed, compaction_kills)
         if options.archive_kills:
             _archive(directory / "archive", options.seed, options.archive_kills)
     except AssertionError as broken:
@@ -85,6 +93,17 @@ def _storm(directory: Path, seed: int, seconds: float, consumers: int) -> None:
         summary = storm.go(seconds, BROKER_KILLS_IN_A_STORM)
     told = ", ".join(f"{one.name} {getattr(summary, one.name)}" for one in fields(summary))
     print(f"storm of {seconds:.0f} s: {told}")
+
+
+def _compaction(directory: Path, seed: int, kills: int) -> None:
+    began = time.monotonic()
+    with CompactionRun(directory, seed=seed, report=_print) as run:
+        summary = run.go(kills)
+    print(
+        f"{summary.broker_kills} kills of the broker and {summary.cleaner_kills} of its cleaner in "
+        f"{time.monotonic() - began:.0f} s: {summary.updates:,} updates of {summary.keys:,} keys, "
+        f"{summary.records_left:,} records are left"
+    )
 
 
 def _archive(directory: Path, seed: int, kills: int) -> None:

@@ -21,6 +21,7 @@ class Promise(StrEnum):
     LOOK_UPS = "looking for an offset or a time finds its batch"
     METADATA = "an answered change of topics and configs stays"
     CONSUMERS = "a consumer sees every offset, in order"
+    TABLE = "of a compacted topic the last value of each key is read back, and little else"
     ANSWERED = "what was sent is acknowledged in the end"
     VERIFY = "verify is clean"
     GROUP_READS = "every acknowledged record is read by one of the group"
