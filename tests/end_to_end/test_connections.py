@@ -175,9 +175,13 @@ def test_without_descriptors_it_waits_and_goes_on_when_there_are_some(start: Sta
 
 
 @ours_only
-def test_without_a_thread_what_is_to_be_flushed_waits_and_none_is_lost(start: Start, tmp_path: Path) -> None:
+def test_without_a_thread_what_is_to_be_flushed_waits_and_none_is_lost(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not hasattr(resource, "prlimit"):
         pytest.skip("the limits of another process cannot be changed here")
+    # The start tries some threads. The C library must not keep their stacks for the next.
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.pthread.stack_cache_size=0")
     both = ",".join(str(tmp_path / name) for name in ("one", "other"))
     broker = start(log_dirs=both)
     client = connect("confluent-kafka", broker.bootstrap)
