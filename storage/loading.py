@@ -503,7 +503,8 @@ def _finish_what_was_begun(files: FileSystem, directory: str, found: Callable[[s
     for entry in listing:
         if not entry.is_file and any(offset_in(entry.name, suffix) is not None for suffix in _SUFFIXES_OF_A_LOG):
             raise LogDirFailed(f"{directory}/{entry.name} is {entry.kind}, expected a file")
-    cleaned = _offsets_of(listing, LOG_SUFFIX + CLEANED_SUFFIX)
+    # A copy of which any file is not renamed yet does not count.
+    cleaned = [base for suffix in SEGMENT_SUFFIXES for base in _offsets_of(listing, suffix + CLEANED_SUFFIX)]
     unfinished_from = min(cleaned, default=None)
     removed: list[str] = []
     swapped: dict[int, list[str]] = {}

@@ -300,3 +300,13 @@ def test_a_crash_after_any_step_of_the_swap_leaves_the_old_segments_or_the_copy(
     assert all(
         name.endswith((".log", ".index", ".timeindex", "-checkpoint", ".snapshot")) for name in orders.home.names()
     )
+
+
+def test_a_copy_of_which_a_file_is_not_renamed_yet_is_taken_back(orders: CompactedLog) -> None:
+    """Apache Kafka renames the file of batches first, and the indexes after it."""
+    orders.begin_swap(three_segments(orders)).prepare()
+    time_index = Path(orders.home.directory) / f"{0:020d}.timeindex.swap"
+    time_index.rename(time_index.with_suffix(".cleaned"))
+    orders.reopen(clean=False)
+    assert orders.log.segments.bases == (0, 2, 4, 6)
+    assert not [name for name in orders.home.names() if name.endswith((".swap", ".cleaned"))]
