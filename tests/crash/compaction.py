@@ -22,7 +22,8 @@ from dev.broker_process import BrokerProcess, port_below_client_ports
 from tests.crash.offline import verify
 from tests.crash.promises import Promise, require
 from tests.support.cleaner_processes import await_cleaned, cleaner_processes
-from tests.support.clients import Received, connect
+from tests.support.cleaning import table
+from tests.support.clients import connect
 
 TOPIC: Final = "table"
 KEYS: Final = 1_000
@@ -150,7 +151,7 @@ class CompactionRun:
         require(not left and not self._refused, Promise.ANSWERED, f"{left} updates wait; refused: {self._refused[:5]}")
         await_cleaned(self._broker.data_directory, TOPIC)
         received = connect("confluent-kafka", self._broker.bootstrap).consume_all(TOPIC)
-        found = _table(received)
+        found = table(received)
         differing = sorted(
             key for key in found.keys() | self._table.keys() if found.get(key) != self._table.get(key)
         )  # fmt: skip
@@ -158,13 +159,3 @@ class CompactionRun:
         require(not differing, Promise.TABLE, text)
         require(len(received) <= _MOST_RECORDS_LEFT, Promise.TABLE, f"{len(received)} records for {len(found)} keys")
         self._summary.keys, self._summary.records_left = len(found), len(received)
-
-
-def _table(received: list[Received]) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = {}
-    for one in received:
-        assert one.key is not None
-        found.pop(one.key, None)
-        if one.value is not None:
-            found[one.key] = one.value
-    return found

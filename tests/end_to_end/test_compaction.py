@@ -18,6 +18,7 @@ from kafka.errors import InvalidRecordError
 from dev.broker_process import BrokerProcess
 from dev.waiting import until
 from tests.support.cleaner_processes import await_cleaned, await_cleaner, cleaner_processes, kill_cleaner
+from tests.support.cleaning import table as last_values
 from tests.support.clients import CODECS, Client, Committed, Place, Received, Record, connect
 from tests.support.clients.kafka_python_client import received as received_by_kafka_python
 
@@ -83,13 +84,7 @@ def table(received: Sequence[Received]) -> dict[bytes, bytes]:
     """The last value of each key; offsets rise."""
     offsets = [one.offset for one in received]
     assert offsets == sorted(set(offsets))
-    found: dict[bytes, bytes] = {}
-    for one in received:
-        assert one.key is not None
-        found.pop(one.key, None)
-        if one.value is not None:
-            found[one.key] = one.value
-    return found
+    return last_values(received)
 
 
 def alter_broker(broker: BrokerProcess, configs: Mapping[str, str]) -> None:

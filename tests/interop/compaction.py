@@ -17,14 +17,14 @@ from dev.waiting import until
 from storage.batch.record_batch import Codec
 from storage.batch.records import Record, iterate_records
 from storage.batch.walk import BatchWalk, WalkPolicy, in_memory
-from storage.checkpoints import CLEAN_SHUTDOWN, CLEANER_OFFSETS, read_offset_checkpoint
+from storage.checkpoints import CLEAN_SHUTDOWN
 from storage.cleaning.order import CleanedGroup
-from storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_in
-from storage.files import FileSystem
+from storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
 from storage.loading import open_log
 from storage.topic_partition import TopicPartition
 from tests.interop.directories import LATEST, Visitor
 from tests.support.batches import produced
+from tests.support.cleaner_processes import segment_bases
 from tests.support.cleaning import CompactedLog, Pair
 from tests.support.files import PowerLost
 from tests.support.logs import LogHome
@@ -202,21 +202,6 @@ def tables(broker: BrokerProcess) -> dict[str, Table]:
     return {topic: table(broker, topic) for topic in TABLES}
 
 
-def await_cleaned(data: Path, places: Sequence[TopicPartition]) -> None:
-    """Wait until logs are clean up to their active segment."""
-
-    def is_clean() -> bool:
-        cleaned = read_offset_checkpoint(FileSystem(), str(data / CLEANER_OFFSETS))
-        return all(cleaned.get(place) == max(bases(data / place.dir_name)) for place in places)
-
-    until(is_clean, f"all of {[place.dir_name for place in places]} is clean")
-
-
-def bases(directory: Path) -> list[int]:
-    """The base offsets of a log's segments."""
-    return sorted(base for path in directory.iterdir() if (base := offset_in(path.name, LOG_SUFFIX)) is not None)
-
-
 class BatchSeen(NamedTuple):
     """A batch in a file, without epochs of leaders and coordinators, the time of a marker, and what depends on the
     compressor. The base timestamp is left out too: where records go, Kafka takes that of the first record that stays,
@@ -233,7 +218,7 @@ class BatchSeen(NamedTuple):
 
 def segments(directory: Path) -> dict[int, list[BatchSeen]]:
     """What the files of a log hold, by base offset."""
-    return {base: list(_batches(directory / f"{base:020d}{LOG_SUFFIX}")) for base in bases(directory)}
+    return {base: list(_batches(directory / f"{base:020d}{LOG_SUFFIX}")) for base in segment_bases(directory)}
 
 
 def logs(data: Path) -> dict[str, dict[int, list[BatchSeen]]]:
@@ -285,7 +270,7 @@ def clean_and_die(data: Path, partition: int, changes: int) -> bool:
     """
     place = TopicPartition(SWAPPED, partition)
     directory = data / place.dir_name
-    first, second, third, _ = bases(directory)
+    first, second, third, _ = segment_bases(directory)
     sizes = [(directory / f"{base:020d}{LOG_SUFFIX}").stat().st_size for base in (first, second, third)]
     config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=sum(sizes) - 1, file_delete_delay_ms=0)
     home = LogHome(data, now_ms=BEGAN_MS)
@@ -323,8 +308,8 @@ def states_of_kafka() -> list[tuple[int, int, int]]:
 def leave_swap_of_kafka(before: Path, cleaned: Path, state: tuple[int, int, int]) -> None:
     """Let ``before``, a log that is not cleaned, look as if Kafka had died when it was about to have ``cleaned``."""
     swapped, deleted, named = state
-    copied, active = bases(cleaned)
-    replaced = [base for base in bases(before) if base < active]
+    copied, active = segment_bases(cleaned)
+    replaced = [base for base in segment_bases(before) if base < active]
     for base in replaced[:deleted]:
         for suffix in _RENAMED:
             path = before / f"{base:020d}{suffix}"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from storage.topic_partition import TopicPartition
 from tests.interop import programs
 from tests.interop.compaction import (
     EVERYTHING_IS_DUE,
@@ -16,7 +15,6 @@ from tests.interop.compaction import (
     SWAPPED,
     TABLES,
     Writer,
-    await_cleaned,
     clean_and_die,
     leave_swap_of_kafka,
     logs,
@@ -30,6 +28,7 @@ from tests.interop.compaction import (
     write_swapped,
 )
 from tests.interop.directories import BROKER, SharedDirectory, Visitor, complaints_of_dump_log
+from tests.support.cleaner_processes import await_cleaned
 
 ENDINGS = (CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)
 
@@ -49,24 +48,23 @@ def test_kafka_and_ottla_clean_to_the_same_records_and_go_on_with_what_the_other
     before = tables(shared.ottla)
     shared.ottla.stop()
     written = shutil.copytree(shared.data, shared.data.with_name("written"))
-    places = [TopicPartition(topic, 0) for topic in TABLES if topic != "waiting"]
+    done = [topic for topic in TABLES if topic != "waiting"]
 
     shared.kafka.settings |= EVERYTHING_IS_DUE
     shared.kafka.start()
-    await_cleaned(shared.data, places)
+    await_cleaned(shared.data, *done)
     assert tables(shared.kafka) == before
     shared.kafka.stop()
     by_kafka = shared.data.rename(shared.data.with_name("by-kafka"))
     written.rename(shared.data)
     shared.ottla.settings |= EVERYTHING_IS_DUE
     shared.ottla.start()
-    await_cleaned(shared.data, places)
+    await_cleaned(shared.data, *done)
     assert tables(shared.ottla) == before
     shared.ottla.stop()
     assert logs(shared.data) == logs(by_kafka)
     assert complaints(shared.data) == complaints(by_kafka)
 
-    places = [TopicPartition(topic, 0) for topic in TABLES]
     shared.kafka.settings |= NOTHING_IS_DUE
     shared.ottla.settings |= NOTHING_IS_DUE
     shared.kafka.start()
@@ -74,7 +72,7 @@ def test_kafka_and_ottla_clean_to_the_same_records_and_go_on_with_what_the_other
     with Visitor(shared.kafka.bootstrap) as kafka:
         write_more(Writer(shared.kafka, kafka))
         kafka.configure(BROKER, "", EVERYTHING_IS_DUE)
-    await_cleaned(shared.data, places)
+    await_cleaned(shared.data, *TABLES)
     after = tables(shared.kafka)
     shared.kafka.stop()
     by_both = shared.data.rename(shared.data.with_name("by-both"))
@@ -84,7 +82,7 @@ def test_kafka_and_ottla_clean_to_the_same_records_and_go_on_with_what_the_other
     with Visitor(shared.ottla.bootstrap) as ottla:
         write_more(Writer(shared.ottla, ottla))
         ottla.configure(BROKER, "", EVERYTHING_IS_DUE)
-    await_cleaned(shared.data, places)
+    await_cleaned(shared.data, *TABLES)
     assert tables(shared.ottla) == after
     shared.ottla.stop()
     assert logs(shared.data) == logs(by_both)
@@ -122,7 +120,7 @@ def test_ottla_finishes_or_takes_back_the_swaps_that_kafka_has_left(shared: Shar
     written = shutil.copytree(shared.data, shared.data.with_name("written"))
     shared.kafka.settings |= EVERYTHING_IS_DUE
     shared.kafka.start()
-    await_cleaned(shared.data, [TopicPartition(SWAPPED, number) for number in range(len(states))])
+    await_cleaned(shared.data, SWAPPED, partitions=len(states))
     shared.kafka.stop()
     cleaned = shared.data.rename(shared.data.with_name("cleaned"))
     written.rename(shared.data)

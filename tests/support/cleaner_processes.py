@@ -3,6 +3,7 @@
 import os
 import signal
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from broker.logs.cleaner_process import CHILD
@@ -58,8 +59,9 @@ def is_cleaned(data: Path, place: TopicPartition) -> bool:
     return cleaned == max(segment_bases(directory)) and not any(name.endswith((".deleted", ".swap")) for name in names)
 
 
-def await_cleaned(data: Path, topic: str, *, partitions: int = 1) -> None:
-    """Wait until the logs of a topic are cleaned."""
-    for number in range(partitions):
-        place = TopicPartition(topic, number)
-        until(lambda place=place: is_cleaned(data, place), f"{place} is clean")  # type: ignore[misc]
+def await_cleaned(data: Path, *topics: str, partitions: int = 1) -> None:
+    """Wait until the logs of topics are cleaned."""
+    for topic in topics:
+        for number in range(partitions):
+            place = TopicPartition(topic, number)
+            until(partial(is_cleaned, data, place), f"{place} is clean")

@@ -1,8 +1,9 @@
 """A compacted log, cleaned in the test's own process as the broker and its cleaner do it together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from config.log_config import LogConfig
 from storage.batch.record_batch import Codec, read_header
@@ -219,7 +220,17 @@ class CompactedLog:
         return {name: self.home.bytes_of(name) for name in self.home.names() if name.endswith(".log")}
 
 
-def table(records: list[Record]) -> dict[bytes, bytes]:
+class Keyed(Protocol):
+    """A record, as storage or as a client has it."""
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes | None: ...
+
+
+def table(records: Iterable[Keyed]) -> dict[bytes, bytes]:
     """The last value of each key."""
     found: dict[bytes, bytes] = {}
     for one in records:
