@@ -150,7 +150,7 @@ class LogCleaner:
         stats.max_dirty_ratio, stats.max_delay_ms = 0.0, 0
         chosen: Cleanable | None = None
         for one in self._logs.all():
-            if not one.config.is_compacted or one.is_being_cleaned or one in self._uncleanable:
+            if not one.config.is_compacted or one.topic_partition in self._under_way or one in self._uncleanable:
                 continue
             try:
                 found = cleanable(one, now_ms)

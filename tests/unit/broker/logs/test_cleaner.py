@@ -1,6 +1,7 @@
 """The log cleaner in a broker: it chooses, has logs cleaned by a process, and survives what goes wrong in it."""
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from protocol.errors import ErrorCode as E
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.topics import DeleteTopicsRequest
 from storage.batch.records import iterate_records
+from storage.segment_swap import SegmentSwap
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.requests import fetch_request, produce_request
@@ -160,6 +162,33 @@ def test_a_topic_may_be_deleted_and_made_again_while_it_is_cleaned(broker: InPro
     fill(broker, "orders", segments=1)
     assert values(broker, "orders") == [b"0", b"0"]
     assert (cleaner.stats.deaths, cleaner.stats.failed_rounds) == (0, 0)
+
+
+def test_a_topic_that_was_made_again_is_cleaned_once_the_round_over_the_deleted_log_is_over(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rounds in one directory would write the same files."""
+    prepare, has_begun, may_go_on = SegmentSwap.prepare, threading.Event(), threading.Event()
+
+    def prepare_slowly(swap: SegmentSwap) -> None:
+        has_begun.set()
+        may_go_on.wait(60)
+        prepare(swap)
+
+    monkeypatch.setattr(SegmentSwap, "prepare", prepare_slowly)
+    fill(broker, "orders")
+    cleaner, deleted = broker.server.components.log_cleaner, broker.log("orders")
+    rest_until(broker, has_begun.is_set)
+    delete(broker, "orders")
+    fill(broker, "orders")
+    broker.advance(1)
+    alter_broker(broker, log_cleaner_threads=2)
+    broker.wait_until(lambda: cleaner.stats.looked_ms == broker.clock.now_ms())
+    assert not broker.log("orders").is_being_cleaned
+    may_go_on.set()
+    broker.wait_until(lambda: not deleted.is_being_cleaned)
+    rest_until(broker, lambda: cleaner.stats.rounds == 1)
+    assert values(broker, "orders") == [b"2", b"2"]
 
 
 def test_a_full_disk_stops_cleaning_until_there_is_space(
