@@ -153,7 +153,7 @@ class SegmentFiles:
         """Give the files of a copy another suffix. Open files stay open. Raises LogDirFailed, FileNotFoundError.
 
         The file of batches is the last to become `.swap` and the first to lose the suffix: with it the others count,
-        whatever their names are (see `storage.loading`).
+        whatever their names are (see `storage.unfinished`).
         """
         kinds = [kind for kind in SEGMENT_SUFFIXES if kind != TRANSACTION_INDEX_SUFFIX or self.transaction_index.size]
         if suffix:

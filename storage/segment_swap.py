@@ -5,7 +5,7 @@
     3  sync          these names are on disk
     4  Log.end_swap  the copy's files lose their suffix
 
-After step 1 and before step 4 the next start puts the copy in place (`storage.loading`, and Apache Kafka likewise);
+After step 1 and before step 4 the next start puts the copy in place (`storage.unfinished`, and Apache Kafka likewise);
 before step 1 is done it removes the copy. The directory is synced in between, so that a power cut cannot leave the
 copy under its own name beside a segment that it contains.
 """
@@ -55,7 +55,7 @@ class SegmentSwap:
 def remove_copies(files: FileSystem, directory: str) -> None:
     """Remove the `.cleaned` files that a cleaning round has left which did not come to its end. Raises LogDirFailed.
 
-    Copies of a later round may begin behind them, and would not count (see `storage.loading`).
+    Copies of a later round may begin behind them, and would not count (see `storage.unfinished`).
     """
     for entry in files.list_directory(directory):
         if any(offset_in(entry.name, suffix + CLEANED_SUFFIX) is not None for suffix in SEGMENT_SUFFIXES):
