@@ -1,8 +1,8 @@
 """Which records of a batch stay, by the offset map.
 
 Cleaning spends its time in these two loops. They read what `storage.batch.records` describes, and of it what is needed
-here: offsets, timestamps, keys, and whether there is a value. They are compiled (bench: cleaning). `storage.batch.records.walk`
-reads more of each record, and is a generator.
+here: offsets, timestamps, keys, and whether there is a value. They are compiled (bench: cleaning).
+`storage.batch.records.walk` reads more of each record, and is a generator.
 """
 
 from typing import Final, NamedTuple
