@@ -17,7 +17,7 @@ from dev.broker_process import broker_for_tests
 from tests.crash.offline import verify
 from tests.crash.promises import Promise, require
 from tests.crash.run import TROUBLE
-from tests.support.clients.transforming import CONFLUENT_WORKER, SETTINGS, Transformation
+from tests.support.clients.transforming import SETTINGS, Transformation, worker_command
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +51,9 @@ class TransformRun:
     def go(self, kills: int) -> TransformSummary:
         """Kill so many times. Raises `PromiseBroken`."""
         summary = TransformSummary()
-        with Transformation(self.broker, CONFLUENT_WORKER, self._directory, self._chance) as transformation:
+        with Transformation(
+            self.broker, worker_command("confluent-kafka"), self._directory, self._chance
+        ) as transformation:
             for number in range(1, kills + 1):
                 victims = transformation.kill_something()
                 summary.kills[victims] += 1

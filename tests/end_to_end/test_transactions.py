@@ -13,7 +13,7 @@ from dev.broker_process import BrokerProcess, broker_for_tests
 from dev.waiting import until
 from tests.support.clients import Client, Place, Record, connect
 from tests.support.clients.transactions import FENCE, PRODUCERS, Fenced, TransactionalProducer, read
-from tests.support.clients.transforming import CONFLUENT_WORKER, SETTINGS, Transformation
+from tests.support.clients.transforming import SETTINGS, Transformation, worker_command
 
 Begin = Callable[..., TransactionalProducer]
 
@@ -182,11 +182,14 @@ def test_offsets_are_committed_with_the_transaction(
     until(lambda: offsets() == expected)
 
 
-def test_what_is_transformed_in_transactions_is_there_once_though_everything_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka", "kafka-python"])
+def test_what_is_transformed_in_transactions_is_there_once_though_everything_is_killed(
+    tmp_path: Path, client: str
+) -> None:
     broker = broker_for_tests(tmp_path, settings=SETTINGS)
     broker.start()
     try:
-        with Transformation(broker, CONFLUENT_WORKER, tmp_path, random.Random(28)) as transformation:
+        with Transformation(broker, worker_command(client), tmp_path, random.Random(28)) as transformation:
             for _ in range(10):
                 transformation.kill_something()
             assert transformation.finish() == []

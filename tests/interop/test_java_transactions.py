@@ -11,7 +11,8 @@ from dev.broker_process import BrokerProcess, broker_for_tests
 from protocol.messages.transactions import DescribeTransactionsRequest
 from tests.interop import programs
 from tests.interop.conftest import installed
-from tests.support.clients.transforming import SETTINGS, WORKERS, Transformation
+from tests.support.clients.transforming import SETTINGS, Transformation
+from tests.support.clients.transforming_worker import WORKERS
 from tests.support.raw_client import RawClient
 
 WORKER = Path(__file__).with_name("TransformingWorker.java")

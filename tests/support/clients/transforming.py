@@ -19,20 +19,21 @@ from dev.broker_process import REPOSITORY, BrokerProcess
 from dev.waiting import until
 from tests.support.clients import COORDINATOR_NOT_YET, Place, Record, connect
 from tests.support.clients.transactions import FENCE, read
+from tests.support.clients.transforming_worker import PARTITIONS, WORKERS
 from tests.support.groups import fetch_offsets_request
 from tests.support.raw_client import RawClient
 
 SOURCE: Final = "source"
 TARGET: Final = "target"
 GROUP: Final = "transformers"
-PARTITIONS: Final = 12
-WORKERS: Final = 2
-
 SETTINGS: Final = {"group.min.session.timeout.ms": "1000"}
 """The broker's settings: a group waits for a killed worker until its session times out."""
 
-CONFLUENT_WORKER: Final = (sys.executable, "-m", "tests.support.clients.transforming_worker")
-"""The command of a worker that is a confluent-kafka client, without its arguments."""
+
+def worker_command(client: str) -> tuple[str, ...]:
+    """The command of a worker that is a client of this name, without its arguments."""
+    return sys.executable, "-m", "tests.support.clients.transforming_worker", client
+
 
 _BACKLOG: Final = 1_000
 """So many records wait to be transformed at least, less those between two kills, when something is killed."""

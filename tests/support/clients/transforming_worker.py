@@ -1,16 +1,16 @@
 """A process that reads a topic in a consumer group and writes each value to another topic, in transactions.
 
-    python -m tests.support.clients.transforming_worker BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID
+    python -m tests.support.clients.transforming_worker CLIENT BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID
 
 Each transaction has the records of one poll and the offsets behind them. Whatever goes wrong ends the process: a worker
 that is started again goes on where the last committed transaction has ended.
 """
 
+import asyncio
 import os
 import signal
 import sys
-
-from confluent_kafka import Consumer, Producer, TopicPartition
+from typing import Final
 
 MOST_RECORDS = 20
 """Of a transaction."""
@@ -19,14 +19,22 @@ PATIENCE_S = 3
 """For each step. A step of librdkafka that takes longer than it was told to (librdkafka issue 5456) ends the process by
 SIGALRM."""
 
+PARTITIONS: Final = 12
+
+WORKERS: Final = 2
+"""How many workers share a group. aiokafka names no member with the offsets that it commits, so that the broker cannot
+refuse those of a member that has lost its partitions (KIP-447). Its workers have partitions of their own."""
+
 KEEPS_ITS_BROKERS = {"metadata.recovery.strategy": "none"}
 """By default librdkafka removes its brokers when it reaches none of them. A producer (2.16.0) that has done so waits
 for a removed broker, the coordinator of the group, and sends no TxnOffsetCommit until the transaction times out
 (librdkafka issue 5511)."""
 
 
-def work(bootstrap: str, source: str, target: str, group: str, transactional_id: str) -> None:
+def with_confluent_kafka(bootstrap: str, source: str, target: str, group: str, transactional_id: str) -> None:
     """Work until the process is killed. Raises KafkaException."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -70,8 +78,90 @@ def work(bootstrap: str, source: str, target: str, group: str, transactional_id:
         producer.commit_transaction(PATIENCE_S)
 
 
+def with_kafka_python(bootstrap: str, source: str, target: str, group: str, transactional_id: str) -> None:
+    """Work until the process is killed. Raises KafkaError."""
+    from kafka import KafkaConsumer, KafkaProducer
+    from kafka.structs import OffsetAndMetadata
+
+    signal.alarm(10 * PATIENCE_S)
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=20_000
+    )
+    producer.init_transactions()
+    consumer = KafkaConsumer(
+        source,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=2_000,
+        heartbeat_interval_ms=300,
+    )
+    while True:
+        signal.alarm(2 * PATIENCE_S)
+        polled = consumer.poll(200, max_records=MOST_RECORDS)
+        if not polled:
+            continue
+        producer.begin_transaction()
+        for partition, records in polled.items():
+            for record in records:
+                producer.send(target, b"<" + record.value + b">", partition=partition.partition).get(PATIENCE_S)
+        producer.send_offsets_to_transaction(
+            {partition: OffsetAndMetadata(records[-1].offset + 1, "", -1) for partition, records in polled.items()},
+            consumer.group_metadata(),
+        )
+        producer.commit_transaction()
+
+
+async def with_aiokafka(bootstrap: str, source: str, target: str, group: str, transactional_id: str) -> None:
+    """Work until the process is killed. Raises KafkaError, TimeoutError."""
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+    signal.alarm(10 * PATIENCE_S)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=20_000
+    )
+    # This ends what the worker's last life has left open, so that the offsets below are committed ones.
+    await producer.start()
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    number = int(transactional_id.rpartition("-")[2])
+    consumer.assign([TopicPartition(source, partition) for partition in range(number, PARTITIONS, WORKERS)])
+    while True:
+        signal.alarm(2 * PATIENCE_S)
+        polled = await consumer.getmany(timeout_ms=200, max_records=MOST_RECORDS)
+        if not polled:
+            continue
+        await producer.begin_transaction()
+        for partition, records in polled.items():
+            for record in records:
+                value = b"<" + record.value + b">"
+                await producer.send_and_wait(target, value, partition=partition.partition)
+        await producer.send_offsets_to_transaction(
+            {partition: records[-1].offset + 1 for partition, records in polled.items()}, group
+        )
+        await producer.commit_transaction()
+
+
+def main(client: str, *arguments: str) -> None:
+    """Work with the client of this name."""
+    if client == "confluent-kafka":
+        with_confluent_kafka(*arguments)
+    elif client == "kafka-python":
+        with_kafka_python(*arguments)
+    else:
+        asyncio.run(with_aiokafka(*arguments))
+
+
 if __name__ == "__main__":
     try:
-        work(*sys.argv[1:])
+        main(*sys.argv[1:])
     finally:
         os._exit(1)  # at once: the clients would wait for a broker that may not be there
