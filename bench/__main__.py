@@ -75,6 +75,7 @@ ON_MADE_DIRECTORIES: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "recovery-16kb": recovery_cases.sixteen_kb,
     "recovery-1mb": recovery_cases.one_mb,
     "cleaning": cleaning_cases.cleaning,
+    "cleaning-latency": cleaning_cases.cleaning_latency,
     "group-start": group_start_cases.group_start,
     "audit-1": audit_cases.one_record,
     "audit-100": audit_cases.hundred_records,

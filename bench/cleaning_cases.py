@@ -1,4 +1,7 @@
-"""Case: how fast compacted logs are cleaned, and in how much memory. Apache Kafka cleans a copy of the directory."""
+"""Cases: how fast compacted logs are cleaned, and in how much memory; and how long clients wait meanwhile.
+
+Apache Kafka cleans a copy of the directory.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,15 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.conversation import Conversation
+from bench.conversation import Conversation, fetch_frame, produce_frame
 from bench.limits import MEGABYTE
+from bench.load import run_paced
 from bench.processes import OwnBroker, memory_mb
+from bench.raw_cases import percentiles
 from config.log_config import LogConfig
 from dev.apache_kafka import ApacheKafka
 from dev.kafka_jars import NoKafka, libraries
+from protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from storage.batch.record_batch import Codec
 from storage.batch.records import Record, encode_batch
 from storage.files import FileSystem
@@ -32,7 +38,14 @@ VALUE_BYTES: Final = (100, 1_000)
 CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20), "min.cleanable.dirty.ratio": "0.01"}
 SETTINGS: Final = {"log.cleaner.backoff.ms": "100"}
 PATIENCE_S: Final = 600
-OUR_LINE: Final = re.compile(r"cleaned (\S+)-0 from offset 0 to \d+ in ([\d.]+) s")
+BUSY: Final = 16
+"""Logs that are cleaned one after the other while clients are served: a round of one log is soon over."""
+SERVED: Final = "served"
+PACE: Final = 1_000
+"""Requests a second."""
+STRETCH: Final = 250
+"""Requests that are measured before it is looked whether logs are still being cleaned."""
+OUR_LINE: Final = re.compile(r"cleaned (\S+)-\d+ from offset 0 to \d+ in ([\d.]+) s")
 KAFKAS_LINE: Final = re.compile(
     r"cleaned log (\S+)-0 \(dirty section = \[0, \d+\]\)\s+[\d.,]+ MB of log processed in ([\d.,]+) s"
 )
@@ -66,6 +79,84 @@ def cleaning(directory: Path, scale: float) -> dict[str, float]:
     figures["memory_mb"] = memory
     shutil.rmtree(directory)
     return figures
+
+
+def cleaning_latency(directory: Path, scale: float) -> dict[str, float]:
+    """The latency of 1,000 one-record requests a second with acks=all, and of as many fetches of 16 KB, in turns: while
+    logs are cleaned without a pause, and after that (`alone_`). In microseconds from the moment at which each request
+    was due. Also the MB/s at which these logs were cleaned."""
+    busy = Topic(100, Codec.NONE)
+    size = _make_busy(directory, busy, int(64 * MEGABYTE * scale))
+    broker = OwnBroker(directory, settings=SETTINGS)
+    clients = _Clients(broker)
+    with Conversation(broker.bootstrap) as client:
+        _set(client, busy.name, "min.cleanable.dirty.ratio", "0.01")
+    for _ in _until(lambda: bool(_children(broker.pid))):
+        pass
+    began = time.perf_counter()
+    while len(OUR_LINE.findall(broker.log_text())) < BUSY:
+        clients.serve()
+    seconds = time.perf_counter() - began
+    served, clients.served = clients.served, {}
+    while len(clients.served) < len(served) or any(len(clients.served[name]) < len(served[name]) for name in served):
+        clients.serve()
+    broker.close()
+    shutil.rmtree(directory)
+    figures: dict[str, float] = {}
+    for name, latencies in served.items():
+        meanwhile, alone = percentiles(latencies), percentiles(clients.served[name])
+        for figure in ("p50_us", "p99_us"):
+            figures[f"{name}_{figure}"] = meanwhile[figure]
+            figures[f"alone_{name}_{figure}"] = alone[figure]
+        figures[f"{name}_p99_ratio"] = meanwhile["p99_us"] / alone["p99_us"]
+    return {**figures, "mb_s": size / MEGABYTE / seconds}
+
+
+def _make_busy(home: Path, topic: Topic, log_bytes: int) -> int:
+    """Make a data directory with equal logs of one topic, which are not to be cleaned yet. Returns their bytes."""
+    broker = OwnBroker(home)
+    with Conversation(broker.bootstrap) as client:
+        client.create_topic(topic.name, partitions=BUSY, configs={**CONFIGS, "min.cleanable.dirty.ratio": "1"})
+        client.create_topic(SERVED, partitions=1)
+    broker.close()
+    data = home / "data"
+    size = _fill(data, topic, log_bytes)
+    for number in range(1, BUSY):
+        shutil.copytree(data / f"{topic.name}-0", data / f"{topic.name}-{number}", dirs_exist_ok=True)
+    return size * BUSY
+
+
+def _set(client: Conversation, topic: str, name: str, value: str) -> None:
+    of_topic = IncrementalAlterConfigsRequest.Resource(
+        resource_type=2,
+        resource_name=topic,
+        configs=[IncrementalAlterConfigsRequest.Resource.Config(name=name, config_operation=0, value=value)],
+    )
+    (done,) = client.ask(
+        IncrementalAlterConfigsRequest(resources=[of_topic]), IncrementalAlterConfigsResponse
+    ).responses
+    assert done.error_code == 0, done
+
+
+class _Clients:
+    """A producer and a consumer of a topic that is not cleaned."""
+
+    def __init__(self, broker: OwnBroker) -> None:
+        self._bootstrap = broker.bootstrap
+        # A fetch that asks for less than the first batch gets the first batch, and nothing else.
+        run_paced(self._bootstrap, [produce_frame(SERVED, 0, records=16, value_bytes=1_000)], rate=PACE, requests=1)
+        self._frames = {
+            "produce": produce_frame(SERVED, 0, records=1, value_bytes=100),
+            "fetch": fetch_frame(SERVED, [0], partition_bytes=BATCH_BYTES),
+        }
+        self.served: dict[str, list[float]] = {}
+        """Latencies in seconds, of all stretches so far."""
+
+    def serve(self) -> None:
+        """Have a stretch of requests answered, of one kind after the other."""
+        for name, frame in self._frames.items():
+            latencies = run_paced(self._bootstrap, [frame], rate=PACE, requests=STRETCH)
+            self.served.setdefault(name, []).extend(latencies)
 
 
 def _make(home: Path, log_bytes: int) -> dict[str, int]:

@@ -23,6 +23,10 @@ TARGETS = {
         for value_bytes, target in ((100, 0.5), (1_000, 1.0))
         for codec in ("none", "lz4", "zstd")
     },
+    **{
+        ("cleaning-latency", f"{kind}_p99_ratio"): ("<=", 1.5, "x the p99 without cleaning")
+        for kind in ("produce", "fetch")
+    },
     ("cleaning", "memory_mb"): ("<=", 168.0, "MB of the cleaner's process with a buffer of 128 MB for keys"),
     **{("isolation", f"{prefix}ratio"): ("<=", 1.02, "x the CPU of read_uncommitted") for prefix in ("", "of_16_")},
     **{
