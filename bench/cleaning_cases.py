@@ -24,7 +24,6 @@ from bench.raw_cases import percentiles
 from config.log_config import LogConfig
 from dev.apache_kafka import ApacheKafka
 from dev.kafka_jars import NoKafka, libraries
-from protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from storage.batch.record_batch import Codec
 from storage.batch.records import Record, encode_batch
 from storage.files import FileSystem
@@ -90,7 +89,7 @@ def cleaning_latency(directory: Path, scale: float) -> dict[str, float]:
     broker = OwnBroker(directory, settings=SETTINGS)
     clients = _Clients(broker)
     with Conversation(broker.bootstrap) as client:
-        _set(client, busy.name, "min.cleanable.dirty.ratio", "0.01")
+        client.alter_topic(busy.name, {"min.cleanable.dirty.ratio": "0.01"})
     for _ in _until(lambda: bool(_children(broker.pid))):
         pass
     began = time.perf_counter()
@@ -124,18 +123,6 @@ def _make_busy(home: Path, topic: Topic, log_bytes: int) -> int:
     for number in range(1, BUSY):
         shutil.copytree(data / f"{topic.name}-0", data / f"{topic.name}-{number}", dirs_exist_ok=True)
     return size * BUSY
-
-
-def _set(client: Conversation, topic: str, name: str, value: str) -> None:
-    of_topic = IncrementalAlterConfigsRequest.Resource(
-        resource_type=2,
-        resource_name=topic,
-        configs=[IncrementalAlterConfigsRequest.Resource.Config(name=name, config_operation=0, value=value)],
-    )
-    (done,) = client.ask(
-        IncrementalAlterConfigsRequest(resources=[of_topic]), IncrementalAlterConfigsResponse
-    ).responses
-    assert done.error_code == 0, done
 
 
 class _Clients:

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from protocol.headers import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetCommitResponse
+from protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from protocol.messages.produce import ProduceRequest
@@ -27,6 +29,8 @@ TOPIC_EXISTS_SOON_S = 120.0
 # By name, not by topic id, and old enough that other brokers answer them too.
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
+COMMIT_VERSION = 9
+TOPIC_RESOURCE = 2
 END_OF_LOG = -1
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -105,6 +109,29 @@ class Conversation:
                 return
             time.sleep(partitions * 20e-6)  # to ask about ten thousand is work too
         raise BrokerRefused(f"{topic} has no leaders after {TOPIC_EXISTS_SOON_S} s")
+
+    def alter_topic(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Set configs of a topic, and leave its others as they are."""
+        resource = IncrementalAlterConfigsRequest.Resource(
+            resource_type=TOPIC_RESOURCE,
+            resource_name=topic,
+            configs=[IncrementalAlterConfigsRequest.Resource.Config(name=k, value=v) for k, v in configs.items()],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        (altered,) = self.ask(request, IncrementalAlterConfigsResponse).responses
+        if altered.error_code:
+            raise BrokerRefused(f"altering {topic} failed with error {altered.error_code} ({altered.error_message})")
+
+    def commit(self, group: str, topic: str, offset: int) -> None:
+        """Commit an offset for partition 0 of a topic, as a consumer that is no member of the group."""
+        committed = OffsetCommitRequest.Topic(
+            name=topic,
+            partitions=[OffsetCommitRequest.Topic.Partition(partition_index=0, committed_offset=offset)],
+        )
+        request = OffsetCommitRequest(group_id=group, topics=[committed])
+        (answer,) = self._ask(request, OffsetCommitResponse, COMMIT_VERSION).topics
+        if answer.partitions[0].error_code:
+            raise BrokerRefused(f"a commit of {group} failed with error {answer.partitions[0].error_code}")
 
     def delete_topic(self, topic: str) -> None:
         by_name = DeleteTopicsRequest.Topic(name=topic, topic_id=NO_UUID)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import re
 import shutil
 import signal
 import time
@@ -30,6 +32,8 @@ REPEATED: Final = (100, 10)
 """Groups, and partitions of each group, among which the million commits are spread in the repeated case."""
 DISTINCT: Final = (10_000, 100)
 TOPIC: Final = "orders"
+OTHER_TOPIC: Final = "payments"
+CLEANED: Final = re.compile(r"cleaned (\S+) from offset 0 to")
 TOPIC_ID: Final = bytes(range(16))
 FETCH_VERSION: Final = 9
 """The newest version that names topics, since the topic of the commits does not exist."""
@@ -48,21 +52,21 @@ class Commit(NamedTuple):
 def group_start(directory: Path, scale: float) -> dict[str, float]:
     """Seconds until a broker answers, and until it knows the offsets of every group; its CPU and memory at that time,
     and the longest wait of another client in between: with a million commits for the same thousand partitions
-    (`repeated`), with those that compaction leaves of them (`compacted`), and with a million commits for different
+    (`repeated`), with what our cleaner leaves of them (`compacted`), and with a million commits for different
     partitions (`distinct`)."""
-    groups, partitions = REPEATED
-    kept = groups * partitions
-    count = max(kept, int(COMMITS * scale))
+    count = max(math.prod(REPEATED), int(COMMITS * scale))
     figures: dict[str, float] = {}
-    for name, commits in (
-        ("repeated", lambda: _commits(range(count), groups, partitions)),
-        ("compacted", lambda: _commits(range(count - kept, count), groups, partitions)),
-        ("distinct", lambda: _commits(range(count), *DISTINCT)),
+    for name, spread, is_cleaned in (
+        ("repeated", REPEATED, False),
+        ("compacted", REPEATED, True),
+        ("distinct", DISTINCT, False),
     ):
         stopped = directory / name
-        _make_stopped(stopped, commits())
-        last = {commit.group: commit for commit in commits()}
+        _make_stopped(stopped, _commits(range(count), *spread))
+        last = {commit.group: commit for commit in _commits(range(count), *spread)}
         asked = {partition_of(group, OFFSETS_PARTITIONS): commit for group, commit in last.items()}
+        if is_cleaned:
+            _clean(stopped, asked)
         ours = _on_a_copy(stopped, directory / "ours", lambda home, asked=asked: _start_of_ours(home, asked))
         figures |= {f"{name}_{figure}": value for figure, value in ours.items()}
         with contextlib.suppress(NoKafka):
@@ -114,6 +118,23 @@ def _make_stopped(directory: Path, commits: Iterator[Commit]) -> None:
             ends[number] += 1
             files[number].write(batch)
     OwnBroker(directory).close()
+
+
+def _clean(directory: Path, asked: dict[int, Commit]) -> None:
+    """Have the broker clean these partitions: their segments are rolled by a commit behind all others."""
+    broker = OwnBroker(directory, settings={"log.cleaner.backoff.ms": "100"})
+    with Conversation(broker.bootstrap) as client:
+        client.create_topic(OTHER_TOPIC, partitions=1)
+        client.alter_topic(OFFSETS_TOPIC, {"segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"})
+        _wait_until_loaded(client, asked)
+        for commit in asked.values():
+            client.commit(commit.group, OTHER_TOPIC, 1)
+    cleaned = {f"{OFFSETS_TOPIC}-{number}" for number in asked}
+    deadline = time.monotonic() + LOADED_SOON_S
+    while not cleaned <= set(CLEANED.findall(broker.log_text())):
+        assert time.monotonic() < deadline, f"not all partitions were cleaned in {LOADED_SOON_S} s"
+        time.sleep(POLL_S)
+    broker.close()
 
 
 def _on_a_copy(stopped: Path, home: Path, measure: Callable[[Path], dict[str, float]]) -> dict[str, float]:

@@ -21,6 +21,7 @@ from tests.support.cleaner_processes import await_cleaned, await_cleaner, cleane
 from tests.support.cleaning import table as last_values
 from tests.support.clients import CODECS, Client, Committed, Place, Received, Record, connect
 from tests.support.clients.kafka_python_client import received as received_by_kafka_python
+from tests.support.clients.transactions import FENCE, ConfluentProducer, Fenced, read
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_BOOTSTRAP") or os.environ.get("OTTLA_TEST_KAFKA_LIBS")),
@@ -33,6 +34,8 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.segment.bytes": "1048576",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.segment.bytes": "1048576",
 }
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "5000"}
 FAST = {"log.cleaner.io.max.bytes.per.second": "1e9"}
@@ -194,6 +197,36 @@ def test_the_offsets_topic_stays_small_and_right(broker: BrokerProcess) -> None:
         end()
         broker.start()
         assert client.committed("readers", places) == {place: Committed(99, "m" * 900) for place in places}
+
+
+def test_the_transactions_topic_stays_small_and_right(broker: BrokerProcess) -> None:
+    client = connect("confluent-kafka", broker.bootstrap)
+    places = [Place(str(number).ljust(200, "n"), 0) for number in range(20)]
+    for place in places:
+        client.create_topic(place.topic)
+
+    def write(producer: ConfluentProducer, value: bytes, to: Sequence[Place]) -> None:
+        producer.begin()
+        for place in to:
+            producer.send(place, value)
+        producer.commit()
+
+    producer = ConfluentProducer(broker.bootstrap, "writer")
+    for number in range(200):
+        write(producer, b"%d" % number, places)
+    data, directory = broker.data_directory, broker.data_directory / "__transaction_state-0"
+    await_cleaned(data, "__transaction_state")
+    stored = sum(path.stat().st_size for path in directory.glob("*.log"))
+    assert stored < 1_000_000, f"{stored} bytes for the state of one transactional id, beside the active segment"
+    for number, end in ((200, broker.stop), (201, broker.kill)):
+        end()
+        broker.start()
+        write(ConfluentProducer(broker.bootstrap, "writer"), b"%d" % number, places[:1])
+    with pytest.raises(Fenced):
+        write(producer, b"zombie", places[:1])
+    client.produce(places[0].topic, [Record(value=FENCE)])
+    values = read(broker.bootstrap, "confluent-kafka", places[:1], isolation="read_committed")
+    assert values == [b"%d" % number for number in range(202)]
 
 
 def test_a_topic_is_deleted_and_made_anew_while_it_is_cleaned(broker: BrokerProcess) -> None:
