@@ -31,6 +31,7 @@ PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 COMMIT_VERSION = 9
 TOPIC_RESOURCE = 2
+SET = 0
 END_OF_LOG = -1
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -115,7 +116,10 @@ class Conversation:
         resource = IncrementalAlterConfigsRequest.Resource(
             resource_type=TOPIC_RESOURCE,
             resource_name=topic,
-            configs=[IncrementalAlterConfigsRequest.Resource.Config(name=k, value=v) for k, v in configs.items()],
+            configs=[
+                IncrementalAlterConfigsRequest.Resource.Config(name=name, config_operation=SET, value=value)
+                for name, value in configs.items()
+            ],
         )
         request = IncrementalAlterConfigsRequest(resources=[resource])
         (altered,) = self.ask(request, IncrementalAlterConfigsResponse).responses
