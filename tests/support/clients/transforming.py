@@ -17,7 +17,7 @@ from typing import Final
 
 from dev.broker_process import REPOSITORY, BrokerProcess
 from dev.waiting import until
-from tests.support.clients import COORDINATOR_NOT_YET, Place, Record, connect
+from tests.support.clients import COORDINATOR_NOT_YET, Committed, Place, Record, connect
 from tests.support.clients.transactions import FENCE, read
 from tests.support.clients.transforming_worker import PARTITIONS, WORKERS
 from tests.support.groups import fetch_offsets_request
@@ -90,6 +90,7 @@ class Transformation:
         self._client = connect("confluent-kafka", broker.bootstrap)
         for topic in (SOURCE, TARGET):
             self._client.create_topic(topic, partitions=PARTITIONS)
+        self._client.commit(GROUP, {Place(SOURCE, number): Committed(0) for number in range(PARTITIONS)})
         self.produced = 0
         """How many records the source has."""
         self.transformed = 0
