@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -164,7 +164,11 @@ class StockClient:
             async with self._consumer() as consumer:
                 consumer.assign([place])
                 consumer.seek(place, offset)
-                return (await _poll(consumer, lambda received: len(received) < count))[:count]
+
+                async def wants_more(received: list[Received]) -> bool:
+                    return len(received) < count
+
+                return (await _poll(consumer, wants_more))[:count]
 
         return _run(run())
 
@@ -175,8 +179,11 @@ class StockClient:
                 consumer.assign(list(bounds))
                 for place, (first, _) in bounds.items():
                     consumer.seek(place, first)
-                expected = sum(following - first for first, following in bounds.values())
-                return await _poll(consumer, lambda received: len(received) < expected)
+
+                async def wants_more(_: list[Received]) -> bool:
+                    return any([await consumer.position(place) < end for place, (_, end) in bounds.items()])
+
+                return await _poll(consumer, wants_more)
 
         return _run(run())
 
@@ -289,10 +296,10 @@ async def _offsets(consumer: Any, topic: str) -> dict[Any, tuple[int, int]]:
     return {place: (first[place], following[place]) for place in places}
 
 
-async def _poll(consumer: Any, wants_more: Callable[[list[Received]], bool]) -> list[Received]:
+async def _poll(consumer: Any, wants_more: Callable[[list[Received]], Awaitable[bool]]) -> list[Received]:
     records: list[Received] = []
     deadline = time.monotonic() + TIMEOUT_S
-    while wants_more(records):
+    while await wants_more(records):
         assert time.monotonic() < deadline, f"{len(records)} records within {TIMEOUT_S} s, more were expected"
         for batch in (await consumer.getmany(timeout_ms=500)).values():
             records.extend(map(received, batch))

@@ -1,0 +1,253 @@
+"""Programs that keep a table from a compacted topic, as a KTable: whenever they begin, stop and go on, it is the
+producer's."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaConsumer, TopicPartition
+
+from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.waiting import until
+from tests.support.cleaner_processes import await_cleaned, segment_bases
+from tests.support.cleaning import table
+from tests.support.clients import CLIENTS, Record, connect
+
+TOPIC = "table"
+PLACE = TopicPartition(TOPIC, 0)
+COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1000"}
+SETTINGS = {
+    "log.cleaner.backoff.ms": "20",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.segment.delete.delay.ms": "0",
+}
+"""The cleaner works as soon as there is a segment to clean."""
+DELETIONS = 0.1
+"""The part of the updates that delete their key."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = broker_for_tests(tmp_path, settings=SETTINGS)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+class Updates:
+    """Updates by one producer. Number N has offset N, and each key comes once in as many as there are keys."""
+
+    def __init__(self, bootstrap: str, keys: int) -> None:
+        # Batches are shorter than segments.
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "batch.num.messages": 100}
+        )
+        self._chance = random.Random(29)
+        self._keys = [b"key %d" % number for number in range(keys)]
+        self._now_ms = int(time.time() * 1000) - 86_400_000
+        self.sent: list[Record] = []
+        self.stored = 0
+        """How many of them are in the log."""
+
+    def write(self, count: int) -> None:
+        """Produce more, by timestamps one each millisecond. Does not wait until they are stored."""
+        for _ in range(count):
+            number = len(self.sent)
+            if not number % len(self._keys):
+                self._chance.shuffle(self._keys)
+            is_deletion = self._chance.random() < DELETIONS
+            record = Record(
+                key=self._keys[number % len(self._keys)],
+                value=None if is_deletion else b"%050d" % number,
+                timestamp_ms=self._now_ms,
+            )
+            self._now_ms += 1
+            self.sent.append(record)
+            self._producer.produce(
+                TOPIC, record.value, record.key, timestamp=record.timestamp_ms, on_delivery=self._delivered
+            )  # fmt: skip
+        self._producer.poll(0)
+
+    def begin_segment(self) -> None:
+        """Let the next update be so late that it begins a segment."""
+        self._now_ms += 60_000
+
+    def flush(self) -> None:
+        """Wait until all of them are stored."""
+        self._producer.flush(60)
+        assert self.stored == len(self.sent)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        assert error is None, error
+        assert message.offset() == self.stored
+        self.stored += 1
+
+
+class Reader:
+    """A program that keeps a table with kafka-python. Whatever it reads at an offset is what was written there."""
+
+    def __init__(self, bootstrap: str, updates: Updates, *, begins_at: int = 0, **options: Any) -> None:
+        """One that ``begins_at`` an offset has the table of all updates before."""
+        self._settings = {"bootstrap_servers": bootstrap, "auto_offset_reset": "none", **options}
+        self._updates = updates
+        self._consumer: KafkaConsumer | None = None
+        self.begins_at = self.position = begins_at
+        self.table = table(updates.sent[:begins_at])
+        self.records_read = 0
+        self.tombstones: set[int] = set()
+        """The offsets of those that it has read."""
+
+    def poll(self, timeout_ms: int = 60_000) -> None:
+        """Read some records, if there are any within this time."""
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(**self._settings)
+            self._consumer.assign([PLACE])
+            self._consumer.seek(PLACE, self.position)
+        next_offset = self.position
+        for one in self._consumer.poll(timeout_ms).get(PLACE, ()):
+            assert one.offset >= next_offset, f"offset {one.offset} was read when {next_offset} was to come next"
+            sent = self._updates.sent[one.offset]
+            assert (one.key, one.value, one.timestamp) == (sent.key, sent.value, sent.timestamp_ms), one.offset
+            next_offset = one.offset + 1
+            self.records_read += 1
+            self.table.pop(one.key, None)
+            if one.value is None:
+                self.tombstones.add(one.offset)
+            else:
+                self.table[one.key] = one.value
+        position = self._consumer.position(PLACE)
+        assert position >= next_offset, f"the position went from {next_offset} to {position}"
+        self.position = position
+
+    def read_to(self, end_offset: int) -> None:
+        """Read until the position is there or behind it."""
+        while self.position < end_offset:
+            self.poll()
+
+    def close(self) -> None:
+        """Stop. The next `poll` goes on at the same position, by another consumer."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
+def await_gone(broker: BrokerProcess, offset: int) -> None:
+    """Wait until the record of an offset has been cleaned away."""
+    client = connect("kafka-python", broker.bootstrap)
+    until(
+        lambda: client.consume(TOPIC, partition=0, offset=offset, count=1)[0].offset > offset,
+        f"offset {offset} is cleaned away",
+    )
+
+
+@pytest.fixture
+def updates(broker: BrokerProcess) -> Updates:
+    connect("confluent-kafka", broker.bootstrap).create_topic(TOPIC, configs=COMPACTED)
+    return Updates(broker.bootstrap, keys=3_000)
+
+
+def test_readers_that_begin_lag_stop_and_go_on_while_the_topic_is_cleaned_end_with_the_same_table(
+    broker: BrokerProcess, updates: Updates
+) -> None:
+    rounds = 40
+    with ExitStack() as open_readers:
+
+        def reader(begins_at: int = 0, **options: Any) -> Reader:
+            found = Reader(broker.bootstrap, updates, begins_at=begins_at, **options)
+            return open_readers.enter_context(closing(found))
+
+        follower, dozing, stopped = reader(), reader(), reader()
+        slow = reader(max_partition_fetch_bytes=4_000, max_poll_records=100)
+        late: list[Reader] = []
+        for number in range(rounds):
+            updates.write(1_000)
+            follower.read_to(updates.stored)
+            slow.poll(timeout_ms=0)
+            if number < rounds // 4:
+                dozing.poll()
+                stopped.poll()
+            elif number == rounds // 4:
+                stopped.close()
+                left_at = stopped.position
+            elif number == rounds * 3 // 4:
+                await_gone(broker, left_at)
+            elif number > rounds * 3 // 4:
+                stopped.poll()
+            if number % 10 == 9:
+                middle = updates.stored // 2
+                await_gone(broker, middle)
+                late += [reader(), reader(begins_at=middle)]
+            for one in late:
+                one.poll()
+        updates.flush()
+        for one in (follower, dozing, stopped, slow, *late):
+            one.read_to(len(updates.sent))
+            assert one.table == table(updates.sent)
+        for one in (dozing, stopped, slow, *late):
+            assert one.records_read < len(updates.sent) - one.begins_at, "all of it was read before it was cleaned"
+
+        await_cleaned(broker.data_directory, TOPIC)
+        last = reader()
+        last.read_to(len(updates.sent))
+        assert last.table == table(updates.sent)
+        assert last.records_read < 5_000
+
+
+def test_a_reader_that_has_caught_up_sees_every_tombstone_and_one_that_begins_needs_none(
+    broker: BrokerProcess, updates: Updates
+) -> None:
+    connect("confluent-kafka", broker.bootstrap).alter_topic(TOPIC, {"delete.retention.ms": "0"})
+    began_at: list[int] = []
+    updates.write(900)
+    with closing(Reader(broker.bootstrap, updates)) as follower:
+        for _ in range(12):
+            began_at.append(len(updates.sent))
+            updates.begin_segment()
+            updates.write(900)
+            updates.flush()
+            follower.read_to(len(updates.sent))
+            assert follower.table == table(updates.sent)
+            await_cleaned(broker.data_directory, TOPIC)
+            with closing(Reader(broker.bootstrap, updates)) as new:
+                new.read_to(len(updates.sent))
+                assert new.table == table(updates.sent)
+    written = {offset for offset, one in enumerate(updates.sent) if one.value is None}
+    assert follower.tombstones == written
+    # In its first round over a tombstone the cleaner writes down when it may go, and in the next it takes it away.
+    assert new.tombstones == {offset for offset in written if offset >= began_at[-2]}
+
+
+def test_a_million_updates_of_a_thousand_keys_read_back_as_a_table_from_few_megabytes(broker: BrokerProcess) -> None:
+    segment_bytes = 2 << 20
+    configs = {"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
+    connect("confluent-kafka", broker.bootstrap).create_topic(TOPIC, configs=configs)
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
+    )
+    expected: dict[bytes, bytes] = {}
+    for number, key_number in enumerate(random.Random(29).choices(range(1_000), k=1_000_000)):
+        key, value = b"key %d" % key_number, b"%030d" % number
+        expected[key] = value
+        producer.produce(TOPIC, value, key)
+    assert producer.flush(60) == 0
+    await_cleaned(broker.data_directory, TOPIC)
+
+    directory = broker.data_directory / f"{TOPIC}-0"
+    active = segment_bases(directory)[-1]
+    for name in CLIENTS:
+        left = connect(name, broker.bootstrap).consume_all(TOPIC)
+        assert table(left) == expected, name
+        assert left[-1].offset == 999_999, name
+        cleaned = [one.key for one in left if one.offset < active]
+        assert len(cleaned) == len(set(cleaned)), f"{name} gets a key twice from segments that are cleaned"
+    on_disk = sum(path.stat().st_blocks * 512 for path in directory.iterdir())
+    assert on_disk < segment_bytes + 250_000, f"{on_disk} bytes for {len(expected)} keys and the active segment"
