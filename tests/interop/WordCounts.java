@@ -1,18 +1,22 @@
 // A Kafka Streams application: arguments are BOOTSTRAP LINES COUNTS STATE_DIRECTORY. It counts the words of the lines in a
-// topic, and writes "word count" into another topic whenever a word has come, exactly once (exactly_once_v2).
+// topic, and writes "word count" into another topic whenever a word has come, exactly once (exactly_once_v2). Its state's
+// changelog, word-counts-counts-changelog, is cleaned as soon as it has a segment for each half of a second.
 
 import java.util.Arrays;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.state.KeyValueStore;
 
 public class WordCounts {
     public static void main(String[] arguments) throws InterruptedException {
@@ -35,7 +39,9 @@ public class WordCounts {
         builder.stream(arguments[1], Consumed.with(Serdes.String(), Serdes.String()))
                 .flatMapValues(line -> Arrays.asList(line.split(" ")))
                 .groupBy((key, word) -> word, Grouped.with(Serdes.String(), Serdes.String()))
-                .count()
+                .count(Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("counts")
+                        .withLoggingEnabled(Map.of(
+                                "segment.ms", "500", "min.cleanable.dirty.ratio", "0.01", "file.delete.delay.ms", "0")))
                 .toStream()
                 .mapValues((word, count) -> word + " " + count)
                 .to(arguments[2], Produced.with(Serdes.String(), Serdes.String()));

@@ -26,6 +26,9 @@ from tests.interop.directories import LATEST, Visitor
 from tests.support.batches import produced
 from tests.support.cleaner_processes import segment_bases
 from tests.support.cleaning import CompactedLog, Pair
+from tests.support.cleaning import table as last_values
+from tests.support.clients import Received
+from tests.support.clients.confluent_kafka_client import received
 from tests.support.files import PowerLost
 from tests.support.logs import LogHome
 
@@ -176,25 +179,31 @@ def _transactions(writer: Writer, step: int) -> None:
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-def table(broker: BrokerProcess, topic: str, partition: int = 0) -> Table:
-    """The last value of each key, as a consumer of committed records finds it."""
-    found: Table = {}
+def committed(bootstrap: str, topic: str, partition: int = 0) -> list[Received]:
+    """What a consumer of committed records gets of a partition, from its start to its end now."""
+    found: list[Received] = []
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap, "group.id": "tables", "enable.auto.commit": False,
+            "bootstrap.servers": bootstrap, "group.id": "tables", "enable.auto.commit": False,
             "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest",
         }
     )  # fmt: skip
     with contextlib.closing(consumer):
-        consumer.assign([ClientsPartition(topic, partition, 0)])
+        place = ClientsPartition(topic, partition, 0)
+        # It is told of the end by a fetch that finds nothing, and others may go on writing.
+        _, end_offset = consumer.get_watermark_offsets(place, 60)
+        consumer.assign([place])
         while True:
             message: Any = consumer.poll(60)
             assert message is not None, f"the end of {topic}-{partition} does not come"
-            if message.error():
+            if message.error() or message.offset() >= end_offset:
                 return found
-            found.pop(message.key(), None)
-            if message.value() is not None:
-                found[message.key()] = message.value()
+            found.append(received(message))
+
+
+def table(broker: BrokerProcess, topic: str, partition: int = 0) -> Table:
+    """The last value of each key, as a consumer of committed records finds it."""
+    return last_values(committed(broker.bootstrap, topic, partition))
 
 
 def tables(broker: BrokerProcess) -> dict[str, Table]:

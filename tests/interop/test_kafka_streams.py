@@ -1,4 +1,5 @@
-"""A Kafka Streams application with exactly_once_v2 that is killed: what it has counted is exact."""
+"""A Kafka Streams application with exactly_once_v2 that is killed, and whose changelog is cleaned all the time: what it
+has counted is exact."""
 
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from dev.broker_process import BrokerProcess, broker_for_tests
 from dev.waiting import until
 from tests.interop import programs
+from tests.interop.compaction import committed
 from tests.interop.conftest import installed
 from tests.interop.programs import Running
+from tests.support.cleaning import table
 from tests.support.clients import Place, Record, connect
 from tests.support.clients.transactions import FENCE, read
 
@@ -25,10 +28,12 @@ APPLICATION: Final = Path(__file__).with_name("WordCounts.java")
 LINES: Final = "lines"
 COUNTS: Final = "counts"
 PLACES: Final = [Place(COUNTS, number) for number in range(3)]
+CHANGELOG: Final = [Place("word-counts-counts-changelog", number) for number in range(3)]
 WORDS: Final = [f"word{number}" for number in range(40)]
 
 SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
+    "log.cleaner.backoff.ms": "100",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 
@@ -116,6 +121,16 @@ class Watcher:
         self._consumer.close()
 
 
+def is_changelog_cleaned(bootstrap: str) -> bool:
+    """Whether of each partition's records, one for each time that a word was counted, few are left."""
+    for place in CHANGELOG:
+        records = committed(bootstrap, *place)
+        written = sum(int.from_bytes(count) for count in table(records).values())
+        if len(records) >= written / 4:
+            return False
+    return True
+
+
 @pytest.mark.timeout(600)
 def test_words_are_counted_exactly_once_though_the_application_is_killed(
     command: list[str], own_broker: BrokerProcess, tmp_path: Path
@@ -130,6 +145,7 @@ def test_words_are_counted_exactly_once_though_the_application_is_killed(
         for _ in range(2):
             with run("state") as killed:
                 watcher.await_counts(watcher.seen + chance.randint(100, 2_000), killed)
+                until(lambda: is_changelog_cleaned(bootstrap), "the changelog is cleaned")
         # As on another machine: all of its state comes from the changelog.
         with run("elsewhere") as last:
             watcher.await_counts(watcher.seen + 100, last)
