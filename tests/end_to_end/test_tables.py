@@ -49,8 +49,11 @@ class Updates:
     def __init__(self, bootstrap: str, keys: int) -> None:
         # Batches are shorter than segments.
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "batch.num.messages": 100}
-        )
+            {
+                "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "batch.num.messages": 100,
+                "log_level": 0,
+            }
+        )  # fmt: skip
         self._chance = random.Random(29)
         self._keys = [b"key %d" % number for number in range(keys)]
         self._now_ms = int(time.time() * 1000) - 86_400_000
@@ -106,14 +109,14 @@ class Reader:
         self.tombstones: set[int] = set()
         """The offsets of those that it has read."""
 
-    def poll(self, timeout_ms: int = 60_000) -> None:
-        """Read some records, if there are any within this time."""
+    def poll(self) -> None:
+        """Wait for records, and read them."""
         if self._consumer is None:
             self._consumer = KafkaConsumer(**self._settings)
             self._consumer.assign([PLACE])
             self._consumer.seek(PLACE, self.position)
         next_offset = self.position
-        for one in self._consumer.poll(timeout_ms).get(PLACE, ()):
+        for one in self._consumer.poll(60_000).get(PLACE, ()):
             assert one.offset >= next_offset, f"offset {one.offset} was read when {next_offset} was to come next"
             sent = self._updates.sent[one.offset]
             assert (one.key, one.value, one.timestamp) == (sent.key, sent.value, sent.timestamp_ms), one.offset
@@ -171,7 +174,7 @@ def test_readers_that_begin_lag_stop_and_go_on_while_the_topic_is_cleaned_end_wi
         for number in range(rounds):
             updates.write(1_000)
             follower.read_to(updates.stored)
-            slow.poll(timeout_ms=0)
+            slow.poll()
             if number < rounds // 4:
                 dozing.poll()
                 stopped.poll()
@@ -183,12 +186,13 @@ def test_readers_that_begin_lag_stop_and_go_on_while_the_topic_is_cleaned_end_wi
             elif number > rounds * 3 // 4:
                 stopped.poll()
             if number % 10 == 9:
-                middle = updates.stored // 2
-                await_gone(broker, middle)
-                late += [reader(), reader(begins_at=middle)]
+                gone = updates.stored // 4
+                await_gone(broker, gone)
+                late += [reader(), reader(begins_at=gone)]
             for one in late:
                 one.poll()
         updates.flush()
+        await_gone(broker, len(updates.sent) * 3 // 4)
         for one in (follower, dozing, stopped, slow, *late):
             one.read_to(len(updates.sent))
             assert one.table == table(updates.sent)
@@ -231,8 +235,11 @@ def test_a_million_updates_of_a_thousand_keys_read_back_as_a_table_from_few_mega
     configs = {"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
     connect("confluent-kafka", broker.bootstrap).create_topic(TOPIC, configs=configs)
     producer = Producer(
-        {"bootstrap.servers": broker.bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
-    )
+        {
+            "bootstrap.servers": broker.bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000,
+            "log_level": 0,
+        }
+    )  # fmt: skip
     expected: dict[bytes, bytes] = {}
     for number, key_number in enumerate(random.Random(29).choices(range(1_000), k=1_000_000)):
         key, value = b"key %d" % key_number, b"%030d" % number
