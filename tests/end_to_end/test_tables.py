@@ -99,7 +99,7 @@ class Reader:
     """A program that keeps a table with kafka-python. Whatever it reads at an offset is what was written there."""
 
     def __init__(self, bootstrap: str, updates: Updates, *, begins_at: int = 0, **options: Any) -> None:
-        """One that ``begins_at`` an offset has the table of all updates before."""
+        """``begins_at``: an offset; the reader has the table of all updates before it from the beginning."""
         self._settings = {"bootstrap_servers": bootstrap, "auto_offset_reset": "none", **options}
         self._updates = updates
         self._consumer: KafkaConsumer | None = None
