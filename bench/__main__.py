@@ -104,6 +104,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--bootstrap", help="a running broker; without it, the broker of this checkout is started")
     parser.add_argument("--pid", type=int, help="its process, if /proc does not show it")
     parser.add_argument("--only", nargs="+", default=[], metavar="CASE", help=", ".join([*CASES, *OF_OUR_PROCESS]))
+    parser.add_argument(
+        "--skip", nargs="+", default=[], metavar="CASE", help="cases to leave out, by their whole names"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the usual number of requests")
     parser.add_argument(
@@ -116,9 +119,14 @@ def options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def chosen(only: list[str], names: tuple[str, ...] | list[str]) -> list[str]:
-    """The names that begin with one of the prefixes ``only``; all names if ``only`` is empty."""
-    return [name for name in names if not only or any(name.startswith(wanted) for wanted in only)]
+def chosen(given: argparse.Namespace, names: tuple[str, ...] | list[str]) -> list[str]:
+    """The names that begin with one of the prefixes of `--only`, all names without it; less those of `--skip`."""
+    only = given.only
+    return [
+        name
+        for name in names
+        if name not in given.skip and (not only or any(name.startswith(wanted) for wanted in only))
+    ]
 
 
 def warm_up(bench: Bench, seconds: float) -> None:
@@ -169,12 +177,15 @@ def measure_load(
 
 def main() -> int:
     given = options()
-    load_cases = chosen(given.only, list(CASES))
-    own_cases = [] if given.bootstrap else chosen(given.only, OF_OUR_PROCESS)
-    if given.bootstrap and given.only and (left_out := chosen(given.only, OF_OUR_PROCESS)):
+    load_cases = chosen(given, list(CASES))
+    own_cases = [] if given.bootstrap else chosen(given, OF_OUR_PROCESS)
+    if given.bootstrap and given.only and (left_out := chosen(given, OF_OUR_PROCESS)):
         progress(f"left out with --bootstrap, since they start a broker of this checkout: {', '.join(left_out)}")
     if not load_cases and not own_cases:
         progress(f"no case begins with {' or '.join(given.only)}; there are: {', '.join([*CASES, *OF_OUR_PROCESS])}")
+        return 2
+    if unknown := set(given.skip) - {*CASES, *OF_OUR_PROCESS}:
+        progress(f"no case is called {' or '.join(sorted(unknown))}; there are: {', '.join([*CASES, *OF_OUR_PROCESS])}")
         return 2
     results: dict[str, list[dict[str, float]]] = {}
     imports: list[dict[str, object]] = []
