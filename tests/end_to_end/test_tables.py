@@ -161,7 +161,7 @@ def updates(broker: BrokerProcess) -> Updates:
 def test_readers_that_begin_lag_stop_and_go_on_while_the_topic_is_cleaned_end_with_the_same_table(
     broker: BrokerProcess, updates: Updates
 ) -> None:
-    rounds = 40
+    rounds = 30
     with ExitStack() as open_readers:
 
         def reader(begins_at: int = 0, **options: Any) -> Reader:
