@@ -104,8 +104,8 @@ def _check(files: FileSystem, surveyed: Surveyed, options: argparse.Namespace, b
         topics = chosen_topics(surveyed.topics, options.topics, options.topic_pattern, options.data_dirs)
         if not topics:
             raise PipelineError(f"no topic has a name that matches {options.topic_pattern!r}")
-    live_ends = None if broker is None else lambda places: _live_ends(broker, places)
-    planned = plan(files, surveyed, topics, live_ends=live_ends, expiration_ms=options.producer_id_expiration_ms)
+    ends = None if broker is None else lambda places: live_ends(broker, places)
+    planned = plan(files, surveyed, topics, live_ends=ends, expiration_ms=options.producer_id_expiration_ms)
     if not planned.parts and all(directory.properties is None for directory in planned.directories):
         raise PipelineError(f"there is no log to audit in {', '.join(options.data_dirs)}")
     results, seconds = _run_tasks(planned, options) if planned.parts else ([], 0.0)
@@ -120,7 +120,8 @@ def _check(files: FileSystem, surveyed: Surveyed, options: argparse.Namespace, b
     )
 
 
-def _live_ends(broker: Broker, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+def live_ends(broker: Broker, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    """The high watermarks of those of these partitions that a running broker has."""
     # A topic may have been deleted since its directory was listed.
     known = broker.topics()
     there = [place for place in places if place.topic in known and place.partition in known[place.topic].partitions]

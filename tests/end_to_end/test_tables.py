@@ -4,7 +4,6 @@ producer's."""
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -18,9 +17,9 @@ from dev.broker_process import BrokerProcess, broker_for_tests
 from dev.waiting import until
 from tests.support.cleaner_processes import await_cleaned, segment_bases
 from tests.support.cleaning import table
-from tests.support.clients import CLIENTS, Record, connect
+from tests.support.clients import CLIENTS, connect
+from tests.support.table_updates import TOPIC, Updates
 
-TOPIC = "table"
 PLACE = TopicPartition(TOPIC, 0)
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1000"}
 SETTINGS = {
@@ -29,8 +28,6 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "0",
 }
 """The cleaner works as soon as there is a segment to clean."""
-DELETIONS = 0.1
-"""The part of the updates that delete their key."""
 
 
 @pytest.fixture
@@ -41,58 +38,6 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield process
     finally:
         process.close()
-
-
-class Updates:
-    """Updates by one producer. Number N has offset N, and each key comes once in as many as there are keys."""
-
-    def __init__(self, bootstrap: str, keys: int) -> None:
-        # Batches are shorter than segments.
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "batch.num.messages": 100,
-                "log_level": 0,
-            }
-        )  # fmt: skip
-        self._chance = random.Random(29)
-        self._keys = [b"key %d" % number for number in range(keys)]
-        self._now_ms = int(time.time() * 1000) - 86_400_000
-        self.sent: list[Record] = []
-        self.stored = 0
-        """How many of them are in the log."""
-
-    def write(self, count: int) -> None:
-        """Produce more, by timestamps one each millisecond. Does not wait until they are stored."""
-        for _ in range(count):
-            number = len(self.sent)
-            if not number % len(self._keys):
-                self._chance.shuffle(self._keys)
-            is_deletion = self._chance.random() < DELETIONS
-            record = Record(
-                key=self._keys[number % len(self._keys)],
-                value=None if is_deletion else b"%050d" % number,
-                timestamp_ms=self._now_ms,
-            )
-            self._now_ms += 1
-            self.sent.append(record)
-            self._producer.produce(
-                TOPIC, record.value, record.key, timestamp=record.timestamp_ms, on_delivery=self._delivered
-            )  # fmt: skip
-        self._producer.poll(0)
-
-    def begin_segment(self) -> None:
-        """Let the next update be so late that it begins a segment."""
-        self._now_ms += 60_000
-
-    def flush(self) -> None:
-        """Wait until all of them are stored."""
-        self._producer.flush(60)
-        assert self.stored == len(self.sent)
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        assert error is None, error
-        assert message.offset() == self.stored
-        self.stored += 1
 
 
 class Reader:
