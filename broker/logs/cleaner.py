@@ -72,6 +72,8 @@ class LogCleaner:
         self._postponed: set[Log] = set()
         """The logs whose rounds have failed since the last backoff: others have their turn first."""
         self._under_way: dict[TopicPartition, CleanerProcess] = {}
+        self._aborted: set[TopicPartition] = set()
+        """Those of them whose rounds were ended."""
         self._full: set[LogDir] = set()
         """Directories that have been logged as full, and in which no round has succeeded since."""
         self.stats = CleanerStats()
@@ -83,14 +85,19 @@ class LogCleaner:
         return self._uncleanable
 
     def reconfigure(self, settings: BrokerSettings) -> None:
-        """Take new settings: for rounds that begin from now on."""
+        """Take new settings. Rounds with other limits are begun anew, as Kafka's are: one may take days by the old."""
+        limits = self._limits() if self._under_way else None
         self._settings = settings
+        if limits is not None and self._limits() != limits:
+            for topic_partition in self._under_way:
+                self.abort(topic_partition)
         for pause in self._pauses:
             pause.set()
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """End the round over a log, if there is a round: the log is about to be removed."""
+        """End the round over a log, if there is a round. The log is about to be removed, or to be cleaned otherwise."""
         if (process := self._under_way.get(topic_partition)) is not None:
+            self._aborted.add(topic_partition)
             process.kill()
 
     async def run(self) -> None:
@@ -173,7 +180,7 @@ class LogCleaner:
     # A round ----------------------------------------------------------------------------------------------------------
 
     async def _clean(self, number: int, process: CleanerProcess, candidate: "Cleanable") -> bool:
-        """Clean a log; whether that was done. If not, the log is postponed."""
+        """Clean a log; whether that was done. If not, the log is postponed, unless its round was ended by `abort`."""
         cleaned = candidate.log
         began_ms = self._clock.monotonic_ms()
         cleaned.is_being_cleaned = True
@@ -182,6 +189,9 @@ class LogCleaner:
             report = await self._perform(process, candidate)
         except ChildEnded as error:
             report = None
+            if cleaned.topic_partition in self._aborted:
+                log.info("a round of cleaning %s was ended", cleaned.topic_partition)
+                return False
             self._died(number, cleaned, error)
         except StorageError as error:
             report = None
@@ -193,6 +203,7 @@ class LogCleaner:
         finally:
             cleaned.is_being_cleaned = False
             del self._under_way[cleaned.topic_partition]
+            self._aborted.discard(cleaned.topic_partition)
         if report is None or not self._is_ours(cleaned):
             self._postponed.add(cleaned)
             return False

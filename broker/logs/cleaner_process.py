@@ -23,6 +23,8 @@ class CleanerProcess:
         self._child: ChildProcess | None = None
         self._may_have_child = False
         """Whether a child was started, or is being started, since the last `end`."""
+        self._is_killed = False
+        """Whether `kill` was called since the last order was given."""
 
     async def clean(self, order: "CleaningOrder") -> "AsyncIterator[CleanedGroup | CleaningReport]":
         """Have a log cleaned; gives what `storage.cleaning.round.CleaningRound.perform` gives, and raises its errors.
@@ -31,14 +33,17 @@ class CleanerProcess:
         """
         from storage.cleaning.order import conclude  # not at a start
 
-        self._may_have_child = True
+        self._may_have_child, self._is_killed = True, False
         child = await self.thread.run(self._started)
+        if self._is_killed:  # while it started
+            child.kill()
         answers = child.ask(order.to_message())
         while (message := await self.thread.run(lambda: next(answers, None))) is not None:
             yield conclude(message)
 
     def kill(self) -> None:
         """Kill the process: the round that is under way raises ChildEnded. This method does not block."""
+        self._is_killed = True
         if self._child is not None:
             self._child.kill()
 

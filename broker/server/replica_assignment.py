@@ -277,6 +277,8 @@ class ReplicaAssignment:
         for partition in known.partitions:
             hosted = self._replicas.find(topic, partition.index)
             if hosted is not None:
+                if hosted.log.config.is_compacted and not config.is_compacted:
+                    self._log_cleaner.abort(hosted.log.topic_partition)
                 hosted.log.config = config
                 self._replicas.changed(hosted)
 

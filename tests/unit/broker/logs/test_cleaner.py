@@ -17,7 +17,7 @@ from tests.support.broker import InProcessBroker, running_broker
 from tests.support.requests import fetch_request, produce_request
 
 BACKOFF_MS = 15_000
-BROKER, SET = 4, 0
+TOPIC, BROKER, SET = 2, 4, 0
 
 
 @pytest.fixture
@@ -67,13 +67,17 @@ def rest_until(broker: InProcessBroker, condition: Callable[[], bool]) -> None:
 
 
 def alter_broker(broker: InProcessBroker, **configs: object) -> None:
+    alter(broker, BROKER, "", **configs)
+
+
+def alter(broker: InProcessBroker, resource_type: int, name: str, **configs: object) -> None:
     changes = [
         IncrementalAlterConfigsRequest.Resource.Config(
             name=key.replace("_", "."), config_operation=SET, value=str(value)
         )
         for key, value in configs.items()
     ]
-    resource = IncrementalAlterConfigsRequest.Resource(resource_type=BROKER, resource_name="", configs=changes)
+    resource = IncrementalAlterConfigsRequest.Resource(resource_type=resource_type, resource_name=name, configs=changes)
     answer = broker.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
     assert answer.responses[0].error_code == E.NONE, answer
 
@@ -212,6 +216,29 @@ def test_new_settings_end_a_backoff_and_change_the_number_of_cleaners(broker: In
     cleaner = broker.server.components.log_cleaner
     broker.wait_until(lambda: cleaner.stats.rounds == 1)
     assert values(broker, "orders") == [b"2", b"2"]
+
+
+def test_a_round_under_way_begins_anew_when_more_bytes_a_second_are_allowed(broker: InProcessBroker) -> None:
+    alter_broker(broker, log_cleaner_io_max_bytes_per_second=1)
+    fill(broker, "orders")
+    log, cleaner = broker.log("orders"), broker.server.components.log_cleaner
+    rest_until(broker, lambda: log.is_being_cleaned)
+    alter_broker(broker, log_cleaner_io_max_bytes_per_second=1e9)
+    broker.wait_until(lambda: cleaner.stats.rounds == 1)
+    assert values(broker, "orders") == [b"2", b"2"]
+    assert (cleaner.stats.deaths, cleaner.stats.failed_rounds, cleaner.uncleanable) == (0, 0, {})
+
+
+def test_a_round_over_a_topic_that_is_compacted_no_more_is_ended(broker: InProcessBroker) -> None:
+    alter_broker(broker, log_cleaner_io_max_bytes_per_second=1)
+    fill(broker, "orders")
+    log, cleaner = broker.log("orders"), broker.server.components.log_cleaner
+    rest_until(broker, lambda: log.is_being_cleaned)
+    alter(broker, TOPIC, "orders", cleanup_policy="delete")
+    broker.wait_until(lambda: not log.is_being_cleaned)
+    look(broker)
+    assert values(broker, "orders") == [b"0", b"0", b"1", b"1", b"2", b"2"]
+    assert (cleaner.stats.rounds, cleaner.stats.deaths, cleaner.stats.failed_rounds) == (0, 0, 0)
 
 
 def test_a_broker_that_stops_in_the_middle_of_a_round_stops_in_order(broker: InProcessBroker) -> None:
