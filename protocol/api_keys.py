@@ -1,6 +1,6 @@
-"""The APIs of Apache Kafka that clients may ask a broker, a line each: key, versions, and since when it is flexible.
+"""The APIs of Apache Kafka that brokers answer, and that they ask controllers.
 
-They stand beside the messages, not in them, so that a request's API is known before any message is loaded.
+A line each: key, versions, and since when it is flexible. They stand beside the messages, not in them, so that a request's API is known before any message is loaded.
 """
 
 from enum import IntEnum
@@ -80,17 +80,23 @@ class ApiKey(IntEnum):
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0, 0, 0
     ALTER_USER_SCRAM_CREDENTIALS = 51, 0, 0, 0
     DESCRIBE_QUORUM = 55, 0, 2, 0
+    ALTER_PARTITION = 56, 2, 3, 0
     UPDATE_FEATURES = 57, 0, 2, 0
+    ENVELOPE = 58, 0, 0, 0
     FETCH_SNAPSHOT = 59, 0, 1, 0
     DESCRIBE_CLUSTER = 60, 0, 2, 0
     DESCRIBE_PRODUCERS = 61, 0, 0, 0
+    BROKER_REGISTRATION = 62, 0, 4, 0
+    BROKER_HEARTBEAT = 63, 0, 2, 0
     UNREGISTER_BROKER = 64, 0, 0, 0
     DESCRIBE_TRANSACTIONS = 65, 0, 0, 0
     LIST_TRANSACTIONS = 66, 0, 2, 0
+    ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0
     CONSUMER_GROUP_HEARTBEAT = 68, 0, 1, 0
     CONSUMER_GROUP_DESCRIBE = 69, 0, 1, 0
     GET_TELEMETRY_SUBSCRIPTIONS = 71, 0, 0, 0
     PUSH_TELEMETRY = 72, 0, 0, 0
+    ASSIGN_REPLICAS_TO_DIRS = 73, 0, 0, 0
     LIST_CONFIG_RESOURCES = 74, 0, 1, 0
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, 0
     SHARE_GROUP_HEARTBEAT = 76, 1, 1, 0
@@ -112,6 +118,19 @@ class ApiKey(IntEnum):
     STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93, 0, 0, 0
     UNREGISTER_CONTROLLER = 94, 0, 0, 0
 
+
+ASKED_CONTROLLERS: Final = frozenset(
+    {
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    }
+)
+"""What brokers ask controllers. Brokers do not serve them: they close the connection, as Kafka's brokers do."""
 
 FLEXIBLE_SINCE: Final[dict[int, int]] = {
     key.value: key.flexible_since for key in ApiKey if key.flexible_since is not None

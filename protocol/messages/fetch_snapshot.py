@@ -36,8 +36,8 @@ class FetchSnapshotRequest:
         class Partition:
             @frozen_struct
             class SnapshotId:
-                end_offset: Int64 = -1
-                epoch: Int32 = -1
+                end_offset: Int64 = 0
+                epoch: Int32 = 0
 
             partition: Int32
             current_leader_epoch: Int32
@@ -62,13 +62,13 @@ class FetchSnapshotResponse:
         class Partition:
             @frozen_struct
             class SnapshotId:
-                end_offset: Int64 = -1
-                epoch: Int32 = -1
+                end_offset: Int64 = 0
+                epoch: Int32 = 0
 
             @frozen_struct
             class CurrentLeader:
-                leader_id: Int32 = -1
-                leader_epoch: Int32 = -1
+                leader_id: Int32 = 0
+                leader_epoch: Int32 = 0
 
             index: Int32 = field(mirrors="partition")
             error_code: Int16 = 0
@@ -76,7 +76,7 @@ class FetchSnapshotResponse:
             current_leader: CurrentLeader = field(tag=0, default=CurrentLeader())
             size: Int64 = 0
             position: Int64 = 0
-            unaligned_records: Records | None = field(refused=b"")
+            unaligned_records: Records = field(refused=b"")
 
     @struct
     class NodeEndpoint:

@@ -150,10 +150,10 @@ class Controller:
         leader = of_partition.CurrentLeader(leader_id=self.leader_id, leader_epoch=self.epoch)
         content = self.snapshots.get(SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch))
         if fault := self._fault(asked.current_leader_epoch):
-            one = of_partition(index=0, error_code=fault, current_leader=leader, unaligned_records=None)
+            one = of_partition(index=0, error_code=fault, current_leader=leader, unaligned_records=b"")
         elif content is None:
             one = of_partition(
-                index=0, error_code=ErrorCode.SNAPSHOT_NOT_FOUND, current_leader=leader, unaligned_records=None
+                index=0, error_code=ErrorCode.SNAPSHOT_NOT_FOUND, current_leader=leader, unaligned_records=b""
             )
         else:
             piece = content[asked.position : asked.position + most_bytes]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.server.apis import APIS, Api
-from protocol.api_keys import ApiKey
+from protocol.api_keys import ASKED_CONTROLLERS, ApiKey
 from protocol.schema import request_class
 from tests.support.broker import InProcessBroker
 
@@ -14,7 +14,7 @@ UNLISTED = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
 
 
 def test_every_api_that_kafka_lists_is_served_and_stands_there_once() -> None:
-    assert [api.key for api in APIS] == sorted(set(ApiKey) - UNLISTED)
+    assert [api.key for api in APIS] == sorted(set(ApiKey) - UNLISTED - ASKED_CONTROLLERS)
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +31,8 @@ def test_the_handler_of_an_api_takes_its_requests(broker: InProcessBroker, api: 
     handler: Any = route.handler
     assert handler.__annotations__["request"] in (request_class(api.key), Any)
     assert route.name == f"{api.key.title} v{api.key.versions[1]}"
+
+
+@pytest.mark.parametrize("key", sorted(ASKED_CONTROLLERS), ids=lambda key: key.title)
+def test_what_only_controllers_are_asked_is_not_served(broker: InProcessBroker, key: ApiKey) -> None:
+    assert broker.server.registry.route(key, key.versions[1]) is None
