@@ -21,11 +21,12 @@ _CAUSED_BY_PEERS: Final = (
     "broker.handlers.",
     "broker.coordinators.",
     "broker.metrics.",
+    "broker.peers.",
     "broker.replication.replica_manager",
     "broker.request.faults",
 )
-"""Loggers whose lines are caused by a request, by a connection or by one of the partitions that clients have made. No
-client can repeat the lines of other loggers at will."""
+"""Loggers whose lines are caused by a request, by a connection, by another node, or by one of the partitions that
+clients have made. Nobody outside can repeat the lines of other loggers at will."""
 
 
 class _Kind:

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.sources_only
 
 ENTRIES = (
     *("__init__.py", "__main__.py", "controller", "coordinators", "dispatch", "fetch", "handlers", "logs", "metadata"),
-    *("metrics", "network", "raft", "replication", "request", "runtime", "server", "tools"),
+    *("metrics", "network", "peers", "raft", "replication", "request", "runtime", "server", "tools"),
 )
 
 
