@@ -1,6 +1,7 @@
 """The APIs of Apache Kafka that brokers answer, and that they ask controllers.
 
-A line each: key, versions, and since when it is flexible. They stand beside the messages, not in them, so that a request's API is known before any message is loaded.
+A line each: key, versions, and since when it is flexible. They stand beside the messages, not in them, so that the
+API of a request is known before any message is loaded.
 """
 
 from enum import IntEnum

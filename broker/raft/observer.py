@@ -275,10 +275,10 @@ class QuorumObserver:
     # Snapshots
 
     def _begin_download(self, snapshot: SnapshotId) -> None:
-        if snapshot.end_offset < self.high_watermark:
+        if snapshot.end_offset <= max(self.high_watermark, 0):
             raise AnswerRefused(
-                f"node {self.leader_id} wants its snapshot {snapshot.file_name} to be read, which ends below offset "
-                f"{self.high_watermark}, up to which records were committed"
+                f"node {self.leader_id} wants its snapshot {snapshot.file_name} to be read, which has no record behind "
+                f"offset {self.high_watermark}, up to which records were committed"
             )
         self._download = _Download(snapshot)
 

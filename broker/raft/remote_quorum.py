@@ -1,0 +1,169 @@
+"""RemoteQuorum: finds the leader of the controllers elsewhere, and asks it for the metadata log without a pause."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.peers.backoff import Backoff
+from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
+from broker.peers.errors import PeerError
+from broker.peers.peer import Peer
+from broker.peers.waiting import pause_until
+from broker.raft.observer import MAX_BYTES, AnswerRefused, Next, QuorumObserver
+from broker.runtime.clock import Clock
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.fetch_snapshot import FetchSnapshotResponse
+
+log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_MS: Final = 2_000
+"""Kafka's default for `controller.quorum.request.timeout.ms`; a leader without new records answers after 500 ms."""
+
+RETRY_FIRST_MS: Final = 20
+"""Kafka's default for `controller.quorum.retry.backoff.ms`."""
+
+RETRY_LONGEST_MS: Final = 1_000
+
+LARGEST_ANSWER_BYTES: Final = 8 * MAX_BYTES
+"""A leader sends a whole batch, even if the batch is larger than what was asked for."""
+
+
+class RemoteQuorum:
+    """Keeps a `QuorumObserver` going. `run` is a task of the broker."""
+
+    def __init__(
+        self,
+        observer: QuorumObserver,
+        *,
+        bootstrap: Sequence[PeerEndpoint],
+        make_peer: Callable[[PeerEndpoint], Peer],
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        """``bootstrap``: addresses of controllers, at least one of them (`controller.quorum.bootstrap.servers`).
+
+        ``chance`` returns a number from 0 to 1.
+        """
+        self._observer = observer
+        self._bootstrap = tuple(bootstrap)
+        self._make_peer = make_peer
+        self._clock = clock
+        self._backoff = Backoff(chance, first_ms=RETRY_FIRST_MS, longest_ms=RETRY_LONGEST_MS)
+        self._peers: dict[tuple[str, int], Peer] = {}
+        self._next_candidate = 0
+        self._last_problem = ""
+        self._waiting: list[asyncio.Future[PeerEndpoint]] = []
+        self._leader: PeerEndpoint | None = None
+
+    @property
+    def known_leader(self) -> PeerEndpoint | None:
+        """The leader that has answered the last request as such; None while one is searched for."""
+        return self._leader
+
+    async def leader(self) -> PeerEndpoint:
+        """Wait until there is a leader that answers, and return its address."""
+        if self._leader is not None:
+            return self._leader
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        return await waiting
+
+    async def run(self) -> None:
+        """Follow the metadata log until the task is cancelled.
+
+        Raises:
+            WrongCluster: the controllers belong to another cluster.
+            InconsistentMetadata: committed records cannot be replayed.
+        """
+        peer = self._next_peer()
+        try:
+            while True:
+                step = await self._exchange(peer)
+                self._note_leader(peer, step)
+                if step is Next.ASK_LATER:
+                    await pause_until(self._clock, self._clock.monotonic_ms() + self._backoff.next_ms())
+                    peer = self._next_peer()
+                elif step is Next.ASK_LEADER:
+                    peer = self._peer_of_leader()
+        finally:
+            for known in self._peers.values():
+                known.close()
+
+    async def _exchange(self, peer: Peer) -> Next:
+        """Send the observer's next request, and give the observer the answer."""
+        observer = self._observer
+        request = observer.request()
+        answer_type: type[FetchResponse | FetchSnapshotResponse] = (
+            FetchResponse if isinstance(request, FetchRequest) else FetchSnapshotResponse
+        )
+        try:
+            answer = await peer.ask(
+                request, answer_type, timeout_ms=REQUEST_TIMEOUT_MS, largest_answer_bytes=LARGEST_ANSWER_BYTES
+            )
+            step = observer.answered(answer)
+        except PeerError:  # which the peer has logged
+            observer.forget_leader()
+            return Next.ASK_LATER
+        except AnswerRefused as problem:
+            if str(problem) != self._last_problem:
+                self._last_problem = str(problem)
+                log.error("the metadata log is not followed, trying again: %s", problem)
+            observer.forget_leader()
+            return Next.ASK_LATER
+        if step is Next.ASK_AGAIN:
+            self._backoff.reset()
+            self._last_problem = ""
+        return step
+
+    def _note_leader(self, peer: Peer, step: Next) -> None:
+        if step is not Next.ASK_AGAIN:
+            self._leader = None
+            return
+        leader = PeerEndpoint(self._observer.leader_id, peer.endpoint.host, peer.endpoint.port)
+        if leader != self._leader:
+            self._leader = leader
+            log.info("the controllers' leader is %s, in epoch %d", leader, self._observer.leader_epoch)
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(leader)
+        self._waiting.clear()
+
+    # Nodes to ask
+
+    def _peer_of_leader(self) -> Peer:
+        """The leader that another node has named, if its address is known; else the next node that is known."""
+        observer = self._observer
+        if observer.leader_endpoint is not None:
+            return self._peer(PeerEndpoint(observer.leader_id, *observer.leader_endpoint))
+        for candidate in self._voters():
+            if candidate.node_id == observer.leader_id:
+                return self._peer(candidate)
+        return self._next_peer()
+
+    def _next_peer(self) -> Peer:
+        """The bootstrap servers and the voters in turn, each address once."""
+        candidates = {(one.host, one.port): one for one in (*self._bootstrap, *self._voters())}
+        address = list(candidates)[self._next_candidate % len(candidates)]
+        self._next_candidate += 1
+        return self._peer(candidates[address])
+
+    def _voters(self) -> list[PeerEndpoint]:
+        """The controllers' addresses by the metadata log. A controller has one listener for other nodes, or more."""
+        voters = self._observer.quorum.voters
+        if voters is None:
+            return []
+        return [
+            PeerEndpoint(voter.voter_id, endpoint.host, endpoint.port)
+            for voter in voters.voters
+            for endpoint in voter.endpoints[:1]
+        ]
+
+    def _peer(self, endpoint: PeerEndpoint) -> Peer:
+        address = endpoint.host, endpoint.port
+        peer = self._peers.get(address)
+        if peer is None or peer.endpoint.node_id not in (endpoint.node_id, UNKNOWN_ID):
+            if peer is not None:
+                peer.close()
+            peer = self._peers[address] = self._make_peer(endpoint)
+        return peer
