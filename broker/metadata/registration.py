@@ -30,6 +30,11 @@ SUPPORTED_FEATURES: Final = {
 _SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
+def security_protocol_id(listener: Listener) -> int:
+    """The number of a listener's security protocol in records and messages."""
+    return _SECURITY_PROTOCOLS[listener.security_protocol]
+
+
 class Registration(NamedTuple):
     """The contents of this node's registration in this run of its process."""
 
@@ -56,7 +61,7 @@ class Registration(NamedTuple):
                     name=endpoint.name,
                     host=endpoint.host,
                     port=endpoint.port,
-                    security_protocol=_SECURITY_PROTOCOLS[endpoint.security_protocol],
+                    security_protocol=security_protocol_id(endpoint),
                 )
             ],
             features=[
@@ -76,7 +81,7 @@ class Registration(NamedTuple):
                     name=endpoint.name,
                     host=endpoint.host,
                     port=endpoint.port,
-                    security_protocol=_SECURITY_PROTOCOLS[endpoint.security_protocol],
+                    security_protocol=security_protocol_id(endpoint),
                 )
                 for endpoint in self.endpoints
             ],

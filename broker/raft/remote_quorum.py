@@ -65,7 +65,7 @@ class RemoteQuorum:
         """Wait until there is a leader that answers, and return its address."""
         if self._leader is not None:
             return self._leader
-        waiting = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[PeerEndpoint] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         return await waiting
 

@@ -1,8 +1,9 @@
-"""Following the metadata log of Apache Kafka's controllers, as a broker does that is their member."""
+"""Under Apache Kafka's controllers: their metadata log is followed, and a broker registered with them."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,9 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from broker.membership.member import BrokerMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.loader import MetadataLoader
+from broker.metadata.registration import Registration
 from broker.peers.backoff import Backoff
 from broker.peers.connector import TcpConnector
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
@@ -21,14 +25,20 @@ from broker.peers.stats import PeerStats
 from broker.raft.observer import QuorumObserver, WrongCluster
 from broker.raft.remote_quorum import REQUEST_TIMEOUT_MS, RemoteQuorum
 from broker.runtime.clock import LoopClock
+from config.listeners import Listener
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import port_below_client_ports
 from dev.kafka_jars import BEFORE, KAFKA_VERSION
+from protocol.records.cluster_metadata import RegisterBrokerRecord
 from tests.interop import programs
 from tests.interop.conftest import installed
 from tests.support.clients import connect
 
 CLUSTER: Final = "b3R0bGEtdGVzdC1jbHVzdA"
+UNSUPPORTED: Final = dict.fromkeys(
+    ("eligible.leader.replicas.version", "group.version", "share.version", "streams.version"), 0
+)
+"""The levels of features that keep this broker from joining: Kafka formats a directory without them."""
 PATIENCE_S: Final = 60.0
 SETTINGS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": "1000",
@@ -40,7 +50,7 @@ SETTINGS: Final = {
 def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApacheKafka]:
     jars = str(installed(lambda: programs.kafka_libraries(request.param)))
     process = ApacheKafka(tmp_path / "kafka", settings=SETTINGS, port=port_below_client_ports(), libraries=jars)
-    process.heap, process.quick_start = "512M", True
+    process.heap, process.quick_start, process.features = "512M", True, UNSUPPORTED
     process.start()
     try:
         yield process
@@ -58,24 +68,48 @@ class Following:
         self.observer = QuorumObserver(
             MetadataLoader(self._cache), node_id=7, directory_id=bytes(range(100, 116)), cluster_id=cluster_id
         )
-        stats = PeerStats()
-
-        def make_peer(endpoint: PeerEndpoint) -> Peer:
-            return Peer(
-                endpoint,
-                client_id="raft-client-7",
-                connector=TcpConnector(clock),
-                clock=clock,
-                backoff=Backoff(random.random),
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                stats=stats,
-            )
-
+        self._clock, self._stats = clock, PeerStats()
         bootstrap = [PeerEndpoint(UNKNOWN_ID, "127.0.0.1", kafka.port + 1)]
         self.quorum = RemoteQuorum(
-            self.observer, bootstrap=bootstrap, make_peer=make_peer, clock=clock, chance=random.random
+            self.observer, bootstrap=bootstrap, make_peer=self.make_peer, clock=clock, chance=random.random
         )
         self.task = loop.create_task(self.quorum.run())
+
+    def make_peer(self, endpoint: PeerEndpoint) -> Peer:
+        return Peer(
+            endpoint,
+            client_id="7",
+            connector=TcpConnector(self._clock),
+            clock=self._clock,
+            backoff=Backoff(random.random),
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            stats=self._stats,
+        )
+
+    def member(self, *, previous_broker_epoch: int = -1) -> BrokerMember:
+        """A broker without logs, in a run of its own."""
+        return BrokerMember(
+            Registration(
+                node_id=7,
+                incarnation_id=os.urandom(16),
+                endpoints=[Listener("PLAINTEXT", "127.0.0.1", 29_092)],
+                controller_endpoint=Listener("CONTROLLER", "127.0.0.1", 29_093),
+                rack=None,
+                directories=[bytes(range(100, 116))],
+            ),
+            cluster_id=CLUSTER,
+            previous_broker_epoch=previous_broker_epoch,
+            quorum=self.quorum,
+            make_peer=self.make_peer,
+            applied_offset=lambda: self._cache.image.end_offset - 1,
+            clock=self._clock,
+            chance=random.random,
+        )
+
+    @property
+    def registered(self) -> RegisterBrokerRecord | None:
+        """Broker 7 in the metadata log."""
+        return self._cache.image.cluster.brokers.get(7)
 
     @property
     def topics(self) -> dict[str, int]:
@@ -149,3 +183,46 @@ def test_what_kafkas_controller_decides_is_replayed_from_its_log_and_from_its_sn
             await asyncio.wait_for(one.task, PATIENCE_S)
 
     asyncio.run(of_another_cluster())
+
+
+async def wait(event: asyncio.Event) -> None:
+    await asyncio.wait_for(event.wait(), PATIENCE_S)
+
+
+@pytest.mark.timeout(240)
+def test_a_broker_is_registered_unfenced_and_stops_with_the_controllers_leave(kafka: ApacheKafka) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+    def brokers() -> dict[int, str]:
+        """Those that Kafka tells its clients."""
+        return {node: f"{broker.host}:{broker.port}" for node, broker in admin.list_topics(timeout=30).brokers.items()}
+
+    async def test(one: Following) -> None:
+        first = one.member()
+        running = asyncio.create_task(first.run())
+        await wait(first.caught_up)
+        assert one.registered is not None
+        assert (one.registered.broker_epoch, one.registered.fenced) == (first.broker_epoch, True)
+        first.ready()
+        await wait(first.unfenced)
+        await one.until(lambda: one.registered is not None and not one.registered.fenced, "the log has it unfenced")
+        await one.until(lambda: brokers().get(7) == "127.0.0.1:29092", "Kafka's clients see it")
+        first.shut_down()
+        await wait(first.may_stop)
+        await asyncio.wait_for(running, PATIENCE_S)
+        await one.until(lambda: one.registered is not None and one.registered.fenced, "the log has it fenced")
+
+        # The session of its last run is not over.
+        again = one.member(previous_broker_epoch=first.broker_epoch)
+        began = time.monotonic()
+        running = asyncio.create_task(again.run())
+        again.ready()
+        await wait(again.unfenced)
+        assert again.broker_epoch > first.broker_epoch
+        assert 8 < time.monotonic() - began < 30
+        kafka.kill()
+        kafka.start()
+        await one.until(lambda: brokers().get(7) == "127.0.0.1:29092", "it goes on with the next leader")
+        running.cancel()
+
+    following(kafka, test)

@@ -8,8 +8,18 @@ from tests.unit.house.imports import PACKAGES, circles, imports_of
 pytestmark = pytest.mark.sources_only
 
 ENTRIES = (
-    *("__init__.py", "__main__.py", "controller", "coordinators", "dispatch", "fetch", "handlers", "logs", "metadata"),
-    *("metrics", "network", "peers", "raft", "replication", "request", "runtime", "server", "tools"),
+    *(
+        "__init__.py",
+        "__main__.py",
+        "controller",
+        "coordinators",
+        "dispatch",
+        "fetch",
+        "handlers",
+        "logs",
+        "membership",
+    ),
+    *("metadata", "metrics", "network", "peers", "raft", "replication", "request", "runtime", "server", "tools"),
 )
 
 

@@ -1,0 +1,1 @@
+"""Membership of a cluster whose controllers are elsewhere: registration, heartbeats, controlled shutdown."""

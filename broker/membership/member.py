@@ -1,0 +1,320 @@
+"""BrokerMember: keeps a broker registered with the controllers, and tells them its state by heartbeats (KIP-631).
+
+register ──► heartbeats, fenced ── caught up, `ready` ──► unfenced ── `shut_down` ──► may stop
+   ▲                 │
+   └─── STALE_BROKER_EPOCH: the controllers know another registration, or none
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from broker.membership.features import check_features
+from broker.metadata.registration import SUPPORTED_FEATURES, Registration, security_protocol_id
+from broker.peers.backoff import Backoff
+from broker.peers.endpoint import PeerEndpoint
+from broker.peers.errors import PeerError
+from broker.peers.peer import Peer
+from broker.peers.waiting import done_by, pause_until
+from broker.raft.remote_quorum import RemoteQuorum
+from broker.runtime.clock import Clock
+from protocol.errors import ErrorCode
+from protocol.messages.broker_lifecycle import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer", BrokerHeartbeatResponse, BrokerRegistrationResponse)
+
+RETRY_FIRST_MS: Final = 100
+RETRY_JITTER: Final = 0.02
+"""As Kafka's."""
+
+DUPLICATE_RETRY_MS: Final = 500
+"""A broker that is restarted is refused until the session of its last run is over. Even pauses lose little then;
+Kafka's grow up to the length of a session."""
+
+CATCHING_UP_MS: Final = 10
+SHUTTING_DOWN_MS: Final = 50
+"""Between two heartbeats while this broker waits for the controllers, as in Kafka."""
+
+
+class RegistrationRefused(Exception):
+    """The controllers do not register this broker, whatever it waits. The message is a sentence with their reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """The settings of a member, with Kafka's defaults."""
+
+    heartbeat_interval_ms: int = 2_000
+    """`broker.heartbeat.interval.ms`"""
+    session_timeout_ms: int = 9_000
+    """`broker.session.timeout.ms`"""
+    registration_timeout_ms: int = 60_000
+    """`initial.broker.registration.timeout.ms`"""
+
+
+_REASONS: Final = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "they belong to another cluster than its data directories",
+    ErrorCode.INVALID_REGISTRATION: "they do not accept its log directories or its features",
+    ErrorCode.UNSUPPORTED_VERSION: "it does not support a feature at the level that the cluster has finalised",
+}
+
+
+class BrokerMember:
+    """The member that one broker is during one run of its process. `run` is a task of the broker."""
+
+    def __init__(
+        self,
+        registration: Registration,
+        *,
+        cluster_id: str,
+        previous_broker_epoch: int,
+        quorum: RemoteQuorum,
+        make_peer: Callable[[PeerEndpoint], Peer],
+        applied_offset: Callable[[], int],
+        clock: Clock,
+        chance: Callable[[], float],
+        settings: MemberSettings = MemberSettings(),
+    ) -> None:
+        """
+        Args:
+            registration: the ids, endpoints and log directories of this run.
+            cluster_id: that of the data directories.
+            previous_broker_epoch: the epoch of the last registration if all logs were flushed and closed since, else
+                -1: a broker that may have lost records is taken out of all replicas in sync (KIP-966).
+            quorum: knows the controllers' leader.
+            make_peer: makes a connection that nothing else uses.
+            applied_offset: the offset of the last record of the metadata log that this broker has applied.
+            clock: the time of heartbeats and retries.
+            chance: returns a number from 0 to 1.
+            settings: the intervals.
+        """
+        self._registration = registration
+        self._cluster_id = cluster_id
+        self._previous_broker_epoch = previous_broker_epoch
+        self._quorum = quorum
+        self._make_peer = make_peer
+        self._applied_offset = applied_offset
+        self._clock = clock
+        self._settings = settings
+        self._backoff = Backoff(
+            chance, first_ms=RETRY_FIRST_MS, longest_ms=settings.session_timeout_ms, jitter=RETRY_JITTER
+        )
+        self._peer: Peer | None = None
+        self._wants_fence = True
+        self._wants_shutdown = False
+        self._offline: set[bytes] = set()
+        self._news = asyncio.Event()
+        """Set when the controllers are to be told something at once."""
+        self._is_refusal_logged = False
+        self.broker_epoch = -1
+        """The epoch of the registration, -1 before the first."""
+        self.is_fenced = True
+        """Whether the controllers let this broker lead nothing, by the last heartbeat."""
+        self.registered = asyncio.Event()
+        """Set from the first registration on."""
+        self.caught_up = asyncio.Event()
+        """Set once this broker has applied its own registration."""
+        self.unfenced = asyncio.Event()
+        """Set once this broker may lead partitions; it stays set when the broker is fenced later."""
+        self.may_stop = asyncio.Event()
+        """Set when no partition depends on this broker any more, after `shut_down`."""
+
+    def ready(self) -> None:
+        """From now on the broker wants to be unfenced: its logs are there, and it answers requests."""
+        self._wants_fence = False
+        self._news.set()
+
+    def shut_down(self) -> None:
+        """From now on the broker wants to stop: `may_stop` is set when it may."""
+        self._wants_shutdown = True
+        self._news.set()
+
+    def directory_failed(self, directory_id: bytes) -> None:
+        """A log directory (its id of 16 bytes) is offline until the next start."""
+        self._offline.add(directory_id)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Be a member until the broker may stop, or the task is cancelled.
+
+        Raises:
+            RegistrationRefused: the controllers refuse this broker for good.
+            UnsupportedFeatures: the cluster has finalised a level that this broker does not support.
+        """
+        try:
+            while not self.may_stop.is_set():
+                await self._register()
+                await self._send_heartbeats()
+        finally:
+            if self._peer is not None:
+                self._peer.close()
+
+    # Registration -----------------------------------------------------------------------------------------------------
+
+    async def _register(self) -> None:
+        """Register; raises RegistrationRefused if that takes too long for the first time."""
+        began_ms = self._clock.monotonic_ms()
+        request = self._registration_request()
+        while True:
+            answer = await self._ask(request, BrokerRegistrationResponse)
+            code = None if answer is None else answer.error_code
+            if answer is not None and code == ErrorCode.NONE:
+                break
+            if code in _REASONS:
+                raise RegistrationRefused(
+                    f"the controllers do not register broker {self._registration.node_id}: {_REASONS[ErrorCode(code)]}"
+                )
+            if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                self._log_duplicate()
+                pause_ms = DUPLICATE_RETRY_MS
+            else:
+                pause_ms = self._backoff.next_ms()
+            waited_ms = self._clock.monotonic_ms() - began_ms
+            if not self.registered.is_set() and waited_ms + pause_ms > self._settings.registration_timeout_ms:
+                reason = "no controller has answered" if code is None else f"the last answer was {_name(code)}"
+                raise RegistrationRefused(
+                    f"broker {self._registration.node_id} could not be registered within "
+                    f"{self._settings.registration_timeout_ms} ms: {reason}"
+                )
+            await pause_until(self._clock, self._clock.monotonic_ms() + pause_ms)
+        self._backoff.reset()
+        self.broker_epoch = answer.broker_epoch
+        self.is_fenced = True
+        self.registered.set()
+        log.info("registered as broker %d, in epoch %d", self._registration.node_id, self.broker_epoch)
+
+    def _log_duplicate(self) -> None:
+        if not self._is_refusal_logged:
+            self._is_refusal_logged = True
+            log.warning(
+                "broker %d is registered by another process, or by the last run of this one, whose session of %d ms is "
+                "not over: trying again every %d ms",
+                self._registration.node_id, self._settings.session_timeout_ms, DUPLICATE_RETRY_MS,
+            )  # fmt: skip
+
+    def _registration_request(self) -> BrokerRegistrationRequest:
+        of_request = BrokerRegistrationRequest
+        registration = self._registration
+        return of_request(
+            broker_id=registration.node_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=registration.incarnation_id,
+            listeners=[
+                of_request.Listener(
+                    name=endpoint.name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=security_protocol_id(endpoint),
+                )
+                for endpoint in registration.endpoints
+            ],
+            features=[
+                of_request.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ],
+            rack=registration.rack,
+            log_dirs=sorted(registration.directories),
+            # Only the first registration of a run follows a stop.
+            previous_broker_epoch=self._previous_broker_epoch if self.broker_epoch < 0 else self.broker_epoch,
+        )
+
+    # Heartbeats -------------------------------------------------------------------------------------------------------
+
+    async def _send_heartbeats(self) -> None:
+        """Send heartbeats until the registration is not valid any more, or the broker may stop."""
+        while True:
+            self._news.clear()
+            request = BrokerHeartbeatRequest(
+                broker_id=self._registration.node_id,
+                broker_epoch=self.broker_epoch,
+                current_metadata_offset=self._applied_offset(),
+                want_fence=self._wants_fence,
+                want_shut_down=self._wants_shutdown,
+                offline_log_dirs=sorted(self._offline),
+            )
+            answer = await self._ask(request, BrokerHeartbeatResponse)
+            if answer is not None and answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
+                log.warning("the controllers do not know epoch %d of this broker any more", self.broker_epoch)
+                return
+            if answer is None or answer.error_code != ErrorCode.NONE:
+                await self._pause(self._backoff.next_ms())
+                continue
+            self._backoff.reset()
+            self._take(answer)
+            if self.may_stop.is_set():
+                return
+            if self._wants_shutdown:
+                await pause_until(self._clock, self._clock.monotonic_ms() + SHUTTING_DOWN_MS)
+            elif answer.is_caught_up:
+                await self._pause(self._settings.heartbeat_interval_ms)
+            else:
+                await self._catch_up()
+
+    def _take(self, answer: BrokerHeartbeatResponse) -> None:
+        if answer.is_caught_up:
+            self.caught_up.set()
+        if answer.is_fenced != self.is_fenced:
+            self.is_fenced = answer.is_fenced
+            log.info("broker %d is %s", self._registration.node_id, "fenced" if answer.is_fenced else "unfenced")
+        if not answer.is_fenced:
+            self.unfenced.set()
+        if self._wants_shutdown and answer.should_shut_down:
+            self.may_stop.set()
+
+    async def _catch_up(self) -> None:
+        """Wait until this broker has applied its registration, but for no longer than between two heartbeats."""
+        until_ms = self._clock.monotonic_ms() + self._settings.heartbeat_interval_ms
+        while self._clock.monotonic_ms() < until_ms and not self._news.is_set():
+            await pause_until(self._clock, self._clock.monotonic_ms() + CATCHING_UP_MS)
+            if self._applied_offset() >= self.broker_epoch:
+                return
+
+    async def _pause(self, pause_ms: int) -> None:
+        """Wait, or until there is something to tell the controllers."""
+        waiting = asyncio.ensure_future(self._news.wait())
+        try:
+            await done_by(self._clock, self._clock.monotonic_ms() + pause_ms, waiting)
+        finally:
+            waiting.cancel()
+
+    # The leader -------------------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, request: BrokerRegistrationRequest | BrokerHeartbeatRequest, answer: type[Answer]
+    ) -> Answer | None:
+        """Ask the controllers' leader. None if it does not answer, or does not lead any more."""
+        timeout_ms = self._settings.session_timeout_ms // 2
+        leader = asyncio.ensure_future(self._quorum.leader())
+        try:
+            if not await done_by(self._clock, self._clock.monotonic_ms() + timeout_ms, leader):
+                return None
+        finally:
+            leader.cancel()
+        endpoint = leader.result()
+        if self._peer is None or self._peer.endpoint != endpoint:
+            if self._peer is not None:
+                self._peer.close()
+            self._peer = self._make_peer(endpoint)
+        try:
+            if isinstance(request, BrokerRegistrationRequest):
+                check_features((await self._peer.versions(timeout_ms=timeout_ms)).finalized_features)
+            found = await self._peer.ask(request, answer, timeout_ms=timeout_ms)
+        except PeerError:  # which the peer has logged
+            return None
+        return None if found.error_code == ErrorCode.NOT_CONTROLLER else found
+
+
+def _name(code: int) -> str:
+    try:
+        return f"{code} ({ErrorCode(code).name})"
+    except ValueError:
+        return str(code)
