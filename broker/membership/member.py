@@ -9,16 +9,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
+from broker.membership.controller_channel import ControllerChannel
 from broker.membership.features import check_features
 from broker.metadata.registration import SUPPORTED_FEATURES, Registration, security_protocol_id
 from broker.peers.backoff import Backoff
-from broker.peers.endpoint import PeerEndpoint
-from broker.peers.errors import PeerError
-from broker.peers.peer import Peer
 from broker.peers.waiting import done_by, pause_until
-from broker.raft.remote_quorum import RemoteQuorum
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.messages.broker_lifecycle import (
@@ -29,8 +26,6 @@ from protocol.messages.broker_lifecycle import (
 )
 
 log = logging.getLogger(__name__)
-
-Answer = TypeVar("Answer", BrokerHeartbeatResponse, BrokerRegistrationResponse)
 
 RETRY_FIRST_MS: Final = 100
 RETRY_JITTER: Final = 0.02
@@ -77,8 +72,7 @@ class BrokerMember:
         *,
         cluster_id: str,
         previous_broker_epoch: int,
-        quorum: RemoteQuorum,
-        make_peer: Callable[[PeerEndpoint], Peer],
+        channel: ControllerChannel,
         applied_offset: Callable[[], int],
         clock: Clock,
         chance: Callable[[], float],
@@ -90,8 +84,7 @@ class BrokerMember:
             cluster_id: that of the data directories.
             previous_broker_epoch: the epoch of the last registration if all logs were flushed and closed since, else
                 -1: a broker that may have lost records is taken out of all replicas in sync (KIP-966).
-            quorum: knows the controllers' leader.
-            make_peer: makes a connection that nothing else uses.
+            channel: to the controllers' leader, for this member alone. Half a session is a good time-out.
             applied_offset: the offset of the last record of the metadata log that this broker has applied.
             clock: the time of heartbeats and retries.
             chance: returns a number from 0 to 1.
@@ -100,15 +93,13 @@ class BrokerMember:
         self._registration = registration
         self._cluster_id = cluster_id
         self._previous_broker_epoch = previous_broker_epoch
-        self._quorum = quorum
-        self._make_peer = make_peer
+        self._channel = channel
         self._applied_offset = applied_offset
         self._clock = clock
         self._settings = settings
         self._backoff = Backoff(
             chance, first_ms=RETRY_FIRST_MS, longest_ms=settings.session_timeout_ms, jitter=RETRY_JITTER
         )
-        self._peer: Peer | None = None
         self._wants_fence = True
         self._wants_shutdown = False
         self._offline: set[bytes] = set()
@@ -155,8 +146,7 @@ class BrokerMember:
                 await self._register()
                 await self._send_heartbeats()
         finally:
-            if self._peer is not None:
-                self._peer.close()
+            self._channel.close()
 
     # Registration -----------------------------------------------------------------------------------------------------
 
@@ -165,7 +155,9 @@ class BrokerMember:
         began_ms = self._clock.monotonic_ms()
         request = self._registration_request()
         while True:
-            answer = await self._ask(request, BrokerRegistrationResponse)
+            if (levels := await self._channel.finalized_features()) is not None:
+                check_features(levels)
+            answer = await self._channel.ask(request, BrokerRegistrationResponse)
             code = None if answer is None else answer.error_code
             if answer is not None and code == ErrorCode.NONE:
                 break
@@ -241,7 +233,7 @@ class BrokerMember:
                 want_shut_down=self._wants_shutdown,
                 offline_log_dirs=sorted(self._offline),
             )
-            answer = await self._ask(request, BrokerHeartbeatResponse)
+            answer = await self._channel.ask(request, BrokerHeartbeatResponse)
             if answer is not None and answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
                 log.warning("the controllers do not know epoch %d of this broker any more", self.broker_epoch)
                 return
@@ -285,32 +277,6 @@ class BrokerMember:
             await done_by(self._clock, self._clock.monotonic_ms() + pause_ms, waiting)
         finally:
             waiting.cancel()
-
-    # The leader -------------------------------------------------------------------------------------------------------
-
-    async def _ask(
-        self, request: BrokerRegistrationRequest | BrokerHeartbeatRequest, answer: type[Answer]
-    ) -> Answer | None:
-        """Ask the controllers' leader. None if it does not answer, or does not lead any more."""
-        timeout_ms = self._settings.session_timeout_ms // 2
-        leader = asyncio.ensure_future(self._quorum.leader())
-        try:
-            if not await done_by(self._clock, self._clock.monotonic_ms() + timeout_ms, leader):
-                return None
-        finally:
-            leader.cancel()
-        endpoint = leader.result()
-        if self._peer is None or self._peer.endpoint != endpoint:
-            if self._peer is not None:
-                self._peer.close()
-            self._peer = self._make_peer(endpoint)
-        try:
-            if isinstance(request, BrokerRegistrationRequest):
-                check_features((await self._peer.versions(timeout_ms=timeout_ms)).finalized_features)
-            found = await self._peer.ask(request, answer, timeout_ms=timeout_ms)
-        except PeerError:  # which the peer has logged
-            return None
-        return None if found.error_code == ErrorCode.NOT_CONTROLLER else found
 
 
 def _name(code: int) -> str:

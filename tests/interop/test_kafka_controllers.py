@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from broker.membership.controller_channel import ControllerChannel
 from broker.membership.member import BrokerMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.loader import MetadataLoader
@@ -99,12 +100,14 @@ class Following:
             ),
             cluster_id=CLUSTER,
             previous_broker_epoch=previous_broker_epoch,
-            quorum=self.quorum,
-            make_peer=self.make_peer,
+            channel=self.channel(),
             applied_offset=lambda: self._cache.image.end_offset - 1,
             clock=self._clock,
             chance=random.random,
         )
+
+    def channel(self) -> ControllerChannel:
+        return ControllerChannel(self.quorum, self.make_peer, self._clock, timeout_ms=4_500)
 
     @property
     def registered(self) -> RegisterBrokerRecord | None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker.membership.controller_channel import ControllerChannel
 from broker.membership.features import UnsupportedFeatures, check_features
 from broker.membership.member import BrokerMember, RegistrationRefused
 from broker.metadata.registration import SUPPORTED_FEATURES, Registration
@@ -110,8 +111,12 @@ class Joining:
             REGISTRATION,
             cluster_id="QT2GTK3kRjSc1VXmyAl4iw",
             previous_broker_epoch=previous_broker_epoch,
-            quorum=cast(RemoteQuorum, quorum),
-            make_peer=lambda endpoint: cast(Peer, _Peer(controllers, endpoint)),
+            channel=ControllerChannel(
+                cast(RemoteQuorum, quorum),
+                lambda endpoint: cast(Peer, _Peer(controllers, endpoint)),
+                self.clock,
+                timeout_ms=4_500,
+            ),
             applied_offset=lambda: self.applied,
             clock=self.clock,
             chance=random.Random(30).random,
