@@ -1,1 +1,1 @@
-"""Membership of a cluster whose controllers are elsewhere: registration, heartbeats, controlled shutdown."""
+"""Membership of a cluster whose controllers are elsewhere: registration, heartbeats, forwarded requests."""

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from broker.membership.controller_channel import ControllerChannel
+from broker.membership.forwarder import ClientRequest, Forwarder
 from broker.membership.member import BrokerMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.loader import MetadataLoader
@@ -30,7 +31,11 @@ from config.listeners import Listener
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import port_below_client_ports
 from dev.kafka_jars import BEFORE, KAFKA_VERSION
+from protocol.errors import ErrorCode
+from protocol.headers import decode_response, encode_request
+from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.records.cluster_metadata import RegisterBrokerRecord
+from protocol.records.principal import DefaultPrincipalData
 from tests.interop import programs
 from tests.interop.conftest import installed
 from tests.support.clients import connect
@@ -109,6 +114,21 @@ class Following:
     def channel(self) -> ControllerChannel:
         return ControllerChannel(self.quorum, self.make_peer, self._clock, timeout_ms=4_500)
 
+    async def created(self, topic: str) -> int:
+        """Forward a client's request to create a topic of four partitions. Returns the error code of the answer."""
+        wanted = CreateTopicsRequest.Topic(
+            name=topic, num_partitions=4, replication_factor=1, assignments=[], configs=[]
+        )
+        frame = encode_request(42, "a client", CreateTopicsRequest(topics=[wanted]), 7)[4:]
+        principal = DefaultPrincipalData(type="User", name="ANONYMOUS")
+        channel = self.channel()
+        forwarder = Forwarder(channel, self._clock, Backoff(random.random))
+        response = await forwarder.forward(ClientRequest(frame, principal, bytes([127, 0, 0, 1])))
+        channel.close()
+        correlation_id, answer = decode_response(CreateTopicsResponse, 7, response)
+        assert correlation_id == 42
+        return answer.topics[0].error_code
+
     @property
     def registered(self) -> RegisterBrokerRecord | None:
         """Broker 7 in the metadata log."""
@@ -162,6 +182,9 @@ def test_what_kafkas_controller_decides_is_replayed_from_its_log_and_from_its_sn
         await one.until(lambda: len(one.topics) == 21, "all topics are in the image")
         client.delete_topic("topic-0")
         await one.until(lambda: "topic-0" not in one.topics, "the topic is not in the image any more")
+        assert await one.created("forwarded") == ErrorCode.NONE
+        await one.until(lambda: one.topics.get("forwarded") == 4, "what was forwarded is in the image")
+        assert await one.created("forwarded") == ErrorCode.TOPIC_ALREADY_EXISTS
         epoch = one.observer.leader_epoch
         kafka.kill()
         kafka.start()
@@ -175,7 +198,7 @@ def test_what_kafkas_controller_decides_is_replayed_from_its_log_and_from_its_sn
 
     async def from_a_snapshot(one: Following) -> None:
         await one.until(lambda: "after" in one.topics, "the topic is in the image")
-        assert len(one.topics) == 21
+        assert len(one.topics) == 22
         assert one.config("orders", "retention.ms") == "1234567"
 
     following(kafka, from_a_snapshot)
