@@ -216,6 +216,7 @@ async def wait(event: asyncio.Event) -> None:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize("kafka", [KAFKA_VERSION], indirect=True)
 def test_a_broker_is_registered_unfenced_and_stops_with_the_controllers_leave(kafka: ApacheKafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
 
