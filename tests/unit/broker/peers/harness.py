@@ -129,6 +129,8 @@ class PeerHarness:
         """Connections fail with it."""
         self.holds = False
         """Connections are not made until `release`."""
+        self.on_connect: Callable[[Wire], None] = lambda wire: None
+        """What the node does with a connection before the broker knows of it."""
         self._released = asyncio.Event()
         self._start_ms = self.clock.monotonic_ms()
         self.tasks: list[asyncio.Task[Any]] = []
@@ -152,6 +154,7 @@ class PeerHarness:
         if self.refusal is not None:
             raise self.refusal
         self.wires.append(Wire(receiver))
+        self.on_connect(self.wires[-1])
         return self.wires[-1]
 
     def release(self) -> None:

@@ -99,6 +99,29 @@ async def test_an_answer_to_nobody(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @by_hand
+async def test_a_greeting_that_nobody_has_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    async with peer() as it:
+        it.on_connect = lambda wire: wire.send(b"220 mail.example ESMTP")
+        asked = await it.fetch()
+        with pytest.raises(PeerUnreachable, match=r"was not asked: .* sent 22 bytes although no request is unanswered"):
+            await asked
+        assert it.wire.is_closed
+        assert it.stats.connections_closed == 1
+        assert "sent 22 bytes" in caplog.text
+
+
+@by_hand
+async def test_an_answer_that_nobody_waits_for_any_more_is_not_looked_into() -> None:
+    async with peer() as it:
+        cancelled, kept = await it.fetch(), await it.fetch()
+        cancelled.cancel()
+        await it.settle()
+        it.wire.send(b"\0\0\0\5" + bytes(4) + b"\1")
+        it.wire.answer(1, fetched(2))
+        assert (await kept).session_id == 2
+
+
+@by_hand
 async def test_an_answer_that_ends_too_early() -> None:
     async with peer() as it:
         asked = await it.fetch()

@@ -89,6 +89,22 @@ async def test_a_connection_that_breaks_says_how() -> None:
             await asked
 
 
+@by_hand
+async def test_a_node_that_closes_each_connection_at_once_is_unreachable(caplog: pytest.LogCaptureFixture) -> None:
+    async with peer() as it:
+        it.on_connect = lambda wire: wire.lose()
+        asked = await it.fetch()
+        with pytest.raises(PeerUnreachable, match="was not asked: node 3 at kafka-3:9092 closed the connection"):
+            await asked
+        assert "closed the connection; it counts as unreachable" in caplog.text
+
+        it.on_connect = lambda wire: None
+        later = await it.fetch()
+        await it.advance(50)
+        it.wire.answer(0, fetched(1))
+        assert (await later).session_id == 1
+
+
 # Requests under way at the same time
 
 
@@ -101,6 +117,17 @@ async def test_requests_do_not_wait_for_the_answers_to_earlier_ones() -> None:
         it.wire.send(b"".join(it.wire.answer_bytes(index, fetched(index)) for index in range(5)))
         assert [(await one).session_id for one in asked] == [0, 1, 2, 3, 4]
         assert it.stats.requests_in_flight == 0
+
+
+@by_hand
+async def test_correlation_ids_begin_again_before_they_would_be_negative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.peers.connection._LARGEST_CORRELATION_ID", 2)
+    async with peer() as it:
+        for index in range(5):
+            asked = await it.fetch()
+            it.wire.answer(index, fetched(index))
+            assert (await asked).session_id == index
+        assert [header.correlation_id for header, _ in it.wire.requests] == [0, 1, 2, 0, 1]
 
 
 @by_hand
