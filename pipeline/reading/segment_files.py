@@ -15,21 +15,27 @@ from typing import Final
 from pipeline.errors import PipelineError
 from storage.batch.record_batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from storage.errors import StorageError
-from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name, offset_in
+from storage.file_names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+    offset_in,
+)
 from storage.files import File, FileSystem, storage_error
 from storage.index.offset_index import ENTRY as INDEX_ENTRY
 from storage.index.offset_index import MOST_RELATIVE_OFFSET
 from storage.index.transaction_index import ENTRY as TRANSACTION_ENTRY
 from storage.index.transaction_index import AbortedTransaction
 
-SWAP_SUFFIX: Final = ".swap"
-"""The suffix of files that the cleaner has written and synced, and is about to rename over the files that they
-replace."""
-
 _MOST_STEPS: Final = 65_536
 """As many batches of 16 KiB make a segment of a gigabyte. Without an index, smaller batches are not worth a read
 each."""
 
+_BEHIND_EVERYTHING: Final = 2**63 - 1
 _FILES: Final = FileSystem()
 
 
@@ -68,10 +74,15 @@ class SegmentFile:
     def most_offset(self) -> int:
         """The greatest offset that the segment can have."""
         most = self.base_offset + MOST_RELATIVE_OFFSET
-        if self.end_offset is None or self._suffix:
-            # What the cleaner is about to put in place reaches over segments that may still be there.
-            return most
-        return min(most, self.end_offset - 1)
+        return most if self.end_offset is None else min(most, self.end_offset - 1)
+
+    def next_offset(self) -> int:
+        """The offset behind the segment's last batch. Raises FileNotFoundError."""
+        position, _ = self.place_near(_BEHIND_EVERYTHING)
+        found = self.base_offset
+        while (header := self.header_at(position)) is not None:
+            found, position = header.next_offset, position + header.size
+        return found
 
     def is_in(self, segments: list[SegmentFile]) -> bool:
         """Whether ``segments``, a later listing, has this segment with the same end."""
@@ -173,10 +184,15 @@ class SegmentFile:
     def aborted_transactions(self) -> list[AbortedTransaction] | None:
         """The entries of the segment's transaction index, without an entry that is being written; None if the index is
         corrupt."""
+        path = self._path(TRANSACTION_INDEX_SUFFIX)
         try:
-            data = _FILES.read_file(self._path(TRANSACTION_INDEX_SUFFIX))
+            data = _FILES.read_file(path)
         except FileNotFoundError:
-            return []
+            try:
+                # A copy may have got its own name since it was listed.
+                data = _FILES.read_file(path.removesuffix(SWAP_SUFFIX))
+            except FileNotFoundError:
+                return []
         found: list[AbortedTransaction] = []
         previous = self.base_offset - 1
         for version, *fields in TRANSACTION_ENTRY.iter_unpack(data[: len(data) - len(data) % TRANSACTION_ENTRY.size]):
@@ -191,26 +207,46 @@ class SegmentFile:
 def list_segments(directory: str) -> list[SegmentFile]:
     """The segments in a partition's directory, by rising base offset; none if there is no such directory.
 
-    While the cleaner renames files, a `.swap` file counts if the file that it replaces has been removed.
+    A `.swap` file counts in the place of all segments that it contains, of which a power failure may leave any. So the
+    broker has it at its next start (`storage.unfinished`).
     """
+    while True:
+        names = _names_in(directory)
+        suffixes = dict.fromkeys(_bases(names, LOG_SUFFIX), "")
+        # A copy of which any file is not renamed yet does not count.
+        unfinished_from = min(
+            (base for suffix in SEGMENT_SUFFIXES for base in _bases(names, suffix + CLEANED_SUFFIX)),
+            default=_BEHIND_EVERYTHING,
+        )
+        copies = [base for base in _bases(names, LOG_SUFFIX + SWAP_SUFFIX) if base < unfinished_from]
+        try:
+            ends_of_copies = [SegmentFile(directory, base, None, SWAP_SUFFIX).next_offset() for base in copies]
+        except FileNotFoundError:
+            continue  # it has its own name by now
+        for copy, end_offset in zip(copies, ends_of_copies, strict=True):
+            for base in [base for base in suffixes if copy <= base < end_offset]:
+                del suffixes[base]
+        suffixes.update(dict.fromkeys(copies, SWAP_SUFFIX))
+        bases = sorted(suffixes)
+        ends = [*bases[1:], None]
+        return [SegmentFile(directory, base, end, suffixes[base]) for base, end in zip(bases, ends, strict=False)]
+
+
+def _names_in(directory: str) -> set[str]:
     try:
         names = set(os.listdir(directory))
         # A file that is renamed while the names are read may come under both or under neither.
         while (again := set(os.listdir(directory))) != names:
             names = again
     except FileNotFoundError:
-        return []
+        return set()
     except OSError as error:
         raise storage_error(error, "listing", directory) from error
-    found: dict[int, str] = {}
-    for name in names:
-        for suffix in ("", SWAP_SUFFIX):
-            base_offset = offset_in(name, LOG_SUFFIX + suffix)
-            if base_offset is not None:
-                found[base_offset] = min(found.get(base_offset, suffix), suffix)
-    bases = sorted(found)
-    ends = [*bases[1:], None]
-    return [SegmentFile(directory, base, end, found[base]) for base, end in zip(bases, ends, strict=False)]
+    return names
+
+
+def _bases(names: set[str], suffix: str) -> list[int]:
+    return [base for name in names if (base := offset_in(name, suffix)) is not None]
 
 
 def segment_of(segments: list[SegmentFile], offset: int) -> int:
