@@ -19,7 +19,7 @@ from pipeline.archive.manifest import BatchesFile, Gap, RowsFile, from_entry, to
 from pipeline.archive.places import DATE, Stretch, batches_path, rows_path
 from pipeline.archive.rows_format import batches_writer, rows_writer
 from pipeline.decoding.headers import read_headers
-from pipeline.errors import Damage
+from pipeline.errors import Damage, PipelineError
 from pipeline.reading.ranges import OffsetRange, Wanted
 from pipeline.reading.reader import read_range
 from pipeline.reading.scan import Stretch as ScannedStretch
@@ -28,6 +28,9 @@ from storage.batch.record_batch import read_header
 
 MOST_OPEN_FILES: Final = 100
 """For how many dates files are written at once. If a range has more dates, it is read again for the others."""
+
+_MOST_ATTEMPTS: Final = 5
+"""How often a range is archived anew because the cleaner has replaced its segments between two readings."""
 
 _GROUP_BYTES: Final = 16 << 20
 """About how many bytes of a log become one row group of a file."""
@@ -80,9 +83,16 @@ def read_receipt(path: Path) -> Receipt:
 def archive_range(task: Task, at: Callable[[str], None]) -> Receipt:
     """Archive one range; `at` is called after every step that changes the disk.
 
-    Raises DamagedLog, RecordsGone, Unwritable.
+    Raises DamagedLog, RecordsGone, Unwritable, PipelineError.
     """
-    return _RangeArchiving(task, at).run()
+    for _ in range(_MOST_ATTEMPTS):
+        receipt = _RangeArchiving(task, at).run()
+        if receipt is not None:
+            return receipt
+    raise PipelineError(
+        f"{task.stretch} was compacted each of {_MOST_ATTEMPTS} times between two readings: run it again when the "
+        "cleaner has less to do, or with a smaller --target-file-mb"
+    )
 
 
 class _RowsWriter:
@@ -126,8 +136,12 @@ class _RangeArchiving:
         self._bases: list[int] = []
         self._nexts: list[int] = []
         self._leader_epoch = -1
+        self._rows_described = 0
+        """How many rows were read with the batches."""
 
-    def run(self) -> Receipt:
+    def run(self) -> Receipt | None:
+        """Archive the range. None if it was compacted between two readings, so that its batches have other records than
+        its rows: the files of another attempt replace those of this one, and the run removes what is left."""
         with writing(self._run):
             described = self._aside("batches")
             with batches_writer(described) as batches:
@@ -139,6 +153,9 @@ class _RangeArchiving:
                 done = frozenset(file.date for file in files)
                 more, later = self._write_rows(self._read(None, None), done)
                 files += more
+            if sum(file.rows for file in files) != self._rows_described:
+                described.unlink()
+                return None
             # An empty table of batches is a file, too: it says that nothing is there.
             sync(described)
             batches_file = self._place_batches(described, sum(file.rows for file in files))
@@ -162,6 +179,7 @@ class _RangeArchiving:
             if len(rows) == 0:
                 continue
             if describer is not None:
+                self._rows_described += len(rows)
                 for described in describer.take(rows):
                     batches.write_batch(described)
             yield rows

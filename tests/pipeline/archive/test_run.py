@@ -118,6 +118,31 @@ def test_more_dates_than_files_may_be_open_at_once(
     assert damages(dest) == []
 
 
+def test_a_range_that_is_compacted_between_two_readings_is_archived_anew(
+    log: PartitionOnDisk, dest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.archive.range_archiving.MOST_OPEN_FILES", 1)
+    for day in (1, 2):
+        log.append(records(2, timestamp=T + day * DAY_MS))
+    copy = PartitionOnDisk(log.directory.with_name("copy"))
+    copy.skip_to(21)
+    copy.append(records(1, timestamp=T + DAY_MS))
+    copy.append(records(2, timestamp=T + 3 * DAY_MS))
+    cleaned = [copy.segments[0].path(".log")]
+
+    def clean_after_the_first_reading(step: str) -> None:
+        if step == "rows written" and cleaned:
+            os.replace(cleaned.pop(), log.segments[0].path(".log"))
+
+    archive(dest, source_of(log), at=clean_after_the_first_reading)
+
+    assert not cleaned
+    assert offsets(dest) == [21, 22, 23]
+    assert damages(dest) == []
+    assert sum(len(rows) for rows in Archive.open(dest).rows(TOPIC, 0)) == 3
+    assert len(list(Archive.open(dest).batches(TOPIC, 0))) == 2
+
+
 def test_read_uncommitted_has_the_records_of_aborted_transactions_too(log: PartitionOnDisk, dest: Path) -> None:
     aborted = log.append(3, producer_id=4, producer_epoch=0, base_sequence=0, is_transactional=True)
     marker = log.append(end_marker(commit=False, producer_id=4, producer_epoch=0))
