@@ -23,6 +23,8 @@ class LogChecked:
     end_offset: int
     latest_epoch: int
     open_transactions: Sequence[OpenTransaction]
+    missing: int
+    """How many offsets have no record: see `LogExtent`."""
     counts: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
@@ -35,6 +37,7 @@ class LogChecked:
             "end_offset": self.end_offset,
             "leader_epoch": self.latest_epoch,
             "open_transactions": [transaction._asdict() for transaction in self.open_transactions],
+            "offsets_without_record": self.missing,
             **self.counts,
         }
 
@@ -60,14 +63,20 @@ class Audit:
         return not self.counts["damage"]
 
     @property
+    def missing(self) -> int:
+        """How many offsets of all logs have no record."""
+        return sum(log.missing for log in self.logs)
+
+    @property
     def summary(self) -> str:
         """The result in one line."""
         counts = self.counts
         result = "whole" if self.is_whole else f"{counts['damage']} damaged"
         notes = f", {counts['notes']} to be recovered by the next start" if counts["notes"] else ""
+        missing = f"; {self.missing} offsets without a record" if self.missing else ""
         return (
             f"{result}{notes}: {len(self.logs)} logs, {counts['segments']} segments, {counts['batches']} batches, "
-            f"{counts['bytes']} bytes"
+            f"{counts['bytes']} bytes{missing}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +91,7 @@ class Audit:
             "deep": self.is_deep,
             "finished_at": self.finished_at,
             "seconds": round(self.seconds, 3),
-            "counts": {"logs": len(self.logs), **self.counts},
+            "counts": {"logs": len(self.logs), **self.counts, "offsets_without_record": self.missing},
             "findings": [finding._asdict() for finding in self.findings],
             "logs": [log.to_json() for log in self.logs],
         }
@@ -120,6 +129,7 @@ def put_together(
                 end_offset=parts[-1].extent.end_offset,
                 latest_epoch=max(checked.extent.latest_epoch for checked in parts),
                 open_transactions=parts[-1].extent.open_transactions,
+                missing=sum(checked.extent.missing for checked in parts),
                 counts=of_log,
             )
         )

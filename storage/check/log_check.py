@@ -99,6 +99,9 @@ class LogExtent:
     latest_epoch: int
     open_transactions: tuple[OpenTransaction, ...] = ()
     """Transactions that no marker has ended, by their first offsets."""
+    missing: int = 0
+    """How many offsets from the first segment's base offset to the end have no record, and no marker: the cleaner
+    leaves such, and so do damage and lost files."""
 
 
 def split(log: LogFiles, claims: Claims, most_bytes: int) -> list[Part]:
@@ -180,7 +183,9 @@ class _LogCheck:
         until_offset = part.until_offset if part.until_offset is not None else NOWHERE
         self._mine = [number for number, base in enumerate(self._bases) if part.from_offset <= base < until_offset]
         first = self._bases[self._mine[0]] if self._mine else self._bases[0]
-        self.next_offset = first
+        self._first_offset = self.next_offset = first
+        self.records = 0
+        """The records, with those of markers, that the batches' headers count."""
         self.latest_epoch = -1
         is_continued = part.from_offset > 0
         self._is_broken = False
@@ -212,11 +217,14 @@ class _LogCheck:
         else:
             self.producers.come_to(self.next_offset, has_all_batches=self.has_all_batches)
             self._check_end(start_offset)
+        until_offset = self._part.until_offset
+        until_offset = self.next_offset if until_offset is None else min(until_offset, self._end)
         return LogExtent(
             start_offset=start_offset,
             end_offset=self.next_offset,
             latest_epoch=self.latest_epoch,
             open_transactions=self.producers.open_transactions,
+            missing=max(until_offset - self._first_offset - self.records, 0),
         )
 
     # What is there ----------------------------------------------------------------------------------------------------
@@ -309,7 +317,9 @@ class _LogCheck:
             is_whole = False
             if not is_damage:
                 return False
-        if not is_whole:
+        if is_whole:
+            self.records += header.record_count
+        else:
             self._is_broken = True
         is_complete = header.base_offset <= self.next_offset and header.record_count > header.last_offset_delta
         self.has_all_batches = self.has_all_batches and is_whole and is_complete
@@ -469,7 +479,7 @@ class _SegmentCheck:
         has_all, latest_epoch, most_offset = log.has_all_batches, log.latest_epoch, self._most_offset
         produced: list[tuple[int, int, int]] = []
         view = memoryview(chunk)
-        begun, count, start, left = at, 0, position - at, len(chunk)
+        begun, count, counted, start, left = at, 0, 0, position - at, len(chunk)
         last_header = left - HEADER_SIZE
         while at <= last_header:
             (
@@ -505,9 +515,11 @@ class _SegmentCheck:
             next_offset = last_offset + 1
             at = end
             count += 1
+            counted += records
         if count:
             log.findings.batches += count
             log.findings.read(at - begun)
+            log.records += counted
             log.next_offset = next_offset
             self._position = start + at
             if time_index is not None:

@@ -134,25 +134,34 @@ def test_an_archive_of_a_topic_that_is_cleaned_between_and_during_runs_is_whole_
         assert (one.key, one.value, one.timestamp_ms) == (sent.key, sent.value, sent.timestamp_ms), one.offset
 
 
-def audited(broker: BrokerProcess, *, is_running: bool) -> list[Finding]:
-    """What the audit finds wrong, with the records, in parts of few bytes. It notes a round that was not finished."""
+def audited(broker: BrokerProcess, *, is_running: bool) -> tuple[list[Finding], int]:
+    """What the audit finds wrong, with the records, in parts of few bytes, and how many offsets without a record it
+    counts. It notes a round that was not finished."""
     files = FileSystem()
     surveyed = survey_all(files, [str(broker.data_directory)])
     ends = (lambda places: live_ends(Broker(broker.bootstrap), places)) if is_running else None
     planned = plan(files, surveyed, [TOPIC], live_ends=ends, part_bytes=50_000)
     checked = check_parts(planned.parts, with_records=True)
     found = [*planned.findings, *(finding for part in checked for finding in part.findings)]
-    return [finding for finding in found if finding.kind != "note"]
+    return [finding for finding in found if finding.kind != "note"], sum(one.extent.missing for one in checked)
 
 
-def test_an_audit_of_a_topic_that_is_cleaned_meanwhile_finds_nothing_wrong(broker: BrokerProcess) -> None:
+def test_an_audit_of_a_topic_that_is_cleaned_meanwhile_finds_nothing_wrong_and_counts_what_was_removed(
+    broker: BrokerProcess,
+) -> None:
     updates = Updates(broker.bootstrap, keys=300)
     with written_all_the_time(updates):
         for _ in range(10):
             stored = updates.stored
             until(lambda stored=stored: updates.stored > stored + 1_000, "more updates")
-            assert audited(broker, is_running=True) == []
+            found, _ = audited(broker, is_running=True)
+            assert found == []
+    await_cleaned(broker.data_directory, TOPIC)
+    kept = connect("kafka-python", broker.bootstrap).consume_all(TOPIC)
+    removed = len(updates.sent) - len(kept)
+    assert removed
+    assert audited(broker, is_running=True) == ([], removed)
     for end in (broker.stop, broker.kill):
         end()
-        assert audited(broker, is_running=False) == []
+        assert audited(broker, is_running=False) == ([], removed)
         broker.start()

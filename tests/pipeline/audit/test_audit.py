@@ -68,6 +68,7 @@ def test_a_directory_that_was_left_in_order_is_whole(whole: Path, audited: Audit
     assert (code, report["result"], report["findings"], report["deep"]) == (0, "whole", [], bool(deep))
     assert report["counts"]["logs"] == 6
     assert report["counts"]["segments"] == 7
+    assert report["counts"]["offsets_without_record"] == 0
     (orders,) = [log for log in report["logs"] if (log["topic"], log["partition"]) == ("orders", 0)]
     assert (orders["start_offset"], orders["segments"], orders["damage"]) == (0, 2, 0)
     assert orders["batches"] == 32
