@@ -13,7 +13,7 @@ Nothing is written to disk: an observer that starts again begins at offset 0, or
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from broker.metadata.image.records import Record
 from broker.raft.batches import MetadataBatch, decode_batch, decode_batches
@@ -46,13 +46,17 @@ _NAMES_THE_LEADER: Final = {
     ErrorCode.UNKNOWN_LEADER_EPOCH,
 }
 
+_EXPECTED: Final = {*_NAMES_THE_LEADER, ErrorCode.BROKER_NOT_AVAILABLE}
+"""The last one is what a controller answers that is being stopped."""
+
 
 class WrongCluster(Exception):
     """The controllers belong to another cluster. It names both ids."""
 
 
 class AnswerRefused(Exception):
-    """An answer that no leader gives: damaged records, records out of order, or a snapshot of what is known."""
+    """An answer that no leader gives: damaged records, records out of order, a snapshot of what is known, an error that
+    says that the node is no controller."""
 
 
 class Next(Enum):
@@ -157,15 +161,15 @@ class QuorumObserver:
             InconsistentMetadata: committed records cannot be replayed.
         """
         if answer.error_code:
-            return self._refused(answer.error_code)
+            self._refused(answer.error_code)
         if isinstance(answer, FetchResponse):
             return self._fetched(answer)
         return self._snapshot_fetched(answer)
 
-    def _refused(self, error_code: int) -> Next:
+    def _refused(self, error_code: int) -> NoReturn:
         if error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
             raise WrongCluster(f"the controllers do not belong to the cluster {self._cluster_id} of this broker")
-        return self._unanswered()
+        raise _unexpected(error_code)
 
     def _unanswered(self) -> Next:
         self.forget_leader()
@@ -194,6 +198,8 @@ class QuorumObserver:
     def _redirected(self, error_code: int, leader_id: int, leader_epoch: int, endpoints: dict[int, Endpoint]) -> Next:
         """An error of the partition, which may name a leader. An older epoch than this observer's names none."""
         self._download = None
+        if error_code not in _EXPECTED:
+            raise _unexpected(error_code)
         if error_code not in _NAMES_THE_LEADER or leader_epoch < self.leader_epoch or leader_id == NO_NODE:
             if leader_epoch > self.leader_epoch:
                 self.leader_epoch = leader_epoch
@@ -326,6 +332,14 @@ class QuorumObserver:
         self._uncommitted.clear()
         self._epochs = [EpochStart(download.id.epoch, download.id.end_offset - 1)]
         self.end_offset = self.high_watermark = download.id.end_offset
+
+
+def _unexpected(error_code: int) -> AnswerRefused:
+    try:
+        name = f"{error_code} ({ErrorCode(error_code).name})"
+    except ValueError:
+        name = str(error_code)
+    return AnswerRefused(f"a request for the metadata log was answered with error {name}: is that node a controller?")
 
 
 def _in_memory(records: Records | None) -> memoryview:

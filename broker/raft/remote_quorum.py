@@ -108,7 +108,7 @@ class RemoteQuorum:
         except AnswerRefused as problem:
             if str(problem) != self._last_problem:
                 self._last_problem = str(problem)
-                log.error("the metadata log is not followed, trying again: %s", problem)
+                log.error("the metadata log is not followed, trying again: %s (%s)", problem, peer.endpoint)
             observer.forget_leader()
             return Next.ASK_LATER
         if step is Next.ASK_AGAIN:

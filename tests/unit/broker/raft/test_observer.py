@@ -211,10 +211,22 @@ def test_an_answer_about_no_partition_is_refused():
         observer(Listener()).answered(FetchResponse(responses=[]))
 
 
-@pytest.mark.parametrize("code", [ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_leader_that_cannot_answer_now_is_left_for_another_node(code: ErrorCode):
+@pytest.mark.parametrize("is_top_level", [True, False])
+def test_an_error_that_no_controller_gives_is_named(is_top_level: bool):
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+    refusal = OfPartition(partition_index=0, error_code=code, high_watermark=-1, records=None)
+    answer = FetchResponse(responses=[FetchResponse.Response(partitions=[refusal])])
+    if is_top_level:
+        answer = FetchResponse(error_code=code, responses=[])
+
+    with pytest.raises(AnswerRefused, match=r"error 100 \(UNKNOWN_TOPIC_ID\): is that node a controller\?"):
+        observer(Listener()).answered(answer)
+
+
+def test_a_leader_that_is_being_stopped_is_left_for_another_node():
     follower = observer(Listener())
     follow(leading("a"), follower)
+    code = ErrorCode.BROKER_NOT_AVAILABLE
     refusal = OfPartition(partition_index=0, error_code=code, high_watermark=-1, records=None)
 
     step = follower.answered(FetchResponse(responses=[FetchResponse.Response(partitions=[refusal])]))
