@@ -51,7 +51,7 @@ KAFKAS_LINE: Final = re.compile(
 
 
 class Topic(NamedTuple):
-    """A topic with one partition that is to be cleaned."""
+    """A topic that is to be cleaned, by the records that it has."""
 
     value_bytes: int
     codec: Codec
@@ -93,17 +93,20 @@ def cleaning_latency(directory: Path, scale: float) -> dict[str, float]:
     for _ in _until(lambda: bool(_children(broker.pid))):
         pass
     began = time.perf_counter()
+    stretches = 0
     while len(OUR_LINE.findall(broker.log_text())) < BUSY:
         clients.serve()
+        stretches += 1
     seconds = time.perf_counter() - began
-    served, clients.served = clients.served, {}
-    while len(clients.served) < len(served) or any(len(clients.served[name]) < len(served[name]) for name in served):
+    served = clients.take_latencies()
+    for _ in range(stretches):
         clients.serve()
+    served_alone = clients.take_latencies()
     broker.close()
     shutil.rmtree(directory)
     figures: dict[str, float] = {}
     for name, latencies in served.items():
-        meanwhile, alone = percentiles(latencies), percentiles(clients.served[name])
+        meanwhile, alone = percentiles(latencies), percentiles(served_alone[name])
         for figure in ("p50_us", "p99_us"):
             figures[f"{name}_{figure}"] = meanwhile[figure]
             figures[f"alone_{name}_{figure}"] = alone[figure]
@@ -136,14 +139,17 @@ class _Clients:
             "produce": produce_frame(SERVED, 0, records=1, value_bytes=100),
             "fetch": fetch_frame(SERVED, [0], partition_bytes=BATCH_BYTES),
         }
-        self.served: dict[str, list[float]] = {}
-        """Latencies in seconds, of all stretches so far."""
+        self._latencies: dict[str, list[float]] = {name: [] for name in self._frames}
 
     def serve(self) -> None:
         """Have a stretch of requests answered, of one kind after the other."""
         for name, frame in self._frames.items():
-            latencies = run_paced(self._bootstrap, [frame], rate=PACE, requests=STRETCH)
-            self.served.setdefault(name, []).extend(latencies)
+            self._latencies[name] += run_paced(self._bootstrap, [frame], rate=PACE, requests=STRETCH)
+
+    def take_latencies(self) -> dict[str, list[float]]:
+        """The latencies in seconds of all requests since the last call, by their kind."""
+        taken, self._latencies = self._latencies, {name: [] for name in self._frames}
+        return taken
 
 
 def _make(home: Path, log_bytes: int) -> dict[str, int]:
