@@ -498,11 +498,13 @@ class Log:
         """Remove everything at and above ``offset``, and the rest of the batch that holds it.
 
         For a follower whose leader's history differs. Removed bytes are gone from the disk when this returns, so that a
-        later append is never followed by old batches. `LogManager.truncate_to` lowers the checkpoints too.
+        later append is never followed by old batches. `LogManager.truncate_to` lowers the checkpoints too. An epoch
+        that begins at the end goes in any case: this log's broker has led in it, and has written nothing.
         Raises LogDirFailed.
         """
         assert not self.staged, f"{self} is truncated below {len(self.staged)} appends"
         if offset >= self.log_end_offset:
+            self.leader_epochs.cut_from(self.log_end_offset)
             return
         if offset < self.log_start_offset:
             self.truncate_fully_to(offset, now_ms)

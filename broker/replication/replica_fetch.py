@@ -1,0 +1,202 @@
+"""ReplicaFetch: one partition's part in a follower's fetches, as a pure state machine (KIP-101, KIP-279, KIP-595).
+
+    Fetch at the log's end ──┬── records ──────────────── Append: as they are, with the leader's offsets and epochs
+                             ├── DivergingEpoch ───────── Truncate, and fetch again
+                             ├── OFFSET_OUT_OF_RANGE ──── AskOffset: the leader's end ── behind ours: Truncate
+                             │                                  └── its start ── beyond our end: BeginAnew
+                             ├── another leader ───────── AwaitMetadata: a new epoch makes a new ReplicaFetch
+                             └── any other error ──────── BackOff
+
+It decides, and changes nothing: whoever fetches carries the step out on the log.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.schema import NO_UUID, Records
+from storage.batch.walk import AtFault, BatchWalk, WalkPolicy, in_memory
+from storage.errors import CorruptBatch, StorageError
+from storage.leader_epochs import EpochEndOffset, LeaderEpochs
+from storage.log import Log
+from storage.sentinels import NO_EPOCH
+
+LATEST: Final = -1
+"""ListOffsets: the end of the leader's log, asked with the follower's own id."""
+
+EARLIEST_LOCAL: Final = -4
+"""ListOffsets: the start of what the leader has on its own disk."""
+
+_CHECKED: Final = WalkPolicy(checks_crc=True, at_fault=AtFault.RAISE)
+
+_OF_ANOTHER_EPOCH: Final = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+class Append(NamedTuple):
+    """Append these batches, each whole and with the right CRC; then follow the leader's watermark and log start."""
+
+    batches: Sequence[memoryview]
+    high_watermark: int
+    log_start_offset: int
+
+
+class Truncate(NamedTuple):
+    """Remove everything at and above the offset, which the leader does not have."""
+
+    offset: int
+
+
+class BeginAnew(NamedTuple):
+    """Remove everything: the leader's log begins at the offset, beyond this log's end."""
+
+    offset: int
+
+
+class AskOffset(NamedTuple):
+    """Ask the leader for an offset: `LATEST` or `EARLIEST_LOCAL`."""
+
+    timestamp: int
+
+
+class BackOff(NamedTuple):
+    """Fetch again later. ``problem`` is a sentence for the log, None for what passes by itself."""
+
+    problem: str | None = None
+
+
+class AwaitMetadata(NamedTuple):
+    """Fetch no more in this leader epoch: the controllers have begun another one, or will."""
+
+
+Step: TypeAlias = Append | Truncate | BeginAnew | AskOffset | BackOff | AwaitMetadata
+
+
+class ReplicaLog(Protocol):
+    """What a follower must know of its log; `storage.log.Log` is one."""
+
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    leader_epochs: LeaderEpochs
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """Where an epoch, or the last known one before it, ends."""
+
+
+class ReplicaFetch:
+    """A follower's fetches of one partition, in one leader epoch."""
+
+    def __init__(self, log: ReplicaLog, *, leader_id: int, leader_epoch: int, directory_id: bytes = NO_UUID) -> None:
+        """``directory_id`` is that of the log's directory (16 bytes)."""
+        self._log = log
+        self._leader_id = leader_id
+        self._leader_epoch = leader_epoch
+        self._directory_id = directory_id
+
+    def request(self, partition: int, max_bytes: int) -> FetchRequest.Topic.Partition:
+        """What is asked next: up to ``max_bytes`` of records behind the log's end, one batch at least."""
+        log = self._log
+        return FetchRequest.Topic.Partition(
+            partition=partition,
+            current_leader_epoch=self._leader_epoch,
+            fetch_offset=log.log_end_offset,
+            last_fetched_epoch=log.leader_epochs.latest,
+            log_start_offset=log.log_start_offset,
+            partition_max_bytes=max_bytes,
+            replica_directory_id=self._directory_id,
+        )
+
+    def answered(self, answer: FetchResponse.Response.Partition) -> Step:
+        """What follows from the leader's answer to the last `request`."""
+        code = answer.error_code
+        if code == ErrorCode.NONE:
+            if answer.diverging_epoch.epoch >= 0:
+                return self._diverging(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
+            return self._records(answer)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return AskOffset(LATEST)
+        if code in _OF_ANOTHER_EPOCH:
+            return AwaitMetadata()
+        if code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            return BackOff(
+                f"node {self._leader_id} has moved what is wanted to tiered storage, which this broker lacks"
+            )
+        # UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID and their like: the leader has not heard of the partition yet.
+        return BackOff()
+
+    def _diverging(self, epoch: int, end_offset: int) -> Step:
+        """The leader's last epoch up to this log's last is ``epoch``, and ends at ``end_offset``: so far they agree."""
+        log = self._log
+        own = log.end_offset_for_epoch(epoch)
+        if own.epoch == NO_EPOCH:
+            offset = log.high_watermark
+        elif own.epoch == epoch:
+            offset = min(own.end_offset, end_offset)
+        else:
+            offset = own.end_offset
+        # A leader that wrote nothing has left its epoch at the end of the log: cutting there removes the epoch.
+        if offset > log.log_end_offset or (offset == log.log_end_offset and log.leader_epochs.latest <= epoch):
+            return BackOff(
+                f"node {self._leader_id} says that its epoch {epoch} ends at {end_offset}, before this log's end "
+                f"{log.log_end_offset}, and nothing of it is to be removed"
+            )
+        return Truncate(offset)
+
+    def offset_answered(self, asked: AskOffset, offset: int) -> Step:
+        """What follows from the leader's answer to `AskOffset`."""
+        end_offset = self._log.log_end_offset
+        if asked.timestamp == LATEST:
+            return Truncate(offset) if offset < end_offset else AskOffset(EARLIEST_LOCAL)
+        return BeginAnew(offset) if offset > end_offset else BackOff()
+
+    # Records ----------------------------------------------------------------------------------------------------------
+
+    def _records(self, answer: FetchResponse.Response.Partition) -> Step:
+        records = _bytes_of(answer.records)
+        batches: list[memoryview] = []
+        next_offset, epoch = self._log.log_end_offset, self._log.leader_epochs.latest
+        try:
+            # A last batch that is cut off is left out: it comes with the next fetch.
+            for header, _position, data in BatchWalk(in_memory(records), 0, len(records), _CHECKED):
+                if header.base_offset < next_offset or header.last_offset_delta < 0:
+                    return self._refused(
+                        f"offsets {header.base_offset} to {header.last_offset}", f"{next_offset} or more"
+                    )
+                if not epoch <= header.partition_leader_epoch <= self._leader_epoch:
+                    return self._refused(
+                        f"epoch {header.partition_leader_epoch} at offset {header.base_offset}",
+                        f"{epoch} to {self._leader_epoch}",
+                    )
+                batches.append(data)
+                next_offset, epoch = header.next_offset, header.partition_leader_epoch
+        except CorruptBatch as error:
+            return self._refused(str(error), "whole batches with their CRC")
+        return Append(batches, answer.high_watermark, answer.log_start_offset)
+
+    def _refused(self, found: str, expected: str) -> BackOff:
+        return BackOff(f"node {self._leader_id} has sent {found}, expected {expected}; nothing of it was written")
+
+
+def append(log: Log, step: Append, now_ms: int) -> None:
+    """Carry an `Append` out: bytes as they came, then watermark and log start, no further than the log has them.
+
+    Raises StorageError; the log is as it was before the batch that could not be written.
+    """
+    try:
+        for batch in step.batches:
+            log.stage_trusted(batch, keep_offsets=True)
+    except StorageError:
+        log.take_back_unwritten()
+        raise
+    log.append_all(now_ms)
+    log.advance_high_watermark(step.high_watermark)
+    if log.log_start_offset < step.log_start_offset <= log.high_watermark:
+        log.start_offset_to(step.log_start_offset)
+
+
+def _bytes_of(records: Records | None) -> memoryview:
+    if records is None:
+        return memoryview(b"")
+    assert isinstance(records, (bytes, bytearray, memoryview)), "only an answer to be sent has a region of a file"
+    return memoryview(records)

@@ -1,0 +1,362 @@
+"""A follower's fetches: what it asks, what it does with the answers, and that its log becomes the leader's."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.replication.replica_fetch import (
+    EARLIEST_LOCAL,
+    LATEST,
+    Append,
+    AskOffset,
+    AwaitMetadata,
+    BackOff,
+    BeginAnew,
+    ReplicaFetch,
+    Step,
+    Truncate,
+    append,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse
+from storage.batch.record_batch import read_header
+from storage.errors import OffsetOutOfRange
+from storage.log import Log
+from tests.support.logs import SMALL, LogHome, T, batch_of, marker
+
+OfPartition = FetchResponse.Response.Partition
+MAX_BYTES = 1 << 20
+
+
+class Replica:
+    """A broker's replica: its log, which it may lead."""
+
+    def __init__(self, path: Path, node_id: int) -> None:
+        self.home = LogHome(path / str(node_id))
+        self.home.config = self.home.config.replace(**SMALL, segment_bytes=600)
+        self.node_id = node_id
+        self.log: Log = self.home.open()
+        self.epoch = 0
+
+    def lead(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.log.assign_epoch_start(epoch)
+
+    def write(self, *values: bytes, **given: object) -> None:
+        self.log.stage(batch_of(*values, **given), leader_epoch=self.epoch)  # type: ignore[arg-type]
+        self.log.append_all(T)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        self.log.stage_trusted(marker(producer_id, commit=commit), leader_epoch=self.epoch)
+        self.log.append_all(T)
+
+    def restart(self, *, clean: bool) -> None:
+        watermark = self.log.high_watermark
+        if clean:
+            self.log.close(T)
+        else:
+            self.log.abandon()
+        self.log = self.home.open(clean=clean, high_watermark=watermark)
+
+    # As a leader
+
+    def answer(self, asked, *, max_bytes: int = MAX_BYTES) -> OfPartition:  # type: ignore[no-untyped-def]
+        """The answer to a follower's fetch, as Apache Kafka gives it."""
+        log = self.log
+        if asked.current_leader_epoch != self.epoch:
+            known = asked.current_leader_epoch < self.epoch
+            return refusal(ErrorCode.FENCED_LEADER_EPOCH if known else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if asked.last_fetched_epoch >= 0:
+            end = log.end_offset_for_epoch(asked.last_fetched_epoch)
+            if end.epoch < 0:
+                return refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+                diverging = OfPartition.DivergingEpoch(epoch=end.epoch, end_offset=end.end_offset)
+                return replace(self._found(b""), diverging_epoch=diverging)
+        try:
+            read = log.read(
+                asked.fetch_offset, max_bytes=max_bytes, upper_bound_offset=log.log_end_offset, at_least_one_batch=True
+            )
+        except OffsetOutOfRange:
+            return refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return self._found(b"" if read.region is None else read.region.read())
+
+    def _found(self, records: bytes) -> OfPartition:
+        return OfPartition(
+            partition_index=0, high_watermark=self.log.high_watermark, log_start_offset=self.log.log_start_offset,
+            records=memoryview(records),
+        )  # fmt: skip
+
+    # As a follower
+
+    def follow(self, leader: Replica, *, max_bytes: int = MAX_BYTES) -> Step:
+        """One fetch, and what follows from its answer."""
+        fetch = ReplicaFetch(self.log, leader_id=leader.node_id, leader_epoch=leader.epoch)
+        step = fetch.answered(leader.answer(fetch.request(0, max_bytes), max_bytes=max_bytes))
+        while isinstance(step, AskOffset):
+            at = leader.log.log_end_offset if step.timestamp == LATEST else leader.log.log_start_offset
+            step = fetch.offset_answered(step, at)
+        match step:
+            case Append():
+                append(self.log, step, T)
+            case Truncate(offset):
+                self.log.expect_truncation_to(offset)
+                self.log.truncate_to(offset, T)
+            case BeginAnew(offset):
+                self.log.truncate_fully_to(offset, T)
+        return step
+
+    @property
+    def content(self) -> list[bytes]:
+        """The batches from the log start on."""
+        return [bytes(data) for _, data in self.log.batches(self.log.log_start_offset)]
+
+
+def starts(replica: Replica, epoch: int) -> list[int]:
+    """Where the first batch of an epoch begins; empty without such a batch."""
+    return [header.base_offset for header, _ in replica.log.batches() if header.partition_leader_epoch == epoch][:1]
+
+
+def refusal(code: ErrorCode) -> OfPartition:
+    return OfPartition(partition_index=0, error_code=code, high_watermark=-1, records=None)
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Replica:
+    found = Replica(tmp_path, 1)
+    found.lead(3)
+    return found
+
+
+@pytest.fixture
+def follower(tmp_path: Path) -> Replica:
+    return Replica(tmp_path, 2)
+
+
+def fetch_of(follower: Replica, leader: Replica) -> ReplicaFetch:
+    return ReplicaFetch(
+        follower.log, leader_id=leader.node_id, leader_epoch=leader.epoch, directory_id=bytes(range(16))
+    )
+
+
+def test_a_fetch_says_where_the_log_ends_and_in_which_epoch(leader: Replica, follower: Replica) -> None:
+    leader.write(b"a", b"b")
+    follower.follow(leader)
+    asked = fetch_of(follower, leader).request(4, 1_000)
+    assert (asked.partition, asked.partition_max_bytes, asked.replica_directory_id) == (4, 1_000, bytes(range(16)))
+    assert (asked.current_leader_epoch, asked.last_fetched_epoch) == (3, 3)
+    assert (asked.fetch_offset, asked.log_start_offset) == (2, 0)
+
+
+def test_an_empty_log_knows_no_epoch(leader: Replica, follower: Replica) -> None:
+    assert fetch_of(follower, leader).request(0, 1).last_fetched_epoch == -1
+
+
+def test_the_log_becomes_the_leaders_byte_for_byte_with_transactions_and_epochs(
+    leader: Replica, follower: Replica
+) -> None:
+    leader.write(b"a", b"b")
+    leader.write(b"t", producer_id=9, is_transactional=True)
+    leader.end_transaction(9, commit=False)
+    leader.lead(5)
+    leader.write(b"c")
+    for _ in range(2):
+        follower.follow(leader)
+    assert follower.content == leader.content
+    assert follower.log.leader_epochs.entries == leader.log.leader_epochs.entries
+    assert follower.log.producers.entries == leader.log.producers.entries
+
+
+def test_a_batch_that_was_cut_off_comes_with_the_next_fetch(leader: Replica, follower: Replica) -> None:
+    leader.write(b"a" * 100)
+    leader.write(b"b" * 100)
+    size = read_header(leader.content[0]).size
+    follower.follow(leader, max_bytes=size + 50)
+    assert follower.log.log_end_offset == 1
+    follower.follow(leader)
+    assert follower.content == leader.content
+
+
+def test_the_watermark_is_the_leaders_but_not_beyond_the_own_end_and_never_falls(
+    leader: Replica, follower: Replica
+) -> None:
+    leader.write(b"a")
+    leader.write(b"b" * 300)
+    leader.log.advance_high_watermark(2)
+    follower.follow(leader, max_bytes=100)
+    assert (follower.log.log_end_offset, follower.log.high_watermark) == (1, 1)
+    follower.follow(leader)
+    follower.follow(leader)
+    assert follower.log.high_watermark == 2
+    append(follower.log, Append([], 1, 0), T)
+    assert follower.log.high_watermark == 2
+
+
+def test_the_log_start_follows_the_leaders(leader: Replica, follower: Replica) -> None:
+    for value in (b"a", b"b", b"c"):
+        leader.write(value)
+    leader.log.advance_high_watermark(3)
+    leader.log.start_offset_to(2)
+    for _ in range(3):
+        follower.follow(leader)
+    assert follower.log.log_start_offset == 2
+
+
+def test_what_an_old_leader_wrote_alone_is_removed_epoch_by_epoch(leader: Replica, follower: Replica) -> None:
+    leader.write(b"both")
+    follower.follow(leader)
+    for epoch in (4, 5, 6):
+        leader.lead(epoch)
+        leader.write(b"alone in %d" % epoch)
+    follower.lead(7)
+    follower.write(b"new")
+
+    steps = [leader.follow(follower) for _ in range(2)]
+
+    assert steps[0] == Truncate(1)
+    assert isinstance(steps[1], Append)
+    assert leader.content == follower.content
+
+
+def test_an_epoch_in_which_the_follower_led_and_wrote_nothing_is_forgotten(leader: Replica, follower: Replica) -> None:
+    leader.write(b"both")
+    follower.follow(leader)
+    follower.lead(4)
+    leader.lead(5)
+    leader.write(b"new")
+
+    assert follower.follow(leader) == Truncate(1)
+    follower.follow(leader)
+    assert follower.content == leader.content
+    assert follower.log.leader_epochs.entries == [(3, 0), (5, 1)]
+
+
+def test_a_log_that_ends_before_the_leaders_start_begins_there(leader: Replica, follower: Replica) -> None:
+    leader.write(b"a")
+    follower.follow(leader)
+    leader.write(b"b" * 400)
+    leader.write(b"c" * 400)
+    leader.log.advance_high_watermark(3)
+    leader.log.start_offset_to(2)
+
+    step = follower.follow(leader)
+
+    assert step == BeginAnew(2)
+    follower.follow(leader)
+    assert (follower.log.log_start_offset, follower.content) == (2, leader.content)
+
+
+def test_a_log_that_ends_behind_the_leaders_is_cut_to_its_end(leader: Replica, follower: Replica) -> None:
+    fetch = fetch_of(follower, leader)
+    follower.lead(3)
+    for value in (b"a", b"b", b"c"):
+        follower.write(value)
+    asked = fetch.answered(refusal(ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert asked == AskOffset(LATEST)
+    assert fetch.offset_answered(asked, 2) == Truncate(2)
+    then = fetch.offset_answered(asked, 3)
+    assert then == AskOffset(EARLIEST_LOCAL)
+    assert fetch.offset_answered(then, 3) == BackOff()
+
+
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [
+        (ErrorCode.FENCED_LEADER_EPOCH, AwaitMetadata()),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, AwaitMetadata()),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, BackOff()),
+        (ErrorCode.UNKNOWN_TOPIC_ID, BackOff()),
+        (ErrorCode.KAFKA_STORAGE_ERROR, BackOff()),
+    ],
+)
+def test_an_error_ends_the_epoch_or_passes(leader: Replica, follower: Replica, code: ErrorCode, step: Step) -> None:
+    assert fetch_of(follower, leader).answered(refusal(code)) == step
+
+
+def test_tiered_storage_is_named(leader: Replica, follower: Replica) -> None:
+    step = fetch_of(follower, leader).answered(refusal(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE))
+    assert isinstance(step, BackOff)
+    assert "tiered storage" in str(step.problem)
+
+
+def damaged(records: bytes, at: int, value: int) -> bytes:
+    content = bytearray(records)
+    content[at] = value
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda data: damaged(data, len(data) - 1, 0xEE), "CRC"),
+        (lambda data: damaged(data, 7, 0), r"offsets 0 to 0, expected 1 or more"),
+        (lambda data: damaged(data, 15, 2), r"epoch 2 at offset 1, expected 3 to 3"),
+        (lambda data: damaged(data, 15, 4), r"epoch 4 at offset 1, expected 3 to 3"),
+        (lambda data: damaged(data, 16, 1), "magic 1"),
+    ],
+)
+def test_nothing_is_written_of_what_no_leader_sends(leader, follower, change, problem: str) -> None:  # type: ignore[no-untyped-def]
+    leader.write(b"a")
+    follower.follow(leader)
+    leader.write(b"b")
+    fetch = fetch_of(follower, leader)
+    answer = leader.answer(fetch.request(0, MAX_BYTES))
+    step = fetch.answered(replace(answer, records=memoryview(change(bytes(answer.records)))))
+    assert isinstance(step, BackOff)
+    assert step.problem is not None
+    assert step.problem.startswith("node 1 has sent ")
+    assert re.search(problem, step.problem), step.problem
+    assert follower.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whoever_leads_committed_records_stay_and_all_logs_become_the_leaders(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    replicas = [Replica(tmp_path, node_id) for node_id in (1, 2, 3)]
+    leader, epoch, number = replicas[0], 1, 0
+    leader.lead(1)
+    committed: list[bytes] = []
+
+    def commit() -> None:
+        """All replicas are in sync: what each has is committed."""
+        agreed = min(one.log.log_end_offset for one in replicas)
+        for one in replicas:
+            if [data for header, data in one.log.batches() if header.next_offset <= agreed] != [
+                data for header, data in leader.log.batches() if header.next_offset <= agreed
+            ]:
+                return  # a log that still diverges has not caught up in this epoch
+        leader.log.advance_high_watermark(agreed)
+        batches = [bytes(data) for header, data in leader.log.batches() if header.next_offset <= agreed]
+        if len(batches) > len(committed):
+            committed[:] = batches
+
+    for _ in range(chance.randrange(20, 80)):
+        match chance.randrange(6):
+            case 0 | 1:
+                number += 1
+                leader.write(*(b"%d" % number,) * chance.randrange(1, 3))
+            case 2 if chance.random() < 0.5:
+                leader = chance.choice(replicas)
+                epoch += chance.randrange(1, 3)
+                leader.lead(epoch)
+            case 3 if chance.random() < 0.5:
+                chance.choice(replicas).restart(clean=chance.random() < 0.5)
+            case _:
+                one = chance.choice([one for one in replicas if one is not leader])
+                one.follow(leader, max_bytes=chance.choice((1, 150, MAX_BYTES)))
+                commit()
+        assert [bytes(data) for _, data in leader.log.batches()][: len(committed)] == committed
+    leader.write(b"last")
+    for one in replicas:
+        if one is not leader:
+            while one.log.log_end_offset != leader.log.log_end_offset or one.content != leader.content:
+                step = one.follow(leader)
+                assert isinstance(step, (Append, Truncate)), step
+            assert one.log.leader_epochs.entries == [
+                (epoch, start) for epoch, start in leader.log.leader_epochs.entries if start in starts(leader, epoch)
+            ]
