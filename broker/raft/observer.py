@@ -5,7 +5,8 @@ It makes requests and takes answers, and knows no connections: `broker.raft.remo
     Fetch ──┬── NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH ── ask the leader that is named there
             ├── records ─────────── append; hand over what is below the high watermark
             ├── DivergingEpoch ──── truncate, never below the high watermark
-            └── SnapshotId ──────── FetchSnapshot, piece by piece; hand the snapshot over; Fetch behind it
+            └── SnapshotId ──────── FetchSnapshot, piece by piece; hand the snapshot over; Fetch behind it;
+                                    after an error, Fetch anew
 
 Nothing is written to disk: an observer that starts again begins at offset 0, or with the leader's snapshot.
 """
@@ -161,6 +162,10 @@ class QuorumObserver:
             InconsistentMetadata: committed records cannot be replayed.
         """
         if answer.error_code:
+            self._download = None
+            if isinstance(answer, FetchSnapshotResponse) and answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+                # Kafka's answer where the snapshot is gone, or the leader another one. The next Fetch says which.
+                return self._unanswered()
             self._refused(answer.error_code)
         if isinstance(answer, FetchResponse):
             return self._fetched(answer)

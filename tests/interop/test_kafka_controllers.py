@@ -33,6 +33,8 @@ from dev.broker_process import port_below_client_ports
 from dev.kafka_jars import BEFORE, KAFKA_VERSION
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
+from protocol.messages.fetch import FetchResponse
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 from protocol.records.principal import DefaultPrincipalData
@@ -46,6 +48,7 @@ UNSUPPORTED: Final = dict.fromkeys(
 )
 """The levels of features that keep this broker from joining: Kafka formats a directory without them."""
 PATIENCE_S: Final = 60.0
+OfPartition = FetchResponse.Response.Partition
 SETTINGS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": "1000",
     "metadata.log.max.snapshot.interval.ms": "0",
@@ -202,6 +205,15 @@ def test_what_kafkas_controller_decides_is_replayed_from_its_log_and_from_its_sn
         assert one.config("orders", "retention.ms") == "1234567"
 
     following(kafka, from_a_snapshot)
+
+    async def from_a_snapshot_that_is_gone(one: Following) -> None:
+        gone = OfPartition.SnapshotId(end_offset=999_999, epoch=1)
+        named = OfPartition(partition_index=0, high_watermark=-1, records=None, snapshot_id=gone)
+        one.observer.answered(FetchResponse(responses=[FetchResponse.Response(partitions=[named])]))
+        assert isinstance(one.observer.request(), FetchSnapshotRequest)
+        await one.until(lambda: "after" in one.topics, "the topic is in the image")
+
+    following(kafka, from_a_snapshot_that_is_gone)
 
     async def of_another_cluster() -> None:
         one = Following(kafka, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")

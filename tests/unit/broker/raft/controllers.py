@@ -57,6 +57,8 @@ class Controller:
     log: list[Entry] = field(default_factory=list)
     snapshots: dict[SnapshotId, bytes] = field(default_factory=dict)
     log_start: int = 0
+    names_faults_of_snapshots: bool = False
+    """Kafka 4.4.0 and 4.3.1 fail while they write such an answer, and answer -1 about no partition instead."""
 
     @property
     def end_offset(self) -> int:
@@ -149,12 +151,13 @@ class Controller:
         of_partition = FetchSnapshotResponse.Topic.Partition
         leader = of_partition.CurrentLeader(leader_id=self.leader_id, leader_epoch=self.epoch)
         content = self.snapshots.get(SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch))
-        if fault := self._fault(asked.current_leader_epoch):
+        fault = self._fault(asked.current_leader_epoch)
+        if fault is None and content is None:
+            fault = ErrorCode.SNAPSHOT_NOT_FOUND
+        if content is None or fault is not None:
+            if not self.names_faults_of_snapshots:
+                return FetchSnapshotResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, topics=[])
             one = of_partition(index=0, error_code=fault, current_leader=leader, unaligned_records=b"")
-        elif content is None:
-            one = of_partition(
-                index=0, error_code=ErrorCode.SNAPSHOT_NOT_FOUND, current_leader=leader, unaligned_records=b""
-            )
         else:
             piece = content[asked.position : asked.position + most_bytes]
             one = of_partition(

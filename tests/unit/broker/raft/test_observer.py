@@ -9,7 +9,7 @@ from broker.raft.observer import AnswerRefused, Next, WrongCluster
 from broker.request.node import Endpoint
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from tests.unit.broker.raft.controllers import (
     CLUSTER,
     Controller,
@@ -142,8 +142,10 @@ def test_a_snapshot_is_read_piece_by_piece_and_the_log_goes_on_behind_it(piece_b
     assert (listener.names, listener.snapshots, follower.last_epoch) == (["a", "b", "c"], 1, 3)
 
 
-def test_a_snapshot_that_the_leader_has_replaced_is_asked_for_anew():
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_snapshot_that_the_leader_has_replaced_is_asked_for_anew(is_named: bool):
     controller, listener = leading("a"), Listener()
+    controller.names_faults_of_snapshots = is_named
     controller.snapshot(controller.log, forget=False)
     follower = observer(listener)
     follow(controller, follower)
@@ -156,6 +158,40 @@ def test_a_snapshot_that_the_leader_has_replaced_is_asked_for_anew():
     follow(controller, follower, answers=3)
 
     assert listener.names == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_the_next_leader_is_found_while_a_snapshot_is_read(is_named: bool):
+    old, new, listener = leading("a"), Controller(101), Listener()
+    old.snapshot(old.log, forget=True)
+    follower = observer(listener)
+    follow(old, follower)
+    assert isinstance(follower.request(), FetchSnapshotRequest)
+    new.follow(old)
+    new.lead(4)
+    new.commit(new.end_offset)
+    old.follow(new)
+    for one in (old, new):
+        one.names_faults_of_snapshots = is_named
+
+    follow(old, follower, answers=2)
+    assert (follower.leader_id, follower.leader_epoch) == (101, 4)
+    follow(new, follower, answers=3)
+
+    assert (listener.names, listener.end_offset) == (["a"], 3)
+
+
+def test_a_snapshot_whose_reader_is_refused_is_given_up():
+    follower = observer(Listener())
+    controller = leading("a")
+    controller.snapshot(controller.log, forget=True)
+    follow(controller, follower)
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    with pytest.raises(AnswerRefused, match=r"error 31 \(CLUSTER_AUTHORIZATION_FAILED\)"):
+        follower.answered(FetchSnapshotResponse(error_code=code, topics=[]))
+
+    assert isinstance(follower.request(), FetchRequest)
 
 
 def test_a_damaged_snapshot_is_not_handed_over():
@@ -237,7 +273,8 @@ def test_a_leader_that_is_being_stopped_is_left_for_another_node():
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_the_controllers_go_through_what_is_handed_over_is_what_they_have_committed(seed: int):
     chance, listener = random.Random(seed), Listener()
-    controllers = [Controller(node_id) for node_id in (100, 101, 102)]
+    is_named = chance.random() < 0.5
+    controllers = [Controller(node_id, names_faults_of_snapshots=is_named) for node_id in (100, 101, 102)]
     committed: list[Entry] = []
     leader, epoch, number = controllers[0], 0, 0
     leader.lead(1)
