@@ -1,4 +1,4 @@
-"""The APIs of Apache Kafka that brokers answer, and that they ask controllers.
+"""The APIs of Apache Kafka that brokers answer, and that controllers are asked.
 
 A line each: key, versions, and since when it is flexible. They stand beside the messages, not in them, so that the
 API of a request is known before any message is loaded.
@@ -95,6 +95,7 @@ class ApiKey(IntEnum):
     ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0
     CONSUMER_GROUP_HEARTBEAT = 68, 0, 1, 0
     CONSUMER_GROUP_DESCRIBE = 69, 0, 1, 0
+    CONTROLLER_REGISTRATION = 70, 0, 0, 0
     GET_TELEMETRY_SUBSCRIPTIONS = 71, 0, 0, 0
     PUSH_TELEMETRY = 72, 0, 0, 0
     ASSIGN_REPLICAS_TO_DIRS = 73, 0, 0, 0
@@ -128,10 +129,12 @@ ASKED_CONTROLLERS: Final = frozenset(
         ApiKey.BROKER_REGISTRATION,
         ApiKey.BROKER_HEARTBEAT,
         ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.CONTROLLER_REGISTRATION,
         ApiKey.ASSIGN_REPLICAS_TO_DIRS,
     }
 )
-"""What brokers ask controllers. Brokers do not serve them: they close the connection, as Kafka's brokers do."""
+"""What controllers are asked by brokers and by each other. Brokers do not serve them: they close the connection, as
+Kafka's brokers do."""
 
 FLEXIBLE_SINCE: Final[dict[int, int]] = {
     key.value: key.flexible_since for key in ApiKey if key.flexible_since is not None

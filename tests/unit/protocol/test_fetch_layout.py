@@ -1,12 +1,13 @@
 """The fast path of Fetch reads what the codec writes, and writes what the codec would."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import Chunk, encode
+from protocol.codec import Chunk, decode, encode
 from protocol.fetch_layout import MOST_ENTRIES, Entry, FetchAnswer, fetch_layout
 from protocol.headers import frame_response
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -86,6 +87,28 @@ def test_a_request_that_is_cut_off_is_left_to_the_codec(version: int) -> None:
     assert layout.read(memoryview(body), 0) is not None
     for size in range(len(body)):
         assert layout.read(memoryview(body)[:size], 0) is None, f"{size} of {len(body)} bytes"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_replicas_add_is_left_to_the_codec(version: int) -> None:
+    def request(of_partition: dict[str, Any], **of_request: Any) -> FetchRequest:
+        partition = Partition(partition=1, fetch_offset=2, partition_max_bytes=3, **of_partition)
+        return FetchRequest(max_wait_ms=1, min_bytes=1, topics=[Topic(partitions=[partition])], **of_request)
+
+    replica = FetchRequest.ReplicaState(replica_id=2, replica_epoch=7)
+    added = [request({}, replica_state=replica) if version >= 15 else request({}, replica_id=2)]
+    if version >= 12:
+        added.append(request({}, cluster_id="c"))
+    if version >= 17:
+        added.append(request({"replica_directory_id": bytes(range(16))}))
+    if version >= 18:
+        added.append(request({"high_watermark": 5}))
+
+    assert fetch_layout(version).read(memoryview(encode(request({}), version)), 0) is not None
+    for one in added:
+        body = encode(one, version)
+        assert fetch_layout(version).read(memoryview(body), 0) is None
+        assert decode(FetchRequest, version, body) == one
 
 
 @pytest.mark.parametrize("version", VERSIONS)

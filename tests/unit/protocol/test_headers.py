@@ -1,13 +1,13 @@
 """Headers of requests and answers, and the frame around them."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.api_keys import ApiKey
-from protocol.codec import Malformed, Unencodable
+from protocol.api_keys import ASKED_CONTROLLERS, ApiKey
+from protocol.codec import Malformed, Unencodable, decode
 from protocol.headers import (
     RequestHeader,
     decode_request_header,
@@ -20,6 +20,8 @@ from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRespon
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.init_producer_id import InitProducerIdResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.schema import request_class, response_class
+from tests.unit.protocol.declared import examples
 
 
 def fields(header: RequestHeader) -> tuple[int, int, int, str]:
@@ -111,6 +113,25 @@ def test_a_request_is_read_as_it_was_written(version: int, client_id: str | None
     header, position = decode_request_header(memoryview(request)[4:])
     assert fields(header) == (3, version, 41, client_id or "")
     assert request[4 + position] in (0x00, 0xFF)  # null topics
+
+
+ASKED = [(key, version) for key in sorted(ASKED_CONTROLLERS) for version in range(key.versions[0], key.versions[1] + 1)]
+
+
+@pytest.mark.parametrize(("key", "version"), ASKED, ids=lambda one: one.title if isinstance(one, ApiKey) else f"v{one}")
+def test_what_controllers_are_asked_is_read_on_both_sides(key: ApiKey, version: int) -> None:
+    @settings(max_examples=4, deadline=None)
+    @given(examples(request_class(key), version), examples(response_class(key), version))
+    def passes(request: Any, answer: Any) -> None:
+        frame = memoryview(encode_request(41, "broker-1", request, version))[4:]
+        header, position = decode_request_header(frame)
+        assert fields(header) == (key, version, 41, "broker-1")
+        assert decode(type(request), version, frame, position) == request
+        framed = b"".join(map(bytes, cast(list[bytes], frame_response(41, answer, version))))
+        assert int.from_bytes(framed[:4]) == len(framed) - 4
+        assert decode_response(type(answer), version, framed[4:]) == (41, answer)
+
+    passes()
 
 
 def test_a_client_id_that_is_too_long_cannot_be_written() -> None:

@@ -99,6 +99,8 @@ def test_a_version_of_the_future_is_counted_as_an_error_of_api_versions(broker: 
         ("fffb 0000", "unknown"),
         ("0000 0002", "Produce"),  # advertised for old librdkafka, and not served
         ("0013 0008", "CreateTopics"),
+        ("003a 0000", "Envelope"),  # what only controllers are asked
+        ("0046 0000", "ControllerRegistration"),
         ("0047 0000", "GetTelemetrySubscriptions"),  # served where there is a receiver
     ],
 )
