@@ -1,4 +1,4 @@
-"""Under Apache Kafka's controllers: their metadata log is followed, and a broker registered with them."""
+"""Under Apache Kafka's controllers: their metadata log is followed, a broker registered, a partition replicated."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ClientRequest, Forwarder
 from broker.membership.member import BrokerMember
 from broker.metadata.cache import MetadataCache
+from broker.metadata.image.metadata_image import MetadataImage
+from broker.metadata.image.topics import PartitionImage
 from broker.metadata.loader import MetadataLoader
 from broker.metadata.registration import Registration
 from broker.peers.backoff import Backoff
@@ -26,8 +28,11 @@ from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.raft.observer import QuorumObserver, WrongCluster
 from broker.raft.remote_quorum import REQUEST_TIMEOUT_MS, RemoteQuorum
+from broker.replication.replica_fetch import Append, BeginAnew, ReplicaFetch, Truncate, append
+from broker.replication.replica_fetcher import FollowedPartition, ReplicaFetcher
 from broker.runtime.clock import LoopClock
 from config.listeners import Listener
+from config.log_config import LogConfig
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import port_below_client_ports
 from dev.kafka_jars import BEFORE, KAFKA_VERSION
@@ -38,15 +43,20 @@ from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 from protocol.records.principal import DefaultPrincipalData
+from storage.files import FileSystem
+from storage.loading import open_log
+from storage.topic_partition import TopicPartition
 from tests.interop import programs
 from tests.interop.conftest import installed
-from tests.support.clients import connect
+from tests.support.clients import CODECS, Record, connect
 
 CLUSTER: Final = "b3R0bGEtdGVzdC1jbHVzdA"
 UNSUPPORTED: Final = dict.fromkeys(
     ("eligible.leader.replicas.version", "group.version", "share.version", "streams.version"), 0
 )
 """The levels of features that keep this broker from joining: Kafka formats a directory without them."""
+DIRECTORY: Final = bytes(range(100, 116))
+NOW_MS: Final = 1_800_000_000_000
 PATIENCE_S: Final = 60.0
 OfPartition = FetchResponse.Response.Partition
 SETTINGS: Final = {
@@ -75,21 +85,25 @@ class Following:
         clock = LoopClock(loop, time.time)
         self._cache = MetadataCache()
         self.observer = QuorumObserver(
-            MetadataLoader(self._cache), node_id=7, directory_id=bytes(range(100, 116)), cluster_id=cluster_id
+            MetadataLoader(self._cache), node_id=7, directory_id=DIRECTORY, cluster_id=cluster_id
         )
-        self._clock, self._stats = clock, PeerStats()
+        self.clock, self._stats = clock, PeerStats()
         bootstrap = [PeerEndpoint(UNKNOWN_ID, "127.0.0.1", kafka.port + 1)]
         self.quorum = RemoteQuorum(
             self.observer, bootstrap=bootstrap, make_peer=self.make_peer, clock=clock, chance=random.random
         )
         self.task = loop.create_task(self.quorum.run())
 
+    @property
+    def image(self) -> MetadataImage:
+        return self._cache.image
+
     def make_peer(self, endpoint: PeerEndpoint) -> Peer:
         return Peer(
             endpoint,
             client_id="7",
-            connector=TcpConnector(self._clock),
-            clock=self._clock,
+            connector=TcpConnector(self.clock),
+            clock=self.clock,
             backoff=Backoff(random.random),
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             stats=self._stats,
@@ -104,18 +118,18 @@ class Following:
                 endpoints=[Listener("PLAINTEXT", "127.0.0.1", 29_092)],
                 controller_endpoint=Listener("CONTROLLER", "127.0.0.1", 29_093),
                 rack=None,
-                directories=[bytes(range(100, 116))],
+                directories=[DIRECTORY],
             ),
             cluster_id=CLUSTER,
             previous_broker_epoch=previous_broker_epoch,
             channel=self.channel(),
-            applied_offset=lambda: self._cache.image.end_offset - 1,
-            clock=self._clock,
+            applied_offset=lambda: self.image.end_offset - 1,
+            clock=self.clock,
             chance=random.random,
         )
 
     def channel(self) -> ControllerChannel:
-        return ControllerChannel(self.quorum, self.make_peer, self._clock, timeout_ms=4_500)
+        return ControllerChannel(self.quorum, self.make_peer, self.clock, timeout_ms=4_500)
 
     async def created(self, topic: str) -> int:
         """Forward a client's request to create a topic of four partitions. Returns the error code of the answer."""
@@ -125,7 +139,7 @@ class Following:
         frame = encode_request(42, "a client", CreateTopicsRequest(topics=[wanted]), 7)[4:]
         principal = DefaultPrincipalData(type="User", name="ANONYMOUS")
         channel = self.channel()
-        forwarder = Forwarder(channel, self._clock, Backoff(random.random))
+        forwarder = Forwarder(channel, self.clock, Backoff(random.random))
         response = await forwarder.forward(ClientRequest(frame, principal, bytes([127, 0, 0, 1])))
         channel.close()
         correlation_id, answer = decode_response(CreateTopicsResponse, 7, response)
@@ -135,15 +149,15 @@ class Following:
     @property
     def registered(self) -> RegisterBrokerRecord | None:
         """Broker 7 in the metadata log."""
-        return self._cache.image.cluster.brokers.get(7)
+        return self.image.cluster.brokers.get(7)
 
     @property
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic."""
-        return {name: len(topic.partitions) for name, topic in self._cache.image.topics.by_name.items()}
+        return {name: len(topic.partitions) for name, topic in self.image.topics.by_name.items()}
 
     def config(self, topic: str, name: str) -> str | None:
-        return self._cache.image.configs.of_topic(topic).get(name)
+        return self.image.configs.of_topic(topic).get(name)
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -263,5 +277,84 @@ def test_a_broker_is_registered_unfenced_and_stops_with_the_controllers_leave(ka
         kafka.start()
         await one.until(lambda: brokers().get(7) == "127.0.0.1:29092", "it goes on with the next leader")
         running.cancel()
+
+    following(kafka, test)
+
+
+class Copy:
+    """Broker 7's replica of a partition, which it fetches from broker 1."""
+
+    def __init__(self, directory: Path, following: Following, member: BrokerMember, topic: str, leader: str) -> None:
+        self._following = following
+        self._place = TopicPartition(topic, 0)
+        self.path = directory / f"{topic}-0" / f"{0:020d}.log"
+        self.log = open_log(
+            FileSystem(), str(self.path.parent), topic_partition=self._place, config=LogConfig(), now_ms=NOW_MS
+        )  # fmt: skip
+        host, _, port = leader.rpartition(":")
+        peer = following.make_peer(PeerEndpoint(1, host, int(port)))
+        self.fetcher = ReplicaFetcher(
+            peer, self, node_id=7, broker_epoch=lambda: member.broker_epoch, clock=following.clock
+        )
+
+    @property
+    def partition(self) -> PartitionImage:
+        found = self._following.image.topics.by_name[self._place.topic].partition(0)
+        assert found is not None
+        return found
+
+    def follow(self) -> None:
+        """Fetch in the leader epoch that the metadata log has."""
+        topic_id = self._following.image.topics.by_name[self._place.topic].topic_id
+        epoch = self.partition.leader_epoch
+        fetch = ReplicaFetch(self.log, leader_id=1, leader_epoch=epoch, directory_id=DIRECTORY)
+        self.fetcher.follow(FollowedPartition(self._place, topic_id=topic_id, leader_epoch=epoch, fetch=fetch))
+
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
+        assert isinstance(step, Append), step
+        append(self.log, step, NOW_MS)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kafka", [KAFKA_VERSION], indirect=True)
+def test_a_partition_is_replicated_byte_for_byte_and_the_replica_is_in_sync(kafka: ApacheKafka, tmp_path: Path) -> None:
+    admin, client = AdminClient({"bootstrap.servers": kafka.bootstrap}), connect("confluent-kafka", kafka.bootstrap)
+
+    async def test(one: Following) -> None:
+        member = one.member()
+        running = asyncio.create_task(member.run())
+        member.ready()
+        await wait(member.unfenced)
+        (created,) = admin.create_topics([NewTopic("copied", 1, replica_assignment=[[1, 7]])]).values()
+        created.result(60)
+        await one.until(lambda: "copied" in one.topics, "the topic is in the image")
+        copy = Copy(tmp_path, one, member, "copied", kafka.bootstrap)
+        fetching = asyncio.create_task(copy.fetcher.run())
+        copy.follow()
+        for codec in CODECS:
+            # Acknowledged by both: meanwhile the copy must be fetched.
+            records = [Record(key=b"k", value=b"%d" % n * 50) for n in range(200)]
+            await asyncio.to_thread(client.produce, "copied", records, codec=codec)
+        assert set(copy.partition.isr) == {1, 7}, "the replica is in sync"
+        theirs = kafka.data_directory / "copied-0" / copy.path.name
+
+        def is_the_same() -> bool:
+            size = theirs.stat().st_size
+            return copy.log.high_watermark == 200 * len(CODECS) and copy.path.read_bytes()[:size] == theirs.read_bytes()
+
+        await one.until(is_the_same, "the files are the same")
+        kafka.kill()
+        epoch = copy.partition.leader_epoch
+        kafka.start()
+        await one.until(
+            lambda: copy.partition.leader_epoch > epoch and copy.partition.leader == 1, "a new leader epoch"
+        )
+        await one.until(lambda: copy.fetcher.partitions == [], "the old epoch is fenced")
+        copy.follow()
+        await asyncio.to_thread(client.produce, "copied", [Record(value=b"after") for _ in range(10)])
+        await one.until(lambda: copy.log.log_end_offset == 200 * len(CODECS) + 10, "the replica goes on")
+        await one.until(lambda: copy.path.read_bytes()[: theirs.stat().st_size] == theirs.read_bytes(), "the files are")
+        for task in (fetching, running):
+            task.cancel()
 
     following(kafka, test)

@@ -1,0 +1,234 @@
+"""ReplicaFetcher: fetches from one leader all partitions that it leads and this broker follows, a request at a time.
+
+What follows from an answer is decided by each partition's `ReplicaFetch`, and carried out by a `StepPerformer`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.peers.errors import PeerError
+from broker.peers.peer import Peer
+from broker.peers.waiting import done_by
+from broker.replication.replica_fetch import (
+    Append,
+    AskOffset,
+    AwaitMetadata,
+    BackOff,
+    BeginAnew,
+    ReplicaFetch,
+    Truncate,
+)
+from broker.runtime.clock import Clock
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from storage.errors import StorageError
+from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherSettings:
+    """The settings of replication, with Kafka's defaults."""
+
+    max_wait_ms: int = 500
+    """`replica.fetch.wait.max.ms`"""
+    min_bytes: int = 1
+    """`replica.fetch.min.bytes`"""
+    response_max_bytes: int = 10_485_760
+    """`replica.fetch.response.max.bytes`"""
+    partition_max_bytes: int = 1_048_576
+    """`replica.fetch.max.bytes`"""
+    backoff_ms: int = 1_000
+    """`replica.fetch.backoff.ms`"""
+    timeout_ms: int = 30_000
+    """`replica.socket.timeout.ms`"""
+
+
+class FollowedPartition:
+    """A partition that is fetched, in one leader epoch."""
+
+    __slots__ = ("fetch", "leader_epoch", "not_before_ms", "topic_id", "topic_partition")
+
+    def __init__(
+        self, topic_partition: TopicPartition, *, topic_id: bytes, leader_epoch: int, fetch: ReplicaFetch
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.fetch = fetch
+        self.not_before_ms = 0
+        """It is not fetched before this time, by the monotonic clock."""
+
+
+class StepPerformer(Protocol):
+    """Carries decisions out on the log of a partition."""
+
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
+        """Change the log. Raises StorageError: the partition is fetched again later, if it is still followed."""
+
+
+class ReplicaFetcher:
+    """The fetches from one leader. `run` is a task of the broker."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        performer: StepPerformer,
+        *,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        clock: Clock,
+        settings: FetcherSettings = FetcherSettings(),
+    ) -> None:
+        """``peer`` is the leader, over a connection of the fetcher's own; ``broker_epoch`` that of the registration."""
+        self._peer = peer
+        self._performer = performer
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._settings = settings
+        self._followed: dict[TopicPartition, FollowedPartition] = {}
+        """In the order in which they are asked for: who was answered with records goes to the end."""
+        self._changed = asyncio.Event()
+        self._told: dict[TopicPartition, str] = {}
+        """The last problem of each partition that has one, which is logged once."""
+
+    def follow(self, followed: FollowedPartition) -> None:
+        """Fetch a partition from now on; a new leader epoch replaces the old one."""
+        self._followed[followed.topic_partition] = followed
+        self._changed.set()
+
+    def leave(self, topic_partition: TopicPartition) -> None:
+        """Fetch a partition no more: an answer that is under way changes its log no more."""
+        self._followed.pop(topic_partition, None)
+        self._told.pop(topic_partition, None)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that are fetched, or will be when they have waited."""
+        return list(self._followed)
+
+    async def run(self) -> None:
+        """Fetch until the task is cancelled."""
+        try:
+            while True:
+                now_ms = self._clock.monotonic_ms()
+                due = [one for one in self._followed.values() if one.not_before_ms <= now_ms]
+                if due:
+                    await self._fetch(due)
+                else:
+                    await self._wait()
+        finally:
+            self._peer.close()
+
+    async def _wait(self) -> None:
+        """Wait until a partition is due, or another one is to be followed."""
+        self._changed.clear()
+        changed = asyncio.ensure_future(self._changed.wait())
+        try:
+            if self._followed:
+                await done_by(self._clock, min(one.not_before_ms for one in self._followed.values()), changed)
+            else:
+                await changed
+        finally:
+            changed.cancel()
+
+    async def _fetch(self, due: list[FollowedPartition]) -> None:
+        by_id: dict[bytes, list[FollowedPartition]] = {}
+        for one in due:
+            by_id.setdefault(one.topic_id, []).append(one)
+        settings = self._settings
+        request = FetchRequest(
+            replica_state=FetchRequest.ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            topics=[
+                FetchRequest.Topic(
+                    topic_id=topic_id,
+                    partitions=[
+                        one.fetch.request(one.topic_partition.partition, settings.partition_max_bytes) for one in ones
+                    ],
+                )
+                for topic_id, ones in by_id.items()
+            ],
+        )
+        try:
+            answer = await self._peer.ask(
+                request, FetchResponse, timeout_ms=settings.timeout_ms,
+                largest_answer_bytes=2 * settings.response_max_bytes,
+            )  # fmt: skip
+        except PeerError:  # which the peer has logged
+            self._back_off(due)
+            return
+        if answer.error_code != ErrorCode.NONE:
+            self._back_off(due)
+            return
+        asked = {(one.topic_id, one.topic_partition.partition): one for one in due}
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                found = asked.pop((bytes(topic.topic_id), partition.partition_index), None)
+                if found is not None and self._is_followed(found):
+                    await self._take(found, partition)
+        self._back_off(asked.values())
+
+    async def _take(self, one: FollowedPartition, answer: FetchResponse.Response.Partition) -> None:
+        step = one.fetch.answered(answer)
+        while isinstance(step, AskOffset):
+            offset = await self._offset(one, step)
+            if not self._is_followed(one):
+                return
+            step = BackOff() if offset is None else one.fetch.offset_answered(step, offset)
+        match step:
+            case AwaitMetadata():
+                self.leave(one.topic_partition)
+            case BackOff(problem):
+                self._back_off([one])
+                self._tell(one, problem)
+            case _:
+                try:
+                    await self._performer.perform(one, step)
+                except StorageError as error:
+                    self._back_off([one])
+                    self._tell(one, str(error))
+                    return
+                self._told.pop(one.topic_partition, None)
+                if isinstance(step, Append) and step.batches and self._is_followed(one):
+                    # So that each has its turn, where an answer has no room for all.
+                    self._followed[one.topic_partition] = self._followed.pop(one.topic_partition)
+
+    async def _offset(self, one: FollowedPartition, step: AskOffset) -> int | None:
+        """The leader's answer to ListOffsets; None if there is none."""
+        of_topic = ListOffsetsRequest.Topic
+        topic, partition = one.topic_partition
+        wanted = of_topic.Partition(
+            partition_index=partition, current_leader_epoch=one.leader_epoch, timestamp=step.timestamp
+        )
+        request = ListOffsetsRequest(replica_id=self._node_id, topics=[of_topic(name=topic, partitions=[wanted])])
+        try:
+            answer = await self._peer.ask(request, ListOffsetsResponse, timeout_ms=self._settings.timeout_ms)
+            ((found,),) = (each.partitions for each in answer.topics)
+        except (PeerError, ValueError):
+            return None
+        return found.offset if found.error_code == ErrorCode.NONE else None
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _is_followed(self, one: FollowedPartition) -> bool:
+        """Whether the partition is still followed in the leader epoch of the request."""
+        return self._followed.get(one.topic_partition) is one
+
+    def _back_off(self, ones: Iterable[FollowedPartition]) -> None:
+        until_ms = self._clock.monotonic_ms() + self._settings.backoff_ms
+        for one in ones:
+            one.not_before_ms = until_ms
+
+    def _tell(self, one: FollowedPartition, problem: str | None) -> None:
+        if problem is not None and self._told.get(one.topic_partition) != problem:
+            self._told[one.topic_partition] = problem
+            log.error("%s is not replicated, trying again: %s", one.topic_partition, problem)

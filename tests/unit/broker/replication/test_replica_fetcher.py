@@ -1,0 +1,276 @@
+"""Fetching many partitions from one leader, over a connection in which the test is the leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from broker.peers.errors import PeerUnreachable
+from broker.peers.peer import Peer
+from broker.replication.replica_fetch import Append, BeginAnew, ReplicaFetch, Truncate, append
+from broker.replication.replica_fetcher import FetcherSettings, FollowedPartition, ReplicaFetcher
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from storage.errors import DiskFull
+from storage.topic_partition import TopicPartition
+from tests.support.clock import ManualClock
+from tests.support.logs import T
+from tests.unit.broker.replication.test_replica_fetch import Replica, refusal
+
+TOPIC_IDS = {"orders": bytes([1] * 16), "payments": bytes([2] * 16)}
+
+
+class Leader:
+    """Node 1 with its replicas, and what it is asked."""
+
+    def __init__(self) -> None:
+        self.replicas: dict[tuple[bytes, int], Replica] = {}
+        self.asked: list[Any] = []
+        self.problem: Exception | None = None
+        self.error_code = 0
+        self.closed = False
+        self.before_answer: Callable[[], None] = lambda: None
+
+    async def ask(self, request: Any, answer: type, *, timeout_ms: int, largest_answer_bytes: int = 0) -> Any:
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        if self.problem is not None:
+            raise self.problem
+        self.before_answer()
+        if isinstance(request, ListOffsetsRequest):
+            return self._offsets(request)
+        responses = []
+        for topic in request.topics:
+            found = []
+            for wanted in topic.partitions:
+                replica = self.replicas.get((bytes(topic.topic_id), wanted.partition))
+                one = refusal(ErrorCode.UNKNOWN_TOPIC_ID) if replica is None else replica.answer(wanted)
+                one.partition_index = wanted.partition
+                found.append(one)
+            responses.append(FetchResponse.Response(topic_id=topic.topic_id, partitions=found))
+        return FetchResponse(error_code=self.error_code, responses=[] if self.error_code else responses)
+
+    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        ((wanted,),) = (topic.partitions for topic in request.topics)
+        log = self.replicas[TOPIC_IDS[request.topics[0].name], wanted.partition_index].log
+        offset = log.log_end_offset if wanted.timestamp == -1 else log.log_start_offset
+        found = ListOffsetsResponse.Topic.Partition(partition_index=wanted.partition_index, offset=offset)
+        return ListOffsetsResponse(topics=[ListOffsetsResponse.Topic(name=request.topics[0].name, partitions=[found])])
+
+    def close(self) -> None:
+        self.closed = True
+
+    @property
+    def fetches(self) -> list[FetchRequest]:
+        return [one for one in self.asked if isinstance(one, FetchRequest)]
+
+
+class Following:
+    """Node 2, which follows partitions of the leader."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = ManualClock()
+        self.leader = Leader()
+        self.replicas: dict[TopicPartition, Replica] = {}
+        self.failure: DiskFull | None = None
+        self.fetcher = ReplicaFetcher(
+            cast(Peer, self.leader), self, node_id=2, broker_epoch=lambda: 52, clock=self.clock,
+            settings=FetcherSettings(),
+        )  # fmt: skip
+
+    def add(self, topic: str, partition: int, *, epoch: int = 3, on_leader: bool = True) -> tuple[Replica, Replica]:
+        """Follow a partition. Returns the leader's replica and the follower's."""
+        place = TopicPartition(topic, partition)
+        theirs = Replica(self.path / f"leader-{place}", 1)
+        theirs.lead(epoch)
+        if on_leader:
+            self.leader.replicas[TOPIC_IDS[topic], partition] = theirs
+        ours = self.replicas[place] = Replica(self.path / f"follower-{place}", 2)
+        self.follow(place, epoch)
+        return theirs, ours
+
+    def follow(self, place: TopicPartition, epoch: int) -> None:
+        fetch = ReplicaFetch(self.replicas[place].log, leader_id=1, leader_epoch=epoch)
+        self.fetcher.follow(FollowedPartition(place, topic_id=TOPIC_IDS[place.topic], leader_epoch=epoch, fetch=fetch))
+
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
+        if self.failure is not None:
+            raise self.failure
+        log = self.replicas[followed.topic_partition].log
+        match step:
+            case Append():
+                append(log, step, T)
+            case Truncate(offset):
+                log.expect_truncation_to(offset)
+                log.truncate_to(offset, T)
+            case BeginAnew(offset):
+                log.truncate_fully_to(offset, T)
+
+    async def until(self, condition: Callable[[], bool]) -> int:
+        """Let it run, and time pass, until the condition holds. Returns how many milliseconds have passed."""
+        began_ms = self.clock.monotonic_ms()
+        for _ in range(20_000):
+            if condition():
+                return self.clock.monotonic_ms() - began_ms
+            for _ in range(4):
+                await asyncio.sleep(0)
+            self.clock.advance(1)
+        raise AssertionError("it has not come to pass")
+
+
+def following(path: Path, test: Callable[[Following], Awaitable[None]]) -> None:
+    async def run() -> None:
+        one = Following(path)
+        task = asyncio.get_running_loop().create_task(one.fetcher.run())
+        try:
+            await test(one)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert one.leader.closed
+
+    asyncio.run(run())
+
+
+def test_all_partitions_are_asked_for_in_one_request_with_who_asks(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        pairs = [one.add("orders", 0), one.add("orders", 1), one.add("payments", 0)]
+        for theirs, _ in pairs:
+            theirs.write(b"a")
+        await one.until(lambda: all(ours.content == theirs.content for theirs, ours in pairs))
+        request = one.leader.fetches[0]
+        assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 52)
+        assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10_485_760)
+        assert (request.session_id, request.session_epoch) == (0, -1)
+        asked = {topic.topic_id: [each.partition for each in topic.partitions] for topic in request.topics}
+        assert asked == {TOPIC_IDS["orders"]: [0, 1], TOPIC_IDS["payments"]: [0]}
+
+    following(tmp_path, test)
+
+
+def test_a_partition_that_is_not_there_yet_waits_and_the_others_do_not(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        _, late = one.add("orders", 1, on_leader=False)
+        await one.until(lambda: len(one.leader.fetches) >= 50)
+        count = sum(len(topic.partitions) > 1 for request in one.leader.fetches for topic in request.topics)
+        assert count == 1
+        theirs.write(b"a")
+        one.leader.replicas[TOPIC_IDS["orders"], 1] = theirs
+        await one.until(lambda: ours.content == theirs.content)
+        assert 500 < await one.until(lambda: late.content == theirs.content) <= 1_000
+
+    following(tmp_path, test)
+
+
+def test_without_partitions_nothing_is_asked(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+            one.clock.advance(100)
+        assert one.leader.asked == []
+
+    following(tmp_path, test)
+
+
+@pytest.mark.parametrize("problem", ["no answer", "an error"])
+def test_a_leader_without_an_answer_is_asked_again_after_the_backoff(tmp_path: Path, problem: str) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        if problem == "no answer":
+            one.leader.problem = PeerUnreachable("refused")
+        else:
+            one.leader.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        theirs.write(b"a")
+        await one.until(lambda: len(one.leader.fetches) == 3)
+        one.leader.problem, one.leader.error_code = None, 0
+        assert 900 <= await one.until(lambda: ours.content == theirs.content) <= 1_000
+
+    following(tmp_path, test)
+
+
+def test_a_fenced_epoch_is_not_fetched_until_the_next_one_is_known(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        theirs.lead(4)
+        theirs.write(b"a")
+        await one.until(lambda: one.fetcher.partitions == [])
+        count = len(one.leader.fetches)
+        one.clock.advance(60_000)
+        await asyncio.sleep(0)
+        assert len(one.leader.fetches) == count
+        one.follow(TopicPartition("orders", 0), 4)
+        await one.until(lambda: ours.content == theirs.content)
+
+    following(tmp_path, test)
+
+
+@pytest.mark.parametrize("becomes", ["left", "of another epoch"])
+def test_an_answer_that_comes_too_late_changes_nothing(tmp_path: Path, becomes: str) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        place = TopicPartition("orders", 0)
+        theirs.write(b"a")
+
+        def change() -> None:
+            one.leader.before_answer = lambda: None
+            if becomes == "left":
+                one.fetcher.leave(place)
+            else:
+                one.follow(place, 9)
+
+        one.leader.before_answer = change
+        await one.until(lambda: len(one.leader.fetches) >= 1)
+        await one.until(lambda: becomes == "left" or len(one.leader.fetches) >= 2)
+        assert ours.content == []
+
+    following(tmp_path, test)
+
+
+def test_an_offset_out_of_range_is_settled_with_the_leaders_offsets(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        for value in (b"a" * 400, b"b" * 400, b"c" * 400):
+            theirs.write(value)
+        theirs.log.advance_high_watermark(3)
+        theirs.log.start_offset_to(2)
+        await one.until(lambda: ours.content == theirs.content)
+        assert ours.log.log_start_offset == 2
+        asked = [each for each in one.leader.asked if isinstance(each, ListOffsetsRequest)]
+        wanted = [topic.partitions[0] for each in asked for topic in each.topics]
+        assert [(each.timestamp, each.current_leader_epoch) for each in wanted] == [(-1, 3), (-4, 3)]
+        assert {each.replica_id for each in asked} == {2}
+
+    following(tmp_path, test)
+
+
+def test_a_full_disk_is_logged_once_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        theirs.write(b"a")
+        one.failure = DiskFull("no space in the directory")
+        await one.until(lambda: len(one.leader.fetches) == 4)
+        one.failure = None
+        await one.until(lambda: ours.content == theirs.content)
+
+    following(tmp_path, test)
+    lines = [text for text in caplog.messages if "is not replicated" in text]
+    assert lines == ["orders-0 is not replicated, trying again: no space in the directory"]
+
+
+def test_who_has_got_records_is_asked_for_last(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, _ = one.add("orders", 0)
+        one.add("orders", 1)
+        theirs.write(b"a")
+        await one.until(lambda: len(one.leader.fetches) >= 2)
+        orders = [[each.partition for each in request.topics[0].partitions] for request in one.leader.fetches[:2]]
+        assert orders == [[0, 1], [1, 0]]
+
+    following(tmp_path, test)
