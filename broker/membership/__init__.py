@@ -1,1 +1,1 @@
-"""Membership of a cluster whose controllers are elsewhere: registration, heartbeats, forwarded requests."""
+"""Membership of a cluster whose controllers are elsewhere: what this broker asks them, and tells them of itself."""

@@ -13,6 +13,14 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from broker.membership.alter_partition import (
+    AlterPartitionSender,
+    IsrCommitted,
+    IsrOutdated,
+    IsrRefused,
+    Outcome,
+    WantedIsr,
+)
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ClientRequest, Forwarder
 from broker.membership.member import BrokerMember
@@ -355,6 +363,53 @@ def test_a_partition_is_replicated_byte_for_byte_and_the_replica_is_in_sync(kafk
         await one.until(lambda: copy.log.log_end_offset == 200 * len(CODECS) + 10, "the replica goes on")
         await one.until(lambda: copy.path.read_bytes()[: theirs.stat().st_size] == theirs.read_bytes(), "the files are")
         for task in (fetching, running):
+            task.cancel()
+
+    following(kafka, test)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kafka", [KAFKA_VERSION], indirect=True)
+def test_a_leader_is_rid_of_a_follower_that_lags_and_is_refused_one_that_does_not_exist(kafka: ApacheKafka) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+    async def test(one: Following) -> None:
+        member = one.member()
+        running = asyncio.create_task(member.run())
+        member.ready()
+        await wait(member.unfenced)
+        (created,) = admin.create_topics([NewTopic("led", 1, replica_assignment=[[7, 1]])]).values()
+        created.result(60)
+        await one.until(lambda: "led" in one.topics, "the topic is in the image")
+        sender = AlterPartitionSender(
+            one.channel(), node_id=7, broker_epoch=lambda: member.broker_epoch, clock=one.clock
+        )
+        sending = asyncio.create_task(sender.run())
+
+        def partition() -> PartitionImage:
+            found = one.image.topics.by_name["led"].partition(0)
+            assert found is not None
+            return found
+
+        async def outcome(isr: dict[int, int], *, partition_epoch: int) -> Outcome:
+            led, answered = partition(), asyncio.get_running_loop().create_future()
+            topic_id = one.image.topics.by_name["led"].topic_id
+            wanted = WantedIsr(topic_id, 0, led.leader_epoch, partition_epoch, isr)
+            assert sender.submit(wanted, answered.set_result)
+            found: Outcome = await asyncio.wait_for(answered, PATIENCE_S)
+            return found
+
+        led = partition()
+        assert (led.leader, set(led.isr)) == (7, {1, 7})
+        alone = {7: member.broker_epoch}
+        assert await outcome(alone, partition_epoch=led.partition_epoch) == IsrCommitted(
+            (7,), led.leader_epoch, led.partition_epoch + 1
+        )
+        await one.until(lambda: partition().isr == (7,), "the metadata log has it, too")
+        assert await outcome(alone, partition_epoch=led.partition_epoch) == IsrOutdated()
+        stale = {**alone, 1: 12_345}
+        assert await outcome(stale, partition_epoch=led.partition_epoch + 1) == IsrRefused()
+        for task in (sending, running):
             task.cancel()
 
     following(kafka, test)
