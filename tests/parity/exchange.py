@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dev.broker_process import BrokerProcess
-from protocol.api_keys import ApiKey
+from protocol.api_keys import ASKED_CONTROLLERS, ApiKey
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -283,7 +283,8 @@ class Exchange:
         return max(patience_s, self._least_patience_s)
 
     def _note(self, key: int, step: str, version: str, outcome: Any, sent_ms: int) -> None:
-        api = ApiKey(key).name if key in set(ApiKey) else f"API {key}"
+        # What only controllers are asked has no name among the APIs of brokers.
+        api = ApiKey(key).name if key in set(ApiKey) - ASKED_CONTROLLERS else f"API {key}"
         assert (api, step, version) not in self._named, f"{api} {version} has two steps named {step!r}"
         self._named.add((api, step, version))
         moment = Moment(
