@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientsPartition
 
 from config.log_config import LogConfig
@@ -179,6 +179,25 @@ def _transactions(writer: Writer, step: int) -> None:
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
+NOT_YET: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._UNKNOWN_PARTITION)
+
+
+def _end_offset(consumer: Consumer, place: ClientsPartition) -> int:
+    """Where a partition ends. A broker that has just started may not lead it yet."""
+    ends: list[int] = []
+
+    def is_told() -> bool:
+        try:
+            ends.append(consumer.get_watermark_offsets(place, 60)[1])
+        except KafkaException as refusal:
+            if refusal.args[0].code() not in NOT_YET:
+                raise
+        return bool(ends)
+
+    until(is_told, f"the end of {place.topic}-{place.partition}")
+    return ends[0]
+
+
 def committed(bootstrap: str, topic: str, partition: int = 0) -> list[Received]:
     """What a consumer of committed records gets of a partition, from its start to its end now."""
     found: list[Received] = []
@@ -191,7 +210,7 @@ def committed(bootstrap: str, topic: str, partition: int = 0) -> list[Received]:
     with contextlib.closing(consumer):
         place = ClientsPartition(topic, partition, 0)
         # It is told of the end by a fetch that finds nothing, and others may go on writing.
-        _, end_offset = consumer.get_watermark_offsets(place, 60)
+        end_offset = _end_offset(consumer, place)
         consumer.assign([place])
         while True:
             message: Any = consumer.poll(60)
