@@ -33,6 +33,8 @@ class CleanerProcess:
         """
         from storage.cleaning.order import conclude  # not at a start
 
+        if self._is_killed:  # behind the last answer to the order before this one
+            await self.end()
         self._may_have_child, self._is_killed = True, False
         child = await self.thread.run(self._started)
         if self._is_killed:  # while it started
