@@ -24,6 +24,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
+from storage.advisory_locks import EXCLUSIVE, HELD, SHARED, take_both_locks
 from storage.errors import (
     DirectoryLocked,
     DiskFull,
@@ -50,10 +51,6 @@ _NOT_SUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 """The errors of a call that a file system, or a sandbox, does not have: CIFS, 9p, shared folders, some of FUSE."""
 _CANNOT_SYNC_NAMES: Final = _NOT_SUPPORTED | {errno.EBADF, errno.EISDIR}
 _CANNOT_MAP: Final = _NOT_SUPPORTED | {errno.ENODEV, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EAGAIN}
-_NO_LOCKS: Final = _NOT_SUPPORTED | {errno.ENOLCK, errno.EPERM}
-"""The errors of one kind of lock where a file system or server has only the other, or a sandbox forbids it."""
-_HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
-"""The errors of a lock that another process has; POSIX allows both."""
 _STILL_OPEN: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY})
 """The errors of a removal on NFS, which keeps a removed file under another name until it is closed."""
 _LOCK_ATTEMPTS: Final = 100
@@ -519,23 +516,19 @@ class FileSystem:
         return os.path.abspath(path)
 
     def lock(self, path: str) -> Lock:
-        """Take the lock file ``path``. Raises DirectoryLocked if another broker, of whatever make, has it.
-
-        Apache Kafka takes a POSIX record lock, so we take one; it does not exclude a second broker in our own
-        process, so flock comes first.
-        """
+        """Take the lock file ``path``. Raises DirectoryLocked if another broker, of whatever make, has it."""
         for attempt in range(_LOCK_ATTEMPTS):
             try:
                 fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
                 raise storage_error(error, "opening", path) from error
             try:
-                _take_both_locks(fd, fcntl.LOCK_EX)
+                take_both_locks(fd, EXCLUSIVE)
                 # The last holder may just have removed the file; then our lock is on a file without a name.
                 is_current = os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path))
             except OSError as error:
                 os.close(fd)
-                if error.errno in _HELD:
+                if error.errno in HELD:
                     raise _in_use(path) from error
                 raise storage_error(error, "locking", path) from error
             if is_current or attempt == _LOCK_ATTEMPTS - 1:  # some file systems give a file a new number each time
@@ -553,34 +546,12 @@ class FileSystem:
         except FileNotFoundError:
             return None
         try:
-            _take_both_locks(file.fileno(), fcntl.LOCK_SH)
+            take_both_locks(file.fileno(), SHARED)
         except OSError as error:
-            if error.errno in _HELD:
+            if error.errno in HELD:
                 raise _in_use(path) from error
             raise storage_error(error, "locking", path) from error
         return file
-
-
-def _take_both_locks(fd: int, kind: int) -> None:
-    """One of the two suffices where the file system, or a sandbox, has not the other. Raises an error of `_HELD` where
-    another process has one of them, and other errors where there is neither."""
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        fcntl.lockf(fd, kind | fcntl.LOCK_NB)
-        return
-    try:
-        fcntl.lockf(fd, kind | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return
-        if error.errno not in _HELD:
-            raise
-        # NFS makes a record lock of the first one as well, and that stands in the way of the second.
-        fcntl.flock(fd, fcntl.LOCK_UN)
-        fcntl.lockf(fd, kind | fcntl.LOCK_NB)
 
 
 def _looked_at(entry: os.DirEntry[str]) -> DirectoryEntry | None:
