@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from bench.conversation import Conversation, fetch_frame, produce_frame
 from bench.limits import MEGABYTE
 from bench.load import run_paced
-from bench.processes import OwnBroker, memory_mb
+from bench.processes import Disturber, OwnBroker, memory_mb
 from bench.raw_cases import percentiles
 from config.log_config import LogConfig
 from dev.apache_kafka import ApacheKafka
@@ -82,8 +82,8 @@ def cleaning(directory: Path, scale: float) -> dict[str, float]:
 
 def cleaning_latency(directory: Path, scale: float) -> dict[str, float]:
     """The latency of 1,000 one-record requests a second with acks=all, and of as many fetches of 16 KB, in turns: while
-    logs are cleaned without a pause, and after that (`alone_`). In microseconds from the moment at which each request
-    was due. Also the MB/s at which these logs were cleaned."""
+    logs are cleaned without a pause, and after that, alone (`alone_`) and beside a busy loop (`busy_loop_`). In
+    microseconds from the moment at which each request was due. Also the MB/s at which these logs were cleaned."""
     busy = Topic(100, Codec.NONE)
     size = _make_busy(directory, busy, int(64 * MEGABYTE * scale))
     broker = OwnBroker(directory, settings=SETTINGS)
@@ -98,19 +98,22 @@ def cleaning_latency(directory: Path, scale: float) -> dict[str, float]:
         clients.serve()
         stretches += 1
     seconds = time.perf_counter() - began
-    served = clients.take_latencies()
+    latencies = {"": clients.take_latencies()}
     for _ in range(stretches):
         clients.serve()
-    served_alone = clients.take_latencies()
+    latencies["alone_"] = clients.take_latencies()
+    with Disturber("spin", "--share", "1"):
+        for _ in range(stretches):
+            clients.serve()
+    latencies["busy_loop_"] = clients.take_latencies()
     broker.close()
     shutil.rmtree(directory)
     figures: dict[str, float] = {}
-    for name, latencies in served.items():
-        meanwhile, alone = percentiles(latencies), percentiles(served_alone[name])
-        for figure in ("p50_us", "p99_us"):
-            figures[f"{name}_{figure}"] = meanwhile[figure]
-            figures[f"alone_{name}_{figure}"] = alone[figure]
-        figures[f"{name}_p99_ratio"] = meanwhile["p99_us"] / alone["p99_us"]
+    for name in latencies[""]:
+        for phase, of_phase in latencies.items():
+            found = percentiles(of_phase[name])
+            figures |= {f"{phase}{name}_{figure}": found[figure] for figure in ("p50_us", "p99_us")}
+        figures[f"{name}_p99_ratio"] = figures[f"{name}_p99_us"] / figures[f"alone_{name}_p99_us"]
     return {**figures, "mb_s": size / MEGABYTE / seconds}
 
 
