@@ -196,3 +196,11 @@ _RETRIABLE: Final = _REFRESHING_METADATA | {
     ErrorCode.INVALID_SHARE_SESSION_EPOCH,
     ErrorCode.SHARE_SESSION_LIMIT_REACHED,
 }
+
+
+def described(code: int) -> str:
+    """An error code for a sentence: its number, and its name if it is known."""
+    try:
+        return f"{code} ({ErrorCode(code).name})"
+    except ValueError:
+        return str(code)

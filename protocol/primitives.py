@@ -27,6 +27,15 @@ Chunk: TypeAlias = bytes | bytearray | memoryview | SizedRegion
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What messages are decoded from: bytes of format ``B``."""
 
+
+def received(records: Chunk | None) -> memoryview:
+    """The bytes of a field with records, as a decoded message has them; empty for null."""
+    if records is None:
+        return memoryview(b"")
+    assert isinstance(records, (bytes, bytearray, memoryview)), "only an answer to be sent has a region of a file"
+    return memoryview(records)
+
+
 LONGEST_UVARINT: Final = 5
 
 MOST_ELEMENTS: Final = 100_000

@@ -13,11 +13,11 @@ from typing import Final
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.features import check_features
-from broker.metadata.registration import SUPPORTED_FEATURES, Registration, security_protocol_id
+from broker.metadata.registration import Registration, registered_features, registered_listeners
 from broker.peers.backoff import Backoff
-from broker.peers.waiting import done_by, pause_until
+from broker.peers.waiting import pause_until, set_by
 from broker.runtime.clock import Clock
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, described
 from protocol.messages.broker_lifecycle import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -172,7 +172,7 @@ class BrokerMember:
                 pause_ms = self._backoff.next_ms()
             waited_ms = self._clock.monotonic_ms() - began_ms
             if not self.registered.is_set() and waited_ms + pause_ms > self._settings.registration_timeout_ms:
-                reason = "no controller has answered" if code is None else f"the last answer was {_name(code)}"
+                reason = "no controller has answered" if code is None else f"the last answer was {described(code)}"
                 raise RegistrationRefused(
                     f"broker {self._registration.node_id} could not be registered within "
                     f"{self._settings.registration_timeout_ms} ms: {reason}"
@@ -200,19 +200,8 @@ class BrokerMember:
             broker_id=registration.node_id,
             cluster_id=self._cluster_id,
             incarnation_id=registration.incarnation_id,
-            listeners=[
-                of_request.Listener(
-                    name=endpoint.name,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    security_protocol=security_protocol_id(endpoint),
-                )
-                for endpoint in registration.endpoints
-            ],
-            features=[
-                of_request.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in SUPPORTED_FEATURES.items()
-            ],
+            listeners=registered_listeners(of_request.Listener, registration.endpoints),
+            features=registered_features(of_request.Feature),
             rack=registration.rack,
             log_dirs=sorted(registration.directories),
             # Only the first registration of a run follows a stop.
@@ -272,15 +261,4 @@ class BrokerMember:
 
     async def _pause(self, pause_ms: int) -> None:
         """Wait, or until there is something to tell the controllers."""
-        waiting = asyncio.ensure_future(self._news.wait())
-        try:
-            await done_by(self._clock, self._clock.monotonic_ms() + pause_ms, waiting)
-        finally:
-            waiting.cancel()
-
-
-def _name(code: int) -> str:
-    try:
-        return f"{code} ({ErrorCode(code).name})"
-    except ValueError:
-        return str(code)
+        await set_by(self._clock, self._clock.monotonic_ms() + pause_ms, self._news)

@@ -1,7 +1,7 @@
 """Registration records of this node, as broker and as controller, as Kafka writes and reads them."""
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from config.listeners import Listener
 from protocol.records.cluster_metadata import RegisterBrokerRecord, RegisterControllerRecord
@@ -30,9 +30,28 @@ SUPPORTED_FEATURES: Final = {
 _SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
-def security_protocol_id(listener: Listener) -> int:
-    """The number of a listener's security protocol in records and messages."""
-    return _SECURITY_PROTOCOLS[listener.security_protocol]
+T = TypeVar("T")
+
+
+def registered_listeners(make: Callable[..., T], listeners: Iterable[Listener]) -> list[T]:
+    """The listeners as the structs of a record or a message, which have the same fields in all of them."""
+    return [
+        make(
+            name=listener.name,
+            host=listener.host,
+            port=listener.port,
+            security_protocol=_SECURITY_PROTOCOLS[listener.security_protocol],
+        )
+        for listener in listeners
+    ]
+
+
+def registered_features(make: Callable[..., T]) -> list[T]:
+    """`SUPPORTED_FEATURES` as the structs of a record or a message."""
+    return [
+        make(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in SUPPORTED_FEATURES.items()
+    ]
 
 
 class Registration(NamedTuple):
@@ -51,23 +70,12 @@ class Registration(NamedTuple):
 
     def controller_record(self) -> RegisterControllerRecord:
         """The record that registers the controller."""
-        endpoint = self.controller_endpoint
         return RegisterControllerRecord(
             controller_id=self.node_id,
             incarnation_id=self.incarnation_id,
             zk_migration_ready=False,
-            end_points=[
-                RegisterControllerRecord.EndPoint(
-                    name=endpoint.name,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    security_protocol=security_protocol_id(endpoint),
-                )
-            ],
-            features=[
-                RegisterControllerRecord.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in SUPPORTED_FEATURES.items()
-            ],
+            end_points=registered_listeners(RegisterControllerRecord.EndPoint, [self.controller_endpoint]),
+            features=registered_features(RegisterControllerRecord.Feature),
         )
 
     def broker_record(self, broker_epoch: int) -> RegisterBrokerRecord:
@@ -76,19 +84,8 @@ class Registration(NamedTuple):
             broker_id=self.node_id,
             incarnation_id=self.incarnation_id,
             broker_epoch=broker_epoch,
-            end_points=[
-                RegisterBrokerRecord.EndPoint(
-                    name=endpoint.name,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    security_protocol=security_protocol_id(endpoint),
-                )
-                for endpoint in self.endpoints
-            ],
-            features=[
-                RegisterBrokerRecord.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in SUPPORTED_FEATURES.items()
-            ],
+            end_points=registered_listeners(RegisterBrokerRecord.EndPoint, self.endpoints),
+            features=registered_features(RegisterBrokerRecord.Feature),
             rack=self.rack,
             fenced=False,
             log_dirs=list(self.directories),

@@ -33,3 +33,12 @@ async def pause_until(clock: Clock, deadline_ms: int) -> None:
     """Return once ``clock.monotonic_ms()`` has reached the deadline; at once where it has."""
     if clock.monotonic_ms() < deadline_ms:
         await done_by(clock, deadline_ms, asyncio.get_running_loop().create_future())
+
+
+async def set_by(clock: Clock, deadline_ms: int, event: asyncio.Event) -> bool:
+    """Wait until ``event`` is set or the deadline has come; return whether it is set."""
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        return await done_by(clock, deadline_ms, waiting)
+    finally:
+        waiting.cancel()

@@ -23,11 +23,10 @@ from broker.raft.quorum import Quorum
 from broker.raft.single_voter_log import METADATA_PARTITION, METADATA_TOPIC_ID
 from broker.raft.snapshots import SnapshotId, check_snapshot
 from broker.request.node import NO_NODE, Endpoint
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, described
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from protocol.primitives import Malformed
-from protocol.schema import Records
+from protocol.primitives import Malformed, received
 from storage.batch.walk import AtFault, BatchWalk, WalkPolicy, in_memory
 from storage.errors import CorruptBatch, UndecodableRecords
 
@@ -196,7 +195,7 @@ class QuorumObserver:
         if partition.snapshot_id.end_offset >= 0:
             self._begin_download(SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch))
             return Next.ASK_AGAIN
-        self._append(_in_memory(partition.records))
+        self._append(received(partition.records))
         self._commit(partition.high_watermark)
         return Next.ASK_AGAIN
 
@@ -313,7 +312,7 @@ class QuorumObserver:
                 f"node {self.leader_id} has sent position {partition.position} of its snapshot "
                 f"{download.id.file_name}, asked was for {len(download.content)}"
             )
-        piece = _in_memory(partition.unaligned_records)
+        piece = received(partition.unaligned_records)
         if not piece and len(download.content) < partition.size:
             raise AnswerRefused(f"node {self.leader_id} has sent nothing of its snapshot {download.id.file_name}")
         download.content += piece
@@ -340,19 +339,9 @@ class QuorumObserver:
 
 
 def _unexpected(error_code: int) -> AnswerRefused:
-    try:
-        name = f"{error_code} ({ErrorCode(error_code).name})"
-    except ValueError:
-        name = str(error_code)
-    return AnswerRefused(f"a request for the metadata log was answered with error {name}: is that node a controller?")
-
-
-def _in_memory(records: Records | None) -> memoryview:
-    """The bytes of a field with records, as a decoded message has them."""
-    if records is None:
-        return memoryview(b"")
-    assert isinstance(records, (bytes, bytearray, memoryview)), "only an answer to be sent has a region of a file"
-    return memoryview(records)
+    return AnswerRefused(
+        f"a request for the metadata log was answered with error {described(error_code)}: is that node a controller?"
+    )
 
 
 class _Download:

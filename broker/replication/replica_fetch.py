@@ -11,14 +11,14 @@ It decides, and changes nothing: whoever fetches carries the step out on the log
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.schema import NO_UUID, Records
+from protocol.primitives import received
+from protocol.schema import NO_UUID
 from storage.batch.walk import AtFault, BatchWalk, WalkPolicy, in_memory
 from storage.errors import CorruptBatch, StorageError
-from storage.leader_epochs import EpochEndOffset, LeaderEpochs
 from storage.log import Log
 from storage.sentinels import NO_EPOCH
 
@@ -72,22 +72,10 @@ class AwaitMetadata(NamedTuple):
 Step: TypeAlias = Append | Truncate | BeginAnew | AskOffset | BackOff | AwaitMetadata
 
 
-class ReplicaLog(Protocol):
-    """What a follower must know of its log; `storage.log.Log` is one."""
-
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    leader_epochs: LeaderEpochs
-
-    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
-        """Where an epoch, or the last known one before it, ends."""
-
-
 class ReplicaFetch:
     """A follower's fetches of one partition, in one leader epoch."""
 
-    def __init__(self, log: ReplicaLog, *, leader_id: int, leader_epoch: int, directory_id: bytes = NO_UUID) -> None:
+    def __init__(self, log: Log, *, leader_id: int, leader_epoch: int, directory_id: bytes = NO_UUID) -> None:
         """``directory_id`` is that of the log's directory (16 bytes)."""
         self._log = log
         self._leader_id = leader_id
@@ -153,7 +141,7 @@ class ReplicaFetch:
     # Records ----------------------------------------------------------------------------------------------------------
 
     def _records(self, answer: FetchResponse.Response.Partition) -> Step:
-        records = _bytes_of(answer.records)
+        records = received(answer.records)
         batches: list[memoryview] = []
         next_offset, epoch = self._log.log_end_offset, self._log.leader_epochs.latest
         try:
@@ -193,10 +181,3 @@ def append(log: Log, step: Append, now_ms: int) -> None:
     log.advance_high_watermark(step.high_watermark)
     if log.log_start_offset < step.log_start_offset <= log.high_watermark:
         log.start_offset_to(step.log_start_offset)
-
-
-def _bytes_of(records: Records | None) -> memoryview:
-    if records is None:
-        return memoryview(b"")
-    assert isinstance(records, (bytes, bytearray, memoryview)), "only an answer to be sent has a region of a file"
-    return memoryview(records)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from broker.peers.errors import PeerError
 from broker.peers.peer import Peer
-from broker.peers.waiting import done_by
+from broker.peers.waiting import set_by
 from broker.replication.replica_fetch import (
     Append,
     AskOffset,
@@ -129,14 +129,10 @@ class ReplicaFetcher:
     async def _wait(self) -> None:
         """Wait until a partition is due, or another one is to be followed."""
         self._changed.clear()
-        changed = asyncio.ensure_future(self._changed.wait())
-        try:
-            if self._followed:
-                await done_by(self._clock, min(one.not_before_ms for one in self._followed.values()), changed)
-            else:
-                await changed
-        finally:
-            changed.cancel()
+        if self._followed:
+            await set_by(self._clock, min(one.not_before_ms for one in self._followed.values()), self._changed)
+        else:
+            await self._changed.wait()
 
     async def _fetch(self, due: list[FollowedPartition]) -> None:
         by_id: dict[bytes, list[FollowedPartition]] = {}
