@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from broker.runtime.cpu_scheduling import take_usual_turns
 from broker.runtime.stderr import never_wait_for_stderr
 
 Message = dict[str, Any]
@@ -82,6 +83,7 @@ def serve(perform: Callable[[Message], Iterable[Message]]) -> None:
     """The child's end: perform orders until stdin is closed."""
     never_wait_for_stderr()
     _die_with_the_broker()
+    take_usual_turns()
     # A terminal and some process managers send their signals to the child as well; the broker decides when it ends.
     for number in _SIGNALS_OF_THE_BROKER:
         signal.signal(number, signal.SIG_IGN)

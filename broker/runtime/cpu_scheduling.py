@@ -12,6 +12,8 @@ from typing import Final
 
 TURN_NS: Final = 100_000
 """The shortest turn that the kernel grants; the kernel's default is 0.7 to 2.8 ms (docs/decisions/short-turns.md)."""
+_USUAL_NS: Final = 0
+"""The kernel takes a length of its own."""
 _SCHED_SETATTR: Final = {"aarch64": 274, "riscv64": 274, "x86_64": 314}
 """The system call's number: C libraries have no function for it before glibc 2.41."""
 _SCHED_ATTR: Final = struct.Struct("=IIQiIQQQII")
@@ -25,6 +27,19 @@ def ask_for_short_turns() -> int:
 
     0 where the system does not have such turns, or the user has chosen another policy than the ordinary one.
     """
+    return _ask_for_turns(TURN_NS)
+
+
+def take_usual_turns() -> int:
+    """Take turns of the kernel's own length again. Returns how many threads do, as `ask_for_short_turns`.
+
+    A child process inherits the broker's turns. While it computes with turns as short as the broker's, the broker does
+    not run before it (bench: cleaning-latency).
+    """
+    return _ask_for_turns(_USUAL_NS)
+
+
+def _ask_for_turns(turn_ns: int) -> int:
     number = _SCHED_SETATTR.get(os.uname().machine)
     if number is None or not _THREADS.is_dir():
         return 0
@@ -43,6 +58,6 @@ def ask_for_short_turns() -> int:
             nice = os.getpriority(os.PRIO_PROCESS, thread)
         except OSError:
             continue  # the thread has ended, or asking is not permitted
-        wanted = _SCHED_ATTR.pack(_SCHED_ATTR.size, os.SCHED_OTHER, 0, nice, 0, TURN_NS, 0, 0, 0, 0)
+        wanted = _SCHED_ATTR.pack(_SCHED_ATTR.size, os.SCHED_OTHER, 0, nice, 0, turn_ns, 0, 0, 0, 0)
         granted += call(number, thread, wanted, 0) == 0
     return granted

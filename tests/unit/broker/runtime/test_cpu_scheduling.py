@@ -28,6 +28,13 @@ for thread in os.listdir("/proc/self/task"):
     print(open(f"/proc/self/task/{thread}/sched").read())
 end.set()
 """
+CHILD = """
+import subprocess, sys
+from broker.runtime import cpu_scheduling
+cpu_scheduling.ask_for_short_turns()
+child = "from broker.runtime import cpu_scheduling as c; slice = lambda: print(open('/proc/self/sched').read()); "
+subprocess.run([sys.executable, "-c", child + "slice(); c.take_usual_turns(); slice()"], check=True)
+"""
 OTHER_POLICY = """
 import os
 from broker.runtime import cpu_scheduling
@@ -55,6 +62,14 @@ def test_threads_of_now_and_later_have_short_turns_and_keep_their_priority() -> 
     assert said.startswith("3\n")
     assert re.findall(r"se\.slice *: *(\d+)", said) == [str(cpu_scheduling.TURN_NS)] * 4
     assert sorted(re.findall(r"^\d+ (\d+)$", said, re.MULTILINE)) == [str(os.nice(0) + more) for more in (0, 0, 3, 3)]
+
+
+@pytest.mark.skipif(not kernel_tells_turns(), reason="only Linux has turns, from 6.12 on, and not every one shows them")
+def test_a_child_process_may_take_the_kernels_turns_again() -> None:
+    inherited, usual = map(int, re.findall(r"se\.slice *: *(\d+)", run(CHILD)))
+
+    assert inherited == cpu_scheduling.TURN_NS
+    assert usual > cpu_scheduling.TURN_NS
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the policies are Linux's")
