@@ -94,6 +94,12 @@ class BrokerSessions:
         """The broker has sent a heartbeat."""
         self._sessions[broker_id] = _Session(broker_epoch, now_ms, metadata_offset)
 
+    def renew(self, broker_id: int, now_ms: int) -> None:
+        """The same run of the broker has registered again."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.last_contact_ms = now_ms
+
     def end(self, broker_id: int) -> None:
         """The broker is no longer registered."""
         self._sessions.pop(broker_id, None)
@@ -133,13 +139,14 @@ class BrokerSessions:
         """The broker has given up its leaderships with the record at ``offset``."""
         self._shutdown_offsets[broker_id] = offset
 
-    def is_shutdown_known(self, broker_id: int, active: Iterable[int], log_end_offset: int) -> bool:
+    def is_shutdown_known(self, broker_id: int, active: Iterable[int], *, end_offset: int, high_watermark: int) -> bool:
         """Whether the ``active`` brokers have applied the record with which ``broker_id`` gave up its leaderships.
 
-        A controller that has started since does not know that record, and takes the last one of the log.
+        The controller's own broker is not among them: it has applied what is below ``high_watermark``. A controller
+        that has started since does not know which record it was, and takes the last one of the log.
         """
-        offset = self._shutdown_offsets.setdefault(broker_id, log_end_offset - 1)
-        return all(
+        offset = self._shutdown_offsets.setdefault(broker_id, end_offset - 1)
+        return high_watermark > offset and all(
             (session := self._sessions.get(broker)) is not None and session.metadata_offset >= offset
             for broker in active
         )

@@ -92,7 +92,7 @@ class _Change:
         leader = self._elect()
         if not self._isr and not self._view.has_elr:
             # Without eligible leaders the last replica in sync stays in sync: it is the one that can lead again.
-            self._isr = list(partition.isr)
+            self._isr = [broker for broker in partition.isr if broker in self._replicas] or self._replicas[:1]
         last_known_elr = self._last_known_elr(leader)
         directories = self._directories()
         is_new_epoch = leader != partition.leader or self._needs_new_epoch()
