@@ -128,12 +128,8 @@ class _Change:
         if not self._view.has_elr or len(self._isr) >= self._min_isr():
             self._elr = []
             return
-        candidates = dict.fromkeys([*self._elr, *self._partition.isr])
-        self._elr = [
-            broker
-            for broker in candidates
-            if broker in self._replicas and broker not in self._isr and broker not in self._wanted.unclean_stops
-        ]
+        candidates = {*self._elr, *self._partition.isr} & {*self._replicas}
+        self._elr = sorted(candidates - {*self._isr} - {*self._wanted.unclean_stops})
 
     def _min_isr(self) -> int:
         return min(self._view.min_isr(self._topic), len(self._replicas))
@@ -191,9 +187,9 @@ class _Change:
     def _last_known_elr(self, leader: int) -> Sequence[int]:
         """The last leader, once the ISR is empty: it leads if nobody who was in sync comes back clean."""
         partition = self._partition
-        if not self._view.has_elr:
+        if not self._view.has_elr or leader != NO_LEADER:
             return ()
-        if not self._isr and partition.isr and partition.leader != NO_LEADER and leader == NO_LEADER:
+        if not self._isr and partition.isr and partition.leader != NO_LEADER:
             return (partition.leader,)
         return partition.last_known_elr
 

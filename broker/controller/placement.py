@@ -89,16 +89,17 @@ class Placement:
         """Raises `InvalidReplicaAssignment` for brokers that a partition cannot have."""
         if not brokers:
             raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
-        repeated = [broker for broker, times in Counter(brokers).items() if times > 1]
-        if repeated:
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes the broker {repeated[0]} more than once."
-            )
-        unknown = [broker for broker in brokers if broker != self.broker_id and broker not in self._others]
-        if unknown:
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
-            )
+        before = None
+        for broker in sorted(brokers):
+            if broker != self.broker_id and broker not in self._others:
+                raise InvalidReplicaAssignment(
+                    f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+                )
+            if broker == before:
+                raise InvalidReplicaAssignment(
+                    f"The manual partition assignment includes the broker {broker} more than once."
+                )
+            before = broker
 
     def check_assignment(self, index: int, brokers: Sequence[int], replication_factor: int | None) -> None:
         """Raises `InvalidReplicaAssignment` for brokers that new partition ``index`` cannot have.
