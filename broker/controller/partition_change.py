@@ -1,6 +1,6 @@
 """The one maker of PartitionChangeRecords: replicas in sync, leader, reassignment, directories, eligible leaders.
 
-wanted ─ a reassignment whose new replicas are all in sync is completed
+wanted ─ a reassignment whose added replicas are all in sync is completed
        ─ eligible leaders (KIP-966): who leaves the ISR while it is below min.insync.replicas
        ─ the leader is elected
        ─ what differs from the partition as it is goes into the record; no record if nothing differs
@@ -115,12 +115,16 @@ class _Change:
         return None if record == unchanged else record
 
     def _complete_reassignment(self) -> None:
-        """Leave out the removed replicas, if all added replicas are in sync (KIP-455)."""
+        """Leave out the removed replicas, if all added replicas are in sync (KIP-455).
+
+        If the partition gets fewer replicas, all of them must be in sync first.
+        """
         if not (self._adding or self._removing):
             return
         isr = [broker for broker in self._isr if broker not in self._removing]
         replicas = [broker for broker in self._replicas if broker not in self._removing]
-        if isr and replicas and set(self._adding) <= set(isr):
+        needed = replicas if len(self._removing) > len(self._adding) else self._adding
+        if isr and set(needed) <= set(isr):
             self._isr, self._replicas, self._adding, self._removing = isr, replicas, [], []
 
     def _find_eligible_leaders(self) -> None:
@@ -156,8 +160,9 @@ class _Change:
         order = [self._partition.leader, *self._replicas]
         if self._wanted.election is Election.PREFERRED:
             order = [*self._replicas[:1], *order]
+        has_all_records = self._isr or self._elr
         for broker in order:
-            if (broker in self._isr or broker in self._elr) and self._can_lead(broker):
+            if broker in has_all_records and self._can_lead(broker):
                 return broker, True
         last = self._partition.last_known_elr
         if self._view.has_elr and not self._isr and not self._elr and len(last) == 1 and self._can_lead(last[0]):

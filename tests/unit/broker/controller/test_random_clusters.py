@@ -88,9 +88,13 @@ class Walk:
                 raise AssertionError("the controller's own broker never may stop")
             self.look()
         elif self.has_elr:
-            for by_broker in self.logs.values():
+            for (name, index), by_broker in self.logs.items():
                 log = by_broker.get(OWN, [])
                 by_broker[OWN] = log[: self.random.randint(0, len(log))]
+                registered = self.cluster.image.cluster.brokers.keys()
+                if registered & {*self.cluster.partition(name, index).replicas} == {OWN}:
+                    # All other replicas are gone for good.
+                    self.acknowledged[name, index] = list(by_broker[OWN])
         self.cluster = self.cluster.restarted(was_clean=was_clean)
         for broker in self.brokers.values():
             broker.cluster = self.cluster
@@ -245,13 +249,14 @@ class Walk:
             return
         assert partition.partition_epoch > last.partition_epoch
         assert partition.leader_epoch >= last.leader_epoch
-        if partition.leader == last.leader:
+        if partition.leader_epoch == last.leader_epoch:
+            assert partition.leader == last.leader
             return
-        assert partition.leader_epoch > last.leader_epoch
         if partition.leader != NO_LEADER:
             log = self.logs.setdefault(where, {}).get(partition.leader, [])
             if partition.leader_recovery_state:  # an unclean election
-                assert last.leader == NO_LEADER or name == "loose"
+                # The controller's own broker goes and comes back in one step.
+                assert last.leader == NO_LEADER or name == "loose" or partition.leader == last.leader
                 self.acknowledged[where] = list(log)
             if partition.leader not in self.alive:
                 return  # it serves nobody before it registers anew, which takes it out of the ISR
