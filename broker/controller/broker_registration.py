@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from broker.controller.broker_changes import leave, leave_uncleanly
 from broker.controller.cluster_view import ClusterView
-from broker.controller.directories import is_reserved
-from broker.controller.partition_change import DIRECTORIES_SINCE
+from broker.controller.directories import DIRECTORIES_SINCE, is_reserved
 from broker.metadata.image.features import METADATA_VERSION
 from broker.metadata.image.records import Record
 from broker.request.faults import (

@@ -16,6 +16,7 @@ from enum import Enum, auto
 from typing import Final
 
 from broker.controller.cluster_view import ClusterView
+from broker.controller.directories import DIRECTORIES_SINCE
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from protocol.records.cluster_metadata import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 
@@ -28,9 +29,6 @@ RECOVERY_STATE_SINCE: Final = 4
 
 SHRINKING_KEEPS_EPOCH_SINCE: Final = 12
 """The metadata.version (3.6-IV0) from which on an ISR that shrinks begins no leader epoch."""
-
-DIRECTORIES_SINCE: Final = 17
-"""The metadata.version (3.7-IV2) from which on replicas have directories (KIP-858)."""
 
 
 class Election(Enum):

@@ -6,6 +6,7 @@ from broker.controller.local_controller import LocalController
 from broker.controller.topic_creation import NewTopic
 from broker.metadata.cache import MetadataCache
 from broker.metadata.loader import MetadataLoader
+from broker.metadata.record_versions import version_of
 from broker.metadata.registration import Registration
 from broker.raft.quorum import Quorum
 from config.broker_settings import BrokerSettings
@@ -14,7 +15,7 @@ from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.elections import ElectLeadersRequest
-from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
+from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord, decode_record, encode_record
 from tests.support.clock import ManualClock
 from tests.support.metadata import Batch
 from tests.unit.broker.metadata.metadata_node import CLIENTS, CONTROLLERS, CountedIds
@@ -47,6 +48,8 @@ class MemoryLog:
 
     def append(self, records, then):
         first = len(self.records)
+        for record, version in records:
+            assert decode_record(encode_record(record, version)) == (record, version)
         batch = [record for record, _ in records]
         self.records += batch
         self.batches.append(batch)
@@ -77,11 +80,13 @@ class Cluster:
         """``before`` is the run of the controller that this run continues, on the same metadata log."""
         self.clock = ManualClock() if before is None else before.clock
         self.ids = CountedIds() if before is None else before.ids
+        self.brokers = {}
+        """The brokers that `broker` has made, by id."""
         self.cache = MetadataCache()
         self.loader = MetadataLoader(self.cache)
         self.log = MemoryLog(self.loader)
         for batch in [] if before is None else before.log.batches:
-            self.log.append([(record, 0) for record in batch], lambda: None)
+            self.log.append([(record, version_of(record, metadata_version)) for record in batch], lambda: None)
         self.settings = BrokerSettings(node_id=OWN, listeners=(CLIENTS,), **settings)
         self.controller = LocalController(self.log, self.loader, ids=self.ids, settings=self.settings)
         self.requests = ClusterRequests(
@@ -119,7 +124,7 @@ class Cluster:
 
     def broker(self, broker_id, **options):
         """A broker that has registered and is unfenced."""
-        broker = Broker(self, broker_id, **options)
+        broker = self.brokers[broker_id] = Broker(self, broker_id, **options)
         assert broker.register() is ErrorCode.NONE
         broker.heartbeat()
         return broker
