@@ -113,7 +113,7 @@ class Brokers:
         if cluster is not self._cluster:
             self._cluster = cluster
             self._on_listener.clear()
-            self._alive_ids = [broker.broker_id for broker in cluster.brokers.values() if not broker.fenced]
+            self._alive_ids = sorted(broker_id for broker_id, broker in cluster.brokers.items() if not broker.fenced)
 
 
 def _listed(cluster: ClusterImage, listener: str) -> list[ListedBroker]:
