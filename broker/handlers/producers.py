@@ -42,11 +42,15 @@ class ProducersHandler:
                 raise InvalidTopic(fault)
             if topic not in self._metadata.image.topics.by_name:
                 raise UnknownTopicOrPartition(f"there is no topic {topic}")
+        except Fault as fault:
+            answer.error_code = error_code_of(fault)
+            answer.error_message = str(fault)
+            return answer
+        try:
             # A follower answers, too: its log has the state of the same producers.
             partition = self._partitions.partition(topic, index)
         except (Fault, StorageError) as error:
-            answer.error_code = error_code_of(error)
-            answer.error_message = str(error)
+            answer.error_code = error_code_of(error)  # without a message, as in Kafka
         else:
             answer.active_producers = [
                 Answer.ActiveProducer(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.coordinators.partitioning import partition_of
+from broker.replication.partition import LeaderAndIsr
 from dev.serving import assert_served, every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -27,6 +28,7 @@ from protocol.records.cluster_metadata import FenceBrokerRecord
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.cluster import broker_record, id_of, partition_record, topic_records
+from tests.support.leadership import OTHER, hand_over
 from tests.support.metadata import pretend
 from tests.support.requests import fetch_request, produce_request
 
@@ -430,3 +432,127 @@ def test_producers_are_described_by_brokers_with_a_replica(broker: InProcessBrok
         (E.NOT_LEADER_OR_FOLLOWER, []),
         (E.UNKNOWN_TOPIC_OR_PARTITION, []),
     ]
+
+
+# Partitions that this node follows ------------------------------------------------------------------------------------
+
+
+def list_offset(broker: InProcessBroker, *, replica_id: int, epoch: int = -1) -> tuple[int, int]:
+    asked = ListOffsetsRequest.Topic.Partition(partition_index=0, timestamp=-1, current_leader_epoch=epoch)
+    request = ListOffsetsRequest(
+        replica_id=replica_id, topics=[ListOffsetsRequest.Topic(name="near", partitions=[asked])]
+    )
+    (found,) = ask(broker, request, 9).topics[0].partitions
+    return found.error_code, found.offset
+
+
+@serves(
+    ListOffsetsRequest, E.NONE, E.NOT_LEADER_OR_FOLLOWER, E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH, versions=[9]
+)
+def test_a_follower_tells_its_offsets_to_those_who_debug_and_its_epoch_to_all(broker: InProcessBroker) -> None:
+    ask(broker, produce_request("near", produced([record()])), 12)
+    hand_over(broker, "near", OTHER)
+    for replica_id in (-1, 2):
+        assert list_offset(broker, replica_id=replica_id) == (E.NOT_LEADER_OR_FOLLOWER, -1)
+        assert list_offset(broker, replica_id=replica_id, epoch=1) == (E.NOT_LEADER_OR_FOLLOWER, -1)
+    assert list_offset(broker, replica_id=-2) == (E.NONE, 1)
+    for replica_id in (-1, -2, 2):
+        assert list_offset(broker, replica_id=replica_id, epoch=0) == (E.FENCED_LEADER_EPOCH, -1)
+        assert list_offset(broker, replica_id=replica_id, epoch=2) == (E.UNKNOWN_LEADER_EPOCH, -1)
+
+
+@serves(
+    OffsetForLeaderEpochRequest,
+    *(E.NOT_LEADER_OR_FOLLOWER, E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH),
+    versions=[4],
+)
+def test_a_follower_does_not_tell_where_its_epochs_end(broker: InProcessBroker) -> None:
+    hand_over(broker, "near", OTHER)
+
+    def code(current_leader_epoch: int) -> int:
+        asked = OffsetForLeaderEpochRequest.Topic.Partition(
+            partition=0, current_leader_epoch=current_leader_epoch, leader_epoch=0
+        )
+        topic = OffsetForLeaderEpochRequest.Topic(topic="near", partitions=[asked])
+        request = OffsetForLeaderEpochRequest(replica_id=-2, topics=[topic])
+        found: int = ask(broker, request, 4).topics[0].partitions[0].error_code
+        return found
+
+    assert [code(epoch) for epoch in (-1, 0, 1, 2)] == [
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.FENCED_LEADER_EPOCH,
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.UNKNOWN_LEADER_EPOCH,
+    ]
+
+
+def test_a_follower_describes_the_producers_that_its_log_knows(broker: InProcessBroker) -> None:
+    ask(broker, produce_request("near", produced([record()], producer_id=7, producer_epoch=0, base_sequence=0)), 12)
+    hand_over(broker, "near", OTHER)
+    request = DescribeProducersRequest(topics=[DescribeProducersRequest.Topic(name="near", partition_indexes=[0])])
+    (found,) = ask(broker, request, 0).topics[0].partitions
+    assert (found.error_code, [one.producer_id for one in found.active_producers]) == (E.NONE, [7])
+
+
+def leader_of(answer: ProduceResponse) -> tuple[int, int, int, list[int]]:
+    (one,) = answer.responses[0].partition_responses
+    endpoints = [endpoint.node_id for endpoint in answer.node_endpoints]
+    return one.error_code, one.current_leader.leader_id, one.current_leader.leader_epoch, endpoints
+
+
+def test_a_producer_whose_requests_are_recognised_is_told_of_the_new_leader(broker: InProcessBroker) -> None:
+    client = broker.connect("INSIDE")
+    for _ in range(3):
+        assert leader_of(client.ask(produce_request("near", produced([record()])), 12)) == (E.NONE, -1, -1, [])
+    hand_over(broker, "near", OTHER)
+    for _ in range(2):
+        told = leader_of(client.ask(produce_request("near", produced([record()])), 12))
+        assert told == (E.NOT_LEADER_OR_FOLLOWER, 2, 1, [2])
+
+
+@pytest.mark.parametrize("already_sent", [0, 2])
+def test_a_produce_that_waits_for_replicas_is_told_of_the_new_leader(
+    broker: InProcessBroker, already_sent: int
+) -> None:
+    client = broker.connect("INSIDE")
+    for _ in range(already_sent):
+        client.ask(produce_request("near", produced([record()])), 12)
+    replicas = broker.server.components.replicas
+    partition = replicas.partition("near", 0)
+
+    async def wait_for_broker_2() -> None:
+        replicas.apply(partition, LeaderAndIsr(1, partition.leader_epoch, (1, 2), frozenset({1, 2})))
+
+    broker.run(wait_for_broker_2())
+    client.send(produce_request("near", produced([record()])), 12)
+    assert client.has_no_answer()
+    hand_over(broker, "near", OTHER)
+    assert leader_of(client.receive()) == (E.NOT_LEADER_OR_FOLLOWER, 2, 1, [2])
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_consumer_whose_requests_are_recognised_is_told_of_the_new_leader(
+    broker: InProcessBroker, waits: bool
+) -> None:
+    client = broker.connect("INSIDE")
+    topic_id = broker.server.metadata.image.topics.by_name["near"].topic_id
+
+    def request(max_wait_ms: int) -> FetchRequest:
+        return fetch_request("", topic_id=topic_id, max_wait_ms=max_wait_ms)
+
+    for _ in range(3):
+        assert client.ask(request(0), 17).responses[0].partitions[0].error_code == E.NONE
+    if waits:
+        client.send(request(30_000), 17)
+        assert client.has_no_answer()
+        hand_over(broker, "near", OTHER)
+    else:
+        hand_over(broker, "near", OTHER)
+        client.send(request(30_000), 17)
+    answer = client.receive()
+    (one,) = answer.responses[0].partitions
+    assert (one.error_code, one.current_leader) == (
+        E.NOT_LEADER_OR_FOLLOWER,
+        FetchResponse.Response.Partition.CurrentLeader(leader_id=2, leader_epoch=1),
+    )
+    assert answer.node_endpoints == [FetchResponse.NodeEndpoint(node_id=2, host="broker-2.example", port=9_102)]
