@@ -23,17 +23,6 @@ def is_online(directory: bytes, online: Collection[bytes]) -> bool:
     return directory in online or (int.from_bytes(directory, "big") < RESERVED_IDS and directory != LOST)
 
 
-def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:
-    """The brokers whose log directory with a replica of the partition is not online."""
-    offline = []
-    for broker_id in partition.replicas:
-        broker = image.cluster.brokers.get(broker_id)
-        # Brokers older than 3.7 do not say which directories they have.
-        if broker is None or (broker.log_dirs and not is_online(partition.directory_of(broker_id), broker.log_dirs)):
-            offline.append(broker_id)
-    return offline
-
-
 class Placement:
     """Places the partitions of one request on the only broker, each in the log directory with the fewest partitions."""
 
