@@ -36,6 +36,7 @@ class Session:
     __slots__ = (
         "client_id",
         "is_authenticated",
+        "is_on_controller_listener",
         "peer",
         "principal",
         "software",
@@ -43,8 +44,17 @@ class Session:
         "throttled_until_ms",
     )
 
-    def __init__(self, peer: Peer, *, principal: str = ANONYMOUS, is_authenticated: bool = True) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        *,
+        principal: str = ANONYMOUS,
+        is_authenticated: bool = True,
+        is_on_controller_listener: bool = False,
+    ) -> None:
         self.peer = peer
+        self.is_on_controller_listener = is_on_controller_listener
+        """The APIs of a controller are served to the client, not those of a broker."""
         self.principal = principal
         """In Kafka's form: type and name."""
         self.is_authenticated = is_authenticated
