@@ -4,7 +4,7 @@ Its module and that of its messages are imported then: a start imports only what
 (docs/decisions/starting.md).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.producer_ids import ProducerIds
 from broker.raft.client import RaftClient
+from broker.raft.observers import Observers
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.clock import Clock
@@ -87,6 +88,8 @@ class Handlers:
     marker_appender: MarkerAppender
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
+    observers: Observers = field(default_factory=Observers)
+    """The nodes that follow the metadata log of this node."""
 
     # What every client asks for
 
@@ -213,7 +216,7 @@ class Handlers:
     def quorum(self) -> "QuorumHandler":
         from broker.handlers.quorum import QuorumHandler
 
-        return QuorumHandler(self.raft, self.metadata_cache, self.node, self.clock)
+        return QuorumHandler(self.raft, self.metadata_cache, self.node, self.clock, self.observers)
 
     @cached_property
     def reassignments(self) -> "ReassignmentsHandler":
