@@ -46,6 +46,7 @@ FORWARDABLE: Final = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UNREGISTER_CONTROLLER,
     }
 )
 """The APIs whose requests a broker may hand on, as in Kafka."""
