@@ -3,9 +3,8 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from broker.controller.client import ControllerClient
 from broker.controller.config_alteration import (
     Alteration,
     AlterationResult,
@@ -39,11 +38,25 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer", AlterConfigsResponse.Response, IncrementalAlterConfigsResponse.Response)
 
 
+class AlterInController(Protocol):
+    """Has the controller change configs, wherever it is."""
+
+    def __call__(
+        self,
+        wanted: Sequence[Alteration | Replacement],
+        context: RequestContext,
+        *,
+        validate_only: bool,
+        then: Callable[[list[AlterationResult]], None],
+    ) -> None:
+        """``then`` gets one result for each of ``wanted``, which are of one kind; ``context`` is the client's."""
+
+
 class AlterConfigsHandler:
     """Asks the controller to change configs; it changes the levels of loggers itself, since they are not stored."""
 
-    def __init__(self, controller: ControllerClient, configs: ConfigView) -> None:
-        self._controller = controller
+    def __init__(self, alter: AlterInController, configs: ConfigView) -> None:
+        self._alter_in_controller = alter
         self._configs = configs
 
     def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> None:
@@ -106,7 +119,9 @@ class AlterConfigsHandler:
                 results[index] = result
             then(results)
 
-        self._controller.alter_configs([one for _, one in for_controller], validate_only=validate_only, then=altered)
+        self._alter_in_controller(
+            [one for _, one in for_controller], context, validate_only=validate_only, then=altered
+        )
 
     def _alter_loggers(self, wanted: Alteration, *, validate_only: bool) -> None:
         """Change levels of loggers, all that are named or none."""

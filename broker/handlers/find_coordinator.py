@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from broker.controller.client import ControllerClient
+from broker.controller.client import AutoCreation
 from broker.coordinators.partitioning import partition_of
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -55,10 +55,10 @@ class FindCoordinatorHandler:
     """Reads the published image; the topic that a coordinator needs is created with the first request for it."""
 
     def __init__(
-        self, metadata: MetadataCache, controller: ControllerClient, replicas: ReplicaManager, node: Node
+        self, metadata: MetadataCache, auto_creation: AutoCreation, replicas: ReplicaManager, node: Node
     ) -> None:
         self._metadata = metadata
-        self._controller = controller
+        self._auto_creation = auto_creation
         self._replicas = replicas
         self._node = node
 
@@ -88,7 +88,7 @@ class FindCoordinatorHandler:
             return _no_coordinator(key, kept.unauthorized)
         topic = self._metadata.image.topics.by_name.get(kept.topic)
         if topic is None:
-            self._controller.auto_create([kept.topic])
+            self._auto_creation.auto_create([kept.topic])
             return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         hosted = self._replicas.find(kept.topic, partition_of(key, len(topic.partitions)))
         if hosted is None or not hosted.is_leader:

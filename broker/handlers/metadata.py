@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Sequence
 
-from broker.controller.client import ControllerClient
+from broker.controller.client import AutoCreation
 from broker.controller.placement import offline_replicas
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.topics import PartitionImage, TopicImage
@@ -35,10 +35,10 @@ class MetadataHandler:
     """Reads the published image."""
 
     def __init__(
-        self, metadata: MetadataCache, controller: ControllerClient, node: Node, *, auto_create_topics_enable: bool
+        self, metadata: MetadataCache, auto_creation: AutoCreation, node: Node, *, auto_create_topics_enable: bool
     ) -> None:
         self._metadata = metadata
-        self._controller = controller
+        self._auto_creation = auto_creation
         self._node = node
         self._auto_create_topics_enable = auto_create_topics_enable
 
@@ -154,7 +154,7 @@ class MetadataHandler:
             )
         ]
         if allowed:
-            self._controller.auto_create(allowed)
+            self._auto_creation.auto_create(allowed)
 
 
 def _check(asked: Sequence[AskedTopic], version: int) -> None:

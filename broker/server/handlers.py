@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from broker.controller.client import ControllerClient
+from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.marker_appender import MarkerAppender
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from broker.handlers.elections import ElectionsHandler
     from broker.handlers.features import FeaturesHandler
     from broker.handlers.find_coordinator import FindCoordinatorHandler
+    from broker.handlers.forwarding import ForwardingHandler
     from broker.handlers.group_membership import GroupMembershipHandler
     from broker.handlers.groups import GroupsHandler
     from broker.handlers.log_dirs import LogDirsHandler
@@ -81,7 +82,11 @@ class Handlers:
     raft: RaftClient
     logs: LogManager
     clock: Clock
-    controller: ControllerClient
+    own_controller: ControllerClient | None
+    """None where the controllers are other nodes."""
+    auto_creation: AutoCreation
+    forwarding: "ForwardingHandler | None"
+    """Where the controllers are other nodes."""
     producer_ids: ProducerIds
     group_coordinators: Groups
     transaction_coordinator: TransactionCoordinator
@@ -90,6 +95,12 @@ class Handlers:
     """Runs what takes long and needs nothing of the loop."""
     observers: Observers = field(default_factory=Observers)
     """The nodes that follow the metadata log of this node."""
+
+    @property
+    def controller(self) -> ControllerClient:
+        """The controller in this process, which the handlers of `protocol.api_keys.FORWARDED` ask."""
+        assert self.own_controller is not None, "a member of a cluster forwards what only controllers decide"
+        return self.own_controller
 
     # What every client asks for
 
@@ -126,7 +137,7 @@ class Handlers:
     @cached_property
     def metadata(self) -> MetadataHandler:
         create = self.settings.auto_create_topics_enable
-        return MetadataHandler(self.metadata_cache, self.controller, self.node, auto_create_topics_enable=create)
+        return MetadataHandler(self.metadata_cache, self.auto_creation, self.node, auto_create_topics_enable=create)
 
     @cached_property
     def api_versions(self) -> ApiVersionsHandler:
@@ -142,7 +153,7 @@ class Handlers:
     def find_coordinator(self) -> "FindCoordinatorHandler":
         from broker.handlers.find_coordinator import FindCoordinatorHandler
 
-        return FindCoordinatorHandler(self.metadata_cache, self.controller, self.replicas, self.node)
+        return FindCoordinatorHandler(self.metadata_cache, self.auto_creation, self.replicas, self.node)
 
     @cached_property
     def group_membership(self) -> "GroupMembershipHandler":
@@ -168,7 +179,15 @@ class Handlers:
     def alter_configs(self) -> "AlterConfigsHandler":
         from broker.handlers.alter_configs import AlterConfigsHandler
 
-        return AlterConfigsHandler(self.controller, self.config_view)
+        if self.forwarding is not None:
+            return AlterConfigsHandler(self.forwarding.alter_configs, self.config_view)
+        controller = self.controller
+        return AlterConfigsHandler(
+            lambda wanted, _, *, validate_only, then: controller.alter_configs(
+                wanted, validate_only=validate_only, then=then
+            ),
+            self.config_view,
+        )
 
     @cached_property
     def cluster(self) -> "ClusterHandler":
