@@ -14,7 +14,7 @@ from broker.request.faults import (
 )
 from broker.request.response import RequestStream, ResponseSlot
 from broker.request.session import Peer, Session
-from protocol.api_keys import ApiKey
+from protocol.api_keys import FORWARDED, ApiKey
 from protocol.errors import ErrorCode
 from protocol.headers import peek_api
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -23,32 +23,7 @@ from protocol.records.principal import decode_principal
 
 log = logging.getLogger(__name__)
 
-FORWARDABLE: Final = frozenset(
-    {
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.CREATE_ACLS,
-        ApiKey.DELETE_ACLS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.CREATE_DELEGATION_TOKEN,
-        ApiKey.RENEW_DELEGATION_TOKEN,
-        ApiKey.EXPIRE_DELEGATION_TOKEN,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.UPDATE_FEATURES,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
-        ApiKey.UNREGISTER_CONTROLLER,
-    }
-)
+FORWARDABLE: Final = FORWARDED | {ApiKey.ALLOCATE_PRODUCER_IDS}
 """The APIs whose requests a broker may hand on, as in Kafka."""
 
 _FAMILIES: Final = {4: socket.AF_INET, 16: socket.AF_INET6}

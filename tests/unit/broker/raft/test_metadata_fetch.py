@@ -62,7 +62,8 @@ def test_records_are_answered_up_to_so_many_bytes_and_at_least_a_batch(tmp_path:
     first = only(leader.fetch(max_bytes=1)).records
     some = only(leader.fetch(max_bytes=500)).records
 
-    assert first is not None and some is not None
+    assert first is not None
+    assert some is not None
     assert 61 < len(first) < 500 == len(some)
     follower.catch_up(leader)
     assert len(follower.topics) == 20
