@@ -313,6 +313,24 @@ class BrokerIdNotRegistered(Fault):
     code = ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
+class DuplicateBrokerRegistration(Fault):
+    """Another run of the broker is registered, and was in contact just now."""
+
+    code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+class InvalidRegistration(Fault):
+    """A broker as the cluster can have none."""
+
+    code = ErrorCode.INVALID_REGISTRATION
+
+
+class StaleBrokerEpoch(Fault):
+    """The broker has registered anew since, or is not registered."""
+
+    code = ErrorCode.STALE_BROKER_EPOCH
+
+
 class ControllerIdNotRegistered(Fault):
     """No controller of this id is registered."""
 
