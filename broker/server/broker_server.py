@@ -81,6 +81,8 @@ class BrokerServer:
         self.services = services = Services(asyncio.get_running_loop(), clock=clock, files=files, ids=ids)
         self.log_dirs = LogDirs(services.files, settings)
         self.registry = Registry()
+        self.controller_registry = Registry(self.registry.stats)
+        """Of the controller listeners; its requests are counted with the others."""
         self._channel = RequestChannel(settings.queued_max_requests)
         try:
             self.socket_server = SocketServer(
@@ -268,10 +270,9 @@ class BrokerServer:
             else components.controller_listener.observers,
         )
         serve_all(self.registry, handlers)
-        controller_registry = Registry(self.registry.stats)
-        dispatcher = Dispatcher(self.registry, controller_registry)
+        dispatcher = Dispatcher(self.registry, self.controller_registry)
         if controller_listener is not None:
-            controller_listener.serve(controller_registry, handlers, dispatcher)
+            controller_listener.serve(self.controller_registry, handlers, dispatcher)
         pool = HandlerPool(
             self._channel,
             dispatcher.handle,

@@ -206,3 +206,33 @@ def test_describe_cluster_is_not_served_unless_somebody_serves_it() -> None:
     exchange = Exchange()
     exchange.ask(DescribeClusterRequest(include_cluster_authorized_operations=False), 0)
     assert exchange.owner.closed == "API 60 in version 0 is not served"
+
+
+def test_on_a_controller_listener_another_registry_answers() -> None:
+    asked: list[str] = []
+
+    def answering(name: str) -> Registry:
+        def handler(request: DescribeClusterRequest, context: RequestContext) -> None:
+            asked.append(name)
+            context.respond_nothing()
+
+        registry = Registry()
+        registry.serve(ApiKey.DESCRIBE_CLUSTER, lambda: handler)
+        return registry
+
+    dispatcher = Dispatcher(answering("broker"), answering("controller"))
+    for is_on_controller_listener in (False, True):
+        slot = slot_of(bytearray(encode_request(7, "test", DescribeClusterRequest(), 1)[4:]))
+        slot.session.is_on_controller_listener = is_on_controller_listener
+        dispatcher.handle(slot)
+
+    assert asked == ["broker", "controller"]
+
+
+def test_without_controller_listeners_nothing_is_served_as_on_one() -> None:
+    exchange = Exchange()
+    slot = slot_of(bytearray(encode_request(7, "test", ApiVersionsRequest(), 3)[4:]), exchange.owner)
+    slot.session.is_on_controller_listener = True
+    exchange.dispatcher.handle(slot)
+
+    assert decode_response(ApiVersionsResponse, 0, answer(slot))[1].error_code == ErrorCode.UNSUPPORTED_VERSION
