@@ -58,11 +58,14 @@ class Dispatcher:
                 return
             header, position = decode_request_header(frame)
             session = slot.session
-            if not session.is_authenticated and header.api_key not in BEFORE_AUTHENTICATION:
-                slot.close_connection(f"API {header.api_key} is not served before authentication")
-                return
+            registry = self._registry
+            if not session.is_plain:
+                if not session.is_authenticated and header.api_key not in BEFORE_AUTHENTICATION:
+                    slot.close_connection(f"API {header.api_key} is not served before authentication")
+                    return
+                if session.is_on_controller_listener:
+                    registry = self._controller_registry
             session.client_id = header.client_id
-            registry = self._controller_registry if session.is_on_controller_listener else self._registry
             route = registry.route(header.api_key, header.api_version)
             if route is None:
                 self._refuse_version(registry, header, frame, position, slot)

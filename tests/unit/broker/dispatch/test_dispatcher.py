@@ -10,7 +10,8 @@ from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.registry import Handler, Registry
 from broker.request.context import ApiVersionRange, RequestContext
 from broker.request.faults import InvalidRequest
-from broker.request.response import NO_FRAME, NOTHING, ResponseSlot
+from broker.request.response import NO_FRAME, NOTHING, RequestStream, ResponseSlot
+from broker.request.session import Peer, Session
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
@@ -222,17 +223,19 @@ def test_on_a_controller_listener_another_registry_answers() -> None:
 
     dispatcher = Dispatcher(answering("broker"), answering("controller"))
     for is_on_controller_listener in (False, True):
-        slot = slot_of(bytearray(encode_request(7, "test", DescribeClusterRequest(), 1)[4:]))
-        slot.session.is_on_controller_listener = is_on_controller_listener
-        dispatcher.handle(slot)
+        session = Session(
+            Peer(host="10.0.0.1", port=4711, listener="ANY"), is_on_controller_listener=is_on_controller_listener
+        )
+        frame = memoryview(bytearray(encode_request(7, "test", DescribeClusterRequest(), 1)[4:]))
+        dispatcher.handle(ResponseSlot(Owner(), RequestStream(session, lambda slots: None), frame, 0))
 
     assert asked == ["broker", "controller"]
 
 
 def test_without_controller_listeners_nothing_is_served_as_on_one() -> None:
-    exchange = Exchange()
-    slot = slot_of(bytearray(encode_request(7, "test", ApiVersionsRequest(), 3)[4:]), exchange.owner)
-    slot.session.is_on_controller_listener = True
-    exchange.dispatcher.handle(slot)
+    owner = Owner()
+    session = Session(Peer(host="10.0.0.1", port=4711, listener="ANY"), is_on_controller_listener=True)
+    frame = memoryview(bytearray(encode_request(7, "test", DescribeClusterRequest(), 1)[4:]))
+    Exchange().dispatcher.handle(ResponseSlot(owner, RequestStream(session, lambda slots: None), frame, 0))
 
-    assert decode_response(ApiVersionsResponse, 0, answer(slot))[1].error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert owner.closed == "API 60 in version 1 is not served"
