@@ -1,11 +1,12 @@
 """AlterPartitionSender: asks the controllers for changes of ISRs, all that wait in one request at a time (KIP-497)."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Final
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.peers.waiting import pause_until
+from broker.replication.isr_alteration import IsrCommitted, IsrOutdated, IsrRefused, Outcome, Then, WantedIsr
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -25,41 +26,8 @@ _OUTDATED: Final = {
 }
 
 
-class WantedIsr(NamedTuple):
-    """The ISR that a leader wants for a partition."""
-
-    topic_id: bytes
-    partition: int
-    leader_epoch: int
-    partition_epoch: int
-    """The version of the partition that it changes."""
-    isr: Mapping[int, int]
-    """The epoch of each broker's registration by its id."""
-
-
-class IsrCommitted(NamedTuple):
-    """The controller has changed the ISR, or it was as wanted."""
-
-    isr: tuple[int, ...]
-    leader_epoch: int
-    partition_epoch: int
-
-
-class IsrRefused(NamedTuple):
-    """The controller will not make the change: the committed ISR counts."""
-
-
-class IsrOutdated(NamedTuple):
-    """The controller has another version of the partition, of which the metadata log will tell. Until then the change
-    counts as wanted, since it may have been made."""
-
-
-Outcome: TypeAlias = IsrCommitted | IsrRefused | IsrOutdated
-Then: TypeAlias = Callable[[Outcome], None]
-
-
 class AlterPartitionSender:
-    """Sends the wishes of all leaders of this broker. `run` is a task of the broker."""
+    """Sends the wishes of all leaders of this broker: the `IsrAlterer` of a member. `run` is a task of the broker."""
 
     def __init__(
         self, channel: ControllerChannel, *, node_id: int, broker_epoch: Callable[[], int], clock: Clock

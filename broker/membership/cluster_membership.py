@@ -63,7 +63,8 @@ class ClusterMembership:
     ) -> None:
         """``shutdown`` is told of what ends the membership for good; ``chance`` returns a number from 0 to 1."""
         self._settings = settings
-        self._connector = connector
+        self.connector = connector
+        """Connects to controllers, and to other brokers."""
         self._clock = clock
         self._chance = chance
         self._shutdown = shutdown
@@ -91,7 +92,7 @@ class ClusterMembership:
         return Peer(
             endpoint,
             client_id=str(self._settings.node_id),
-            connector=self._connector,
+            connector=self.connector,
             clock=self._clock,
             backoff=Backoff(self._chance),
             request_timeout_ms=self._settings.controller_socket_timeout_ms,

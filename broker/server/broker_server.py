@@ -353,6 +353,8 @@ class BrokerServer:
             if self._components is not None:
                 self._components.transaction_coordinator.stop()
                 self._components.group_coordinator.stop()
+            if self._startup is not None and self._startup.replication is not None:
+                await self._startup.replication.close()
             await services.reader.stop()
             await services.read_ahead.stop()
             await services.writer.stop()

@@ -32,6 +32,7 @@ from broker.raft.formatting import read_bootstrap
 from broker.raft.opening import open_metadata_log
 from broker.raft.single_voter_log import SingleVoterLog
 from broker.replication.log_start_checkpoints import LogStartCheckpoints
+from broker.replication.partition import ALONE
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Endpoint, Node
 from broker.runtime.purgatory import Purgatory
@@ -49,6 +50,7 @@ from storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from broker.membership.cluster_membership import ClusterMembership
     from broker.peers.connector import Connector
+    from broker.server.broker_replication import BrokerReplication
     from broker.server.controller_listener import ControllerListener
 
 
@@ -125,6 +127,8 @@ class Startup:
         self._connector = connector
         self.membership: ClusterMembership | None = None
         """Made by `run` where the controllers are other nodes; closed by the caller."""
+        self.replication: BrokerReplication | None = None
+        """Made by `run` where there may be other brokers; closed by the caller."""
         self._logs = LogManager(
             services.files,
             log_dirs.for_logs,
@@ -160,6 +164,8 @@ class Startup:
             await self._register(cluster.controller, was_clean=self._was_clean)
         removals = LogRemovals(scheduler=services.scheduler, worker=services.housekeeper, replicas=self._replicas)
         log_cleaner = self._make_log_cleaner(dynamic_config.settings, removals)
+        if self.membership is not None:
+            self.replication = self._replicate(self.membership, log_cleaner)
         replica_assignment = self._assign_replicas(configs, removals, log_cleaner)
         producer_ids = ProducerIds(cluster.allocate_producer_ids)
         group_coordinator = self._make_group_coordinator(configs)
@@ -170,6 +176,7 @@ class Startup:
             dynamic_config=dynamic_config,
             replica_assignment=replica_assignment,
             group_coordinator=group_coordinator,
+            replication=self.replication,
         )
         loader.publish_to(publisher.publish)
         self._start_background_tasks(group_coordinator, removals)
@@ -396,11 +403,30 @@ class Startup:
             worker=services.housekeeper,
             removals=removals,
             log_cleaner=log_cleaner,
+            view=ALONE if self.replication is None else self.replication.view,
+            lag_max_ms=settings.replica_lag_time_max_ms,
+            assign_directory=None if self.membership is None else self.membership.requests.assign_directory,
         )
         assignment.host_all()
         for removal, directory in self._logs.take_pending_removals():
             removals.remove_later(removal, directory)
         return assignment
+
+    def _replicate(self, membership: ClusterMembership, log_cleaner: LogCleaner) -> BrokerReplication:
+        from broker.server.broker_replication import BrokerReplication
+
+        return BrokerReplication(
+            self._settings,
+            self._services,
+            connector=membership.connector,
+            metadata=self._metadata,
+            logs=self._logs,
+            log_dirs=self._log_dirs,
+            replicas=self._replicas,
+            log_cleaner=log_cleaner,
+            alterer=membership.isr_sender,
+            shutdown=self._shutdown,
+        )
 
     def _make_group_coordinator(self, configs: ConfigView) -> GroupCoordinator:
         settings, services = self._settings, self._services
