@@ -30,7 +30,7 @@ CONTROLLER_APIS: Final = (
     ControllerApi(ApiKey.CREATE_ACLS, lambda to: to.broker.acls.create_acls),
     ControllerApi(ApiKey.DELETE_ACLS, lambda to: to.broker.acls.delete_acls),
     ControllerApi(ApiKey.DESCRIBE_CONFIGS, lambda to: to.broker.configs.describe_configs),
-    ControllerApi(ApiKey.ALTER_CONFIGS, lambda to: to.broker.alter_configs.alter_configs),
+    ControllerApi(ApiKey.ALTER_CONFIGS, lambda to: to.alter_configs.alter_configs),
     ControllerApi(ApiKey.SASL_AUTHENTICATE, lambda to: to.broker.sasl.sasl_authenticate),
     ControllerApi(ApiKey.CREATE_PARTITIONS, lambda to: to.broker.topics.create_partitions),
     ControllerApi(ApiKey.CREATE_DELEGATION_TOKEN, lambda to: to.broker.delegation_tokens.create_delegation_token),
@@ -38,7 +38,7 @@ CONTROLLER_APIS: Final = (
     ControllerApi(ApiKey.EXPIRE_DELEGATION_TOKEN, lambda to: to.broker.delegation_tokens.expire_delegation_token),
     ControllerApi(ApiKey.DESCRIBE_DELEGATION_TOKEN, lambda to: to.broker.delegation_tokens.describe_delegation_token),
     ControllerApi(ApiKey.ELECT_LEADERS, lambda to: to.brokers.elect_leaders),
-    ControllerApi(ApiKey.INCREMENTAL_ALTER_CONFIGS, lambda to: to.broker.alter_configs.incremental_alter_configs),
+    ControllerApi(ApiKey.INCREMENTAL_ALTER_CONFIGS, lambda to: to.alter_configs.incremental_alter_configs),
     ControllerApi(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda to: to.broker.reassignments.alter_partition_reassignments
     ),

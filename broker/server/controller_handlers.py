@@ -11,6 +11,7 @@ from broker.request.response import ResponseSlot
 from broker.server.handlers import Handlers
 
 if TYPE_CHECKING:
+    from broker.handlers.alter_configs import ControllerAlterConfigsHandler
     from broker.handlers.controller_brokers import BrokersController, ControllerBrokersHandler
     from broker.handlers.controller_cluster import ControllerClusterHandler
     from broker.handlers.controller_fetch import ControllerFetchHandler
@@ -29,6 +30,12 @@ class ControllerHandlers:
     controller: "BrokersController"
     dispatch: Callable[[ResponseSlot], None]
     """Answers the request in an envelope (`broker.dispatch.dispatcher.Dispatcher.handle`)."""
+
+    @cached_property
+    def alter_configs(self) -> "ControllerAlterConfigsHandler":
+        from broker.handlers.alter_configs import ControllerAlterConfigsHandler, in_this_process
+
+        return ControllerAlterConfigsHandler(in_this_process(self.broker.controller), self.broker.config_view)
 
     @cached_property
     def brokers(self) -> "ControllerBrokersHandler":

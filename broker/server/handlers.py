@@ -177,17 +177,11 @@ class Handlers:
 
     @cached_property
     def alter_configs(self) -> "AlterConfigsHandler":
-        from broker.handlers.alter_configs import AlterConfigsHandler
+        from broker.handlers.alter_configs import AlterConfigsHandler, in_this_process
 
         if self.forwarding is not None:
             return AlterConfigsHandler(self.forwarding.alter_configs, self.config_view)
-        controller = self.controller
-        return AlterConfigsHandler(
-            lambda wanted, _, *, validate_only, then: controller.alter_configs(
-                wanted, validate_only=validate_only, then=then
-            ),
-            self.config_view,
-        )
+        return AlterConfigsHandler(in_this_process(self.controller), self.config_view)
 
     @cached_property
     def cluster(self) -> "ClusterHandler":

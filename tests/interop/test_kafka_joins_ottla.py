@@ -134,6 +134,10 @@ def test_a_kafka_broker_joins_forwards_and_comes_back(ottla: BrokerProcess, kafk
     described = java.lines("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", "first")
     assert re.search(r"retention\.ms=123456 ", "".join(described))
 
+    of_broker = ("--entity-type", "brokers", "--entity-name", "2")
+    java.lines("kafka-configs", "--alter", *of_broker, "--add-config", "log.cleaner.threads=2")
+    assert "log.cleaner.threads=2 " in "".join(java.lines("kafka-configs", "--describe", *of_broker))
+
     # Kafka leads what the controller gives it. Only Kafka is asked.
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
     producer.produce("first", b"one", partition=0)

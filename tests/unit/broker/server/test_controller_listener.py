@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.server.controller_apis import CONTROLLER_APIS
+from config.resources import ConfigResource
 from protocol.api_keys import ASKED_CONTROLLERS, FORWARDED, ApiKey
 from protocol.errors import ErrorCode as E
 from protocol.headers import encode_request
@@ -16,6 +17,7 @@ from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from protocol.messages.cluster import DescribeClusterRequest
+from protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from protocol.messages.elections import ElectLeadersRequest
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.messages.metadata import MetadataRequest
@@ -263,6 +265,47 @@ def test_an_election_without_need_says_so(broker: InProcessBroker, version: int)
 
     ((result,),) = (one.partition_result for one in answer.replica_election_results)
     assert result.error_code == E.ELECTION_NOT_NEEDED
+
+
+# Configs of other brokers
+
+
+def cleaner_threads(broker_id: str, value: str = "2") -> IncrementalAlterConfigsRequest:
+    of = IncrementalAlterConfigsRequest.Resource
+    config = of.Config(name="log.cleaner.threads", config_operation=0, value=value)
+    return IncrementalAlterConfigsRequest(
+        resources=[of(resource_type=ConfigResource.BROKER, resource_name=broker_id, configs=[config])],
+        validate_only=False,
+    )
+
+
+def test_brokers_hand_on_their_own_configs_and_clients_ask_each_broker_for_its_own(broker: InProcessBroker) -> None:
+    Member(broker).register()
+    client = broker.connect("CONTROLLER")
+    inside = unpacked(client.ask(envelope(cleaner_threads("2"), 1), 0), IncrementalAlterConfigsResponse, 1)
+    straight = client.ask(cleaner_threads("2", "3"), 1)
+
+    assert [answer.responses[0].error_code for answer in (inside, straight)] == [E.NONE, E.NONE]
+    stored = broker.server.components.metadata.image.configs.of(ConfigResource.BROKER, "2")
+    assert stored == {"log.cleaner.threads": "3"}
+    (refused,) = broker.ask(cleaner_threads("2"), 1).responses
+    assert refused.error_message == "Unexpected broker id, expected 1, but received 2"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("3", E.BROKER_ID_NOT_REGISTERED), ("-1", E.BROKER_ID_NOT_REGISTERED), ("three", E.INVALID_REQUEST)],
+)
+def test_a_broker_that_is_not_registered_has_no_configs(broker: InProcessBroker, name: str, code: E) -> None:
+    (answer,) = broker.connect("CONTROLLER").ask(cleaner_threads(name), 1).responses
+
+    assert answer.error_code == code
+
+
+def test_the_configs_of_the_controllers_own_broker_are_checked(broker: InProcessBroker) -> None:
+    (answer,) = broker.connect("CONTROLLER").ask(cleaner_threads("1", "many"), 1).responses
+
+    assert answer.error_code == E.INVALID_REQUEST
 
 
 # Envelopes
