@@ -36,6 +36,10 @@ SNAPSHOT_ENDPOINTS_SINCE_VERSION: Final = 1
 MOST_BYTES: Final = 8 << 20
 """The most bytes of records, or of a snapshot, in one answer, whatever the observer allows."""
 
+MOST_WAIT_MS: Final = 10_000
+"""How long a fetch waits at most, whatever the observer allows: its connection may be gone for long. Kafka's observers
+ask for 500 ms."""
+
 _NO_SNAPSHOT: Final = SnapshotId(0, 0)
 """The snapshot that formatting makes has this id. It has no records of the log."""
 
@@ -107,7 +111,7 @@ class MetadataFetches:
         if code is not ErrorCode.NONE:
             fetch.fail(code)
             return
-        max_wait_ms = request.max_wait_ms
+        max_wait_ms = min(request.max_wait_ms, MOST_WAIT_MS)
         try:
             answer = fetch.answer = self.read(asked, fetch.max_bytes, in_memory_only=True)
         except NotInMemory as missing:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.raft.metadata_fetch import MOST_WAIT_MS
 from broker.raft.snapshots import list_snapshots
 from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -137,6 +138,17 @@ def test_a_fetch_that_waits_in_vain_is_answered_without_records(tmp_path: Path) 
 
     answer = only(waiting[0])
     assert (answer.error_code, answer.high_watermark, answer.records) == (E.NONE, end, b"")
+
+
+def test_no_fetch_waits_for_ever(tmp_path: Path) -> None:
+    leader = Leader(tmp_path)
+    end = leader.end_offset
+    waiting = leader.ask(leader.request(offset=end, last_epoch=1, high_watermark=end, max_wait_ms=2**31 - 1), 18)
+
+    leader.node.clock.advance(MOST_WAIT_MS)
+
+    assert only(waiting[0]).error_code == E.NONE
+    assert leader.purgatory.stats.pending == 0
 
 
 def test_a_high_watermark_that_the_observer_does_not_know_is_answered_at_once(tmp_path: Path) -> None:
