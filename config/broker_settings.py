@@ -231,6 +231,11 @@ class BrokerSettings(Settings):
         return "controller" not in self.process_roles
 
     @property
+    def opened_controller_listeners(self) -> tuple[Listener, ...]:
+        """The listeners on which brokers find the controller of this node; none on a member."""
+        return tuple(one for one in self.controller_listeners if one.security_protocol == "PLAINTEXT")
+
+    @property
     def inter_broker_listener(self) -> str:
         """The listener that other brokers use: PLAINTEXT without ``inter.broker.listener.name``."""
         return (self.inter_broker_listener_name or "PLAINTEXT").upper()

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from broker.controller.client import ControllerClient
 from broker.controller.config_alteration import (
     Alteration,
     AlterationResult,
@@ -14,7 +15,7 @@ from broker.controller.config_alteration import (
     Resource,
     check_changes,
 )
-from broker.metadata.configs import ConfigView
+from broker.metadata.configs import EVERY_BROKER, ConfigView
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     ClusterAuthorizationFailed,
@@ -50,6 +51,13 @@ class AlterInController(Protocol):
         then: Callable[[list[AlterationResult]], None],
     ) -> None:
         """``then`` gets one result for each of ``wanted``, which are of one kind; ``context`` is the client's."""
+
+
+def in_this_process(controller: ControllerClient) -> AlterInController:
+    """Has the controller in this process change configs."""
+    return lambda wanted, _, *, validate_only, then: controller.alter_configs(
+        wanted, validate_only=validate_only, then=then
+    )
 
 
 class AlterConfigsHandler:
@@ -107,6 +115,8 @@ class AlterConfigsHandler:
                 if times[one.resource] > 1:
                     raise InvalidRequest("Each resource must appear at most once.")
                 _check_allowed(one.resource, context)
+                if one.resource.type == ConfigResource.BROKER and one.resource.name != EVERY_BROKER:
+                    self._check_broker(one.resource.name)
                 if one.resource.type == ConfigResource.BROKER_LOGGER and isinstance(one, Alteration):
                     self._alter_loggers(one, validate_only=validate_only)
                 else:
@@ -121,6 +131,12 @@ class AlterConfigsHandler:
 
         self._alter_in_controller(
             [one for _, one in for_controller], context, validate_only=validate_only, then=altered
+        )
+
+    def _check_broker(self, name: str) -> None:
+        """Refuse another broker's configs: that broker knows whether it can have them."""
+        self._configs.check_broker_id(
+            name, "Node", otherwise="Unexpected broker id, expected {expected}, but received {name}"
         )
 
     def _alter_loggers(self, wanted: Alteration, *, validate_only: bool) -> None:
@@ -140,6 +156,13 @@ class AlterConfigsHandler:
             else:
                 log.info("logger %s has the level of its parent", name)
                 loggers.unset_level(name)
+
+
+class ControllerAlterConfigsHandler(AlterConfigsHandler):
+    """The same on a controller listener, where brokers hand on the changes of their own configs."""
+
+    def _check_broker(self, name: str) -> None:
+        """Whether there is such a broker is the controller's to say."""
 
 
 def _check_logger(change: ConfigChange) -> None:

@@ -95,7 +95,7 @@ class FetchHandler:
             max_bytes=request.max_bytes,
             max_wait_ms=request.max_wait_ms,
             fetch_max_bytes=self._fetch_max_bytes,
-            follower=None if follower_id is None else Follower(follower_id, self._replicas.replication),
+            follower=None if follower_id is None else Follower(follower_id, self._partitions.replication),
         )
         self._executor.fetch(fetch, requirements, then=partial(self._answer, context))
         return None

@@ -19,6 +19,7 @@ from broker.metrics.sources import PERIOD_MS, MetricSources
 from broker.network.acceptor import CannotListen
 from broker.network.connection_limits import UnknownHost
 from broker.network.socket_server import SocketServer
+from broker.raft.observers import Observers
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.services import Services
@@ -29,7 +30,7 @@ from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.startup import ServerComponents, Startup
 from config.broker_settings import BrokerSettings
-from config.listeners import Listener
+from config.listeners import Listener, advertise, with_bound_ports
 from config.metrics_listener import METRICS_LISTENER
 from protocol.primitives import Malformed
 from storage.errors import LogDirFailed, StorageError
@@ -80,9 +81,17 @@ class BrokerServer:
         self.services = services = Services(asyncio.get_running_loop(), clock=clock, files=files, ids=ids)
         self.log_dirs = LogDirs(services.files, settings)
         self.registry = Registry()
+        self.controller_registry = Registry(self.registry.stats)
+        """Of the controller listeners; its requests are counted with the others."""
         self._channel = RequestChannel(settings.queued_max_requests)
         try:
-            self.socket_server = SocketServer(settings, loop=services.loop, clock=services.clock, channel=self._channel)
+            self.socket_server = SocketServer(
+                settings,
+                loop=services.loop,
+                clock=services.clock,
+                channel=self._channel,
+                controller_listeners=settings.opened_controller_listeners,
+            )
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
         if settings.ottla_topics_at_start:
@@ -196,6 +205,7 @@ class BrokerServer:
             metadata=self.metadata,
             endpoints=endpoints,
             controller_endpoint=self._controller_endpoint(),
+            opened_controller_endpoints=self._opened_controller_endpoints(),
             log_dirs=self.log_dirs,
             lifecycle=self.lifecycle,
             metric_sources=self.metric_sources,
@@ -234,6 +244,7 @@ class BrokerServer:
 
     async def _serve(self, components: ServerComponents) -> None:
         """Accept and answer requests until a stop is asked for; return when the last answer has been sent."""
+        controller_listener = components.controller_listener
         handlers = Handlers(
             settings=self._settings,
             node=components.node,
@@ -254,11 +265,17 @@ class BrokerServer:
             transaction_coordinator=components.transaction_coordinator,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
+            observers=Observers()
+            if components.controller_listener is None
+            else components.controller_listener.observers,
         )
         serve_all(self.registry, handlers)
+        dispatcher = Dispatcher(self.registry, self.controller_registry)
+        if controller_listener is not None:
+            controller_listener.serve(self.controller_registry, handlers, dispatcher)
         pool = HandlerPool(
             self._channel,
-            Dispatcher(self.registry).handle,
+            dispatcher.handle,
             size=self._settings.num_io_threads,
             end_of_turn=components.replicas.appender.write_staged,
         )
@@ -314,6 +331,8 @@ class BrokerServer:
     async def _drain(self, components: ServerComponents) -> None:
         """Accept no new requests, answer those under way, and send the answers."""
         self.socket_server.stop_reading()
+        if components.controller_listener is not None:
+            components.controller_listener.stop()
         components.transaction_coordinator.stop()
         components.group_coordinator.stop()
         components.replicas.end_waiting()
@@ -408,11 +427,18 @@ class BrokerServer:
         return make_pages(self.metric_sources)
 
     def _controller_endpoint(self) -> Listener:
-        """The endpoint that a Kafka which takes the directory over would give its controller. Nothing listens there."""
-        for listener in self._settings.controller_listeners:
+        """The endpoint of this node's controller. Without a controller listener nothing listens there: it is the
+        endpoint that a Kafka which takes the directory over would give its controller."""
+        for listener in (*self._opened_controller_endpoints(), *self._settings.controller_listeners):
             return listener
         port = self._settings.controller_port(self.socket_server.listeners[0].port)
         return Listener(name="CONTROLLER", host="127.0.0.1", port=port)
+
+    def _opened_controller_endpoints(self) -> tuple[Listener, ...]:
+        """The addresses that other brokers are given for this node's controller."""
+        opened = self.socket_server.controller_listeners
+        ports = {listener.name: listener.port for listener in opened}
+        return with_bound_ports(advertise(self._settings.opened_controller_listeners, ()), ports)
 
     # Failures
 

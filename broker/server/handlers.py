@@ -6,7 +6,7 @@ Its module and that of its messages are imported then: a start imports only what
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.producer_ids import ProducerIds
 from broker.raft.client import RaftClient
+from broker.raft.observers import Observers
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.clock import Clock
@@ -96,6 +97,8 @@ class Handlers:
     marker_appender: MarkerAppender
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
+    observers: Observers = field(default_factory=Observers)
+    """The nodes that follow the metadata log of this node."""
 
     @property
     def controller(self) -> ControllerClient:
@@ -189,17 +192,11 @@ class Handlers:
 
     @cached_property
     def alter_configs(self) -> "AlterConfigsHandler":
-        from broker.handlers.alter_configs import AlterConfigsHandler
+        from broker.handlers.alter_configs import AlterConfigsHandler, in_this_process
 
         if self.forwarding is not None:
             return AlterConfigsHandler(self.forwarding.alter_configs, self.config_view)
-        controller = self.controller
-        return AlterConfigsHandler(
-            lambda wanted, _, *, validate_only, then: controller.alter_configs(
-                wanted, validate_only=validate_only, then=then
-            ),
-            self.config_view,
-        )
+        return AlterConfigsHandler(in_this_process(self.controller), self.config_view)
 
     @cached_property
     def cluster(self) -> "ClusterHandler":
@@ -247,7 +244,7 @@ class Handlers:
     def quorum(self) -> "QuorumHandler":
         from broker.handlers.quorum import QuorumHandler
 
-        return QuorumHandler(self.raft, self.metadata_cache, self.node, self.clock)
+        return QuorumHandler(self.raft, self.metadata_cache, self.node, self.clock, self.observers)
 
     @cached_property
     def reassignments(self) -> "ReassignmentsHandler":

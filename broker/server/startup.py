@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from broker.membership.cluster_membership import ClusterMembership
     from broker.peers.connector import Connector
     from broker.server.broker_replication import BrokerReplication
+    from broker.server.controller_listener import ControllerListener
 
 
 class ServerComponents(NamedTuple):
@@ -75,6 +76,8 @@ class ServerComponents(NamedTuple):
     marker_appender: MarkerAppender
     log_cleaner: LogCleaner
     publisher: BrokerMetadataPublisher
+    controller_listener: ControllerListener | None
+    """None where no other broker can reach this node's controller."""
 
 
 class _Cluster(NamedTuple):
@@ -86,6 +89,7 @@ class _Cluster(NamedTuple):
     allocate_producer_ids: AllocateBlock
     controller: ControllerClient | None = None
     metadata_log: SingleVoterLog | None = None
+    controller_listener: ControllerListener | None = None
 
 
 class Startup:
@@ -99,6 +103,7 @@ class Startup:
         metadata: MetadataCache,
         endpoints: tuple[Listener, ...],
         controller_endpoint: Listener,
+        opened_controller_endpoints: tuple[Listener, ...],
         log_dirs: LogDirs,
         lifecycle: BrokerLifecycle,
         metric_sources: MetricSources,
@@ -106,13 +111,15 @@ class Startup:
         most_open_files: int,
         connector: Connector | None = None,
     ) -> None:
-        """``endpoints``: the addresses that clients are given. The directories are locked. ``connector`` connects to
+        """``endpoints``: the addresses that clients are given, ``opened_controller_endpoints``: those that brokers are
+        given which join this node's cluster. The directories are locked. ``connector`` connects to
         other nodes; None stands for TCP."""
         self._settings = settings
         self._services = services
         self._metadata = metadata
         self._endpoints = endpoints
         self._controller_endpoint = controller_endpoint
+        self._opened_controller_endpoints = opened_controller_endpoints
         self._log_dirs = log_dirs
         self._lifecycle = lifecycle
         self._metric_sources = metric_sources
@@ -191,6 +198,7 @@ class Startup:
             marker_appender=marker_appender,
             log_cleaner=log_cleaner,
             publisher=publisher,
+            controller_listener=cluster.controller_listener,
         )
 
     async def _open_cluster(self, loader: MetadataLoader) -> _Cluster:
@@ -207,6 +215,29 @@ class Startup:
             allocate_producer_ids=controller.allocate_producer_ids,
             controller=controller,
             metadata_log=metadata_log,
+            controller_listener=self._make_controller_listener(metadata_log, controller, node.cluster_id),
+        )
+
+    def _make_controller_listener(
+        self, metadata_log: SingleVoterLog, controller: LocalController, cluster_id: str
+    ) -> ControllerListener | None:
+        if not self._opened_controller_endpoints:
+            return None
+        from broker.controller.cluster_requests import ClusterSettings
+        from broker.server.controller_listener import ControllerListener
+
+        settings = self._settings
+        return ControllerListener(
+            metadata_log,
+            controller,
+            services=self._services,
+            cluster_id=cluster_id,
+            endpoints=self._opened_controller_endpoints,
+            settings=ClusterSettings(
+                session_timeout_ms=settings.broker_session_timeout_ms,
+                rebalances_leaders=settings.auto_leader_rebalance_enable,
+                rebalance_interval_ms=settings.leader_imbalance_check_interval_seconds * 1000,
+            ),
         )
 
     async def _join_cluster(self, loader: MetadataLoader) -> _Cluster:
