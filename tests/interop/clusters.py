@@ -162,7 +162,9 @@ class Cluster:
     def bootstrap(self) -> str:
         """The brokers, for clients."""
         return ",".join(
-            node.bootstrap for node in self.nodes.values() if not (isinstance(node, KafkaNode) and node.role != "broker")
+            node.bootstrap
+            for node in self.nodes.values()
+            if not (isinstance(node, KafkaNode) and node.role != "broker")
         )
 
     def close(self) -> None:
@@ -214,7 +216,7 @@ class Admin:
 
 
 class Load:
-    """An idempotent producer in a thread that sends numbers, and remembers which of them were acknowledged, and when."""
+    """An idempotent producer in a thread: it sends numbers, and remembers which were acknowledged, and when."""
 
     def __init__(self, bootstrap: str, topic: str, *, partition: int = 0, rate_s: float = 500, **settings: Any) -> None:
         self._producer = Producer(
