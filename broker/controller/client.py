@@ -158,6 +158,10 @@ class ControllerClient(AutoCreation, Protocol):
     # The broker's own life
 
     @property
+    def has_other_brokers(self) -> bool:
+        """Whether other brokers are registered, who may take over the leaderships of this broker."""
+
+    @property
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration, -1 before `register`."""
 

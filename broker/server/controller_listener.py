@@ -5,6 +5,7 @@ from typing import Final
 
 from broker.controller.cluster_requests import ClusterRequests, ClusterSettings
 from broker.controller.local_controller import LocalController
+from broker.controller.own_isrs import OwnIsrs
 from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.registry import Registry
 from broker.raft.metadata_fetch import MetadataFetches
@@ -59,6 +60,10 @@ class ControllerListener:
             purgatory=Purgatory(services.wheel),
             read_ahead=services.read_ahead,
         )
+        self.isrs = OwnIsrs(
+            self._requests, node_id=metadata_log.leader_id, broker_epoch=lambda: controller.broker_epoch
+        )
+        """Changes the ISRs of the partitions that this node leads."""
         self.observers = self._fetches.observers
         """The nodes that follow the metadata log, for DescribeQuorum on each listener."""
         _write_endpoints(metadata_log, endpoints)

@@ -4,6 +4,8 @@ Its module and that of its messages are imported then: a start imports only what
 (docs/decisions/starting.md).
 """
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,8 +22,10 @@ from broker.handlers.fetch import FetchHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.metadata import MetadataHandler
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.produce_verification import Verification
+from broker.metadata.brokers import Brokers
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
@@ -102,6 +106,16 @@ class Handlers:
         assert self.own_controller is not None, "a member of a cluster forwards what only controllers decide"
         return self.own_controller
 
+    # What handlers ask for
+
+    @cached_property
+    def brokers(self) -> Brokers:
+        return Brokers(self.metadata_cache, _any_of)
+
+    @cached_property
+    def partitions(self) -> PartitionLookup:
+        return PartitionLookup(self.replicas, self.metadata_cache, self.brokers)
+
     # What every client asks for
 
     @cached_property
@@ -111,16 +125,15 @@ class Handlers:
             self.transaction_coordinator,
             is_enabled=lambda: dynamic_config.settings.transaction_partition_verification_enable,
         )
-        return ProduceHandler(self.replicas, self.metadata_cache, verification)
+        return ProduceHandler(self.replicas, self.partitions, self.metadata_cache, verification)
 
     @cached_property
     def fetch(self) -> FetchHandler:
         return FetchHandler(
-            self.replicas,
             self.fetch_executor,
             self.fetch_sessions,
             self.metadata_cache,
-            self.node,
+            self.partitions,
             fetch_max_bytes=self.settings.fetch_max_bytes,
         )
 
@@ -132,12 +145,14 @@ class Handlers:
 
     @cached_property
     def list_offsets(self) -> ListOffsetsHandler:
-        return ListOffsetsHandler(self.replicas)
+        return ListOffsetsHandler(self.partitions)
 
     @cached_property
     def metadata(self) -> MetadataHandler:
         create = self.settings.auto_create_topics_enable
-        return MetadataHandler(self.metadata_cache, self.auto_creation, self.node, auto_create_topics_enable=create)
+        return MetadataHandler(
+            self.metadata_cache, self.brokers, self.auto_creation, self.node, auto_create_topics_enable=create
+        )
 
     @cached_property
     def api_versions(self) -> ApiVersionsHandler:
@@ -153,7 +168,7 @@ class Handlers:
     def find_coordinator(self) -> "FindCoordinatorHandler":
         from broker.handlers.find_coordinator import FindCoordinatorHandler
 
-        return FindCoordinatorHandler(self.metadata_cache, self.auto_creation, self.replicas, self.node)
+        return FindCoordinatorHandler(self.metadata_cache, self.brokers, self.auto_creation)
 
     @cached_property
     def group_membership(self) -> "GroupMembershipHandler":
@@ -187,7 +202,7 @@ class Handlers:
     def cluster(self) -> "ClusterHandler":
         from broker.handlers.cluster import ClusterHandler
 
-        return ClusterHandler(self.node)
+        return ClusterHandler(self.brokers, self.node)
 
     @cached_property
     def config_resources(self) -> "ConfigResourcesHandler":
@@ -205,7 +220,7 @@ class Handlers:
     def delete_records(self) -> "DeleteRecordsHandler":
         from broker.handlers.delete_records import DeleteRecordsHandler
 
-        return DeleteRecordsHandler(self.replicas)
+        return DeleteRecordsHandler(self.partitions, self.replicas)
 
     @cached_property
     def elections(self) -> "ElectionsHandler":
@@ -223,7 +238,7 @@ class Handlers:
     def offset_for_leader_epoch(self) -> "OffsetForLeaderEpochHandler":
         from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 
-        return OffsetForLeaderEpochHandler(self.replicas)
+        return OffsetForLeaderEpochHandler(self.partitions)
 
     @cached_property
     def quorum(self) -> "QuorumHandler":
@@ -242,7 +257,7 @@ class Handlers:
         from broker.handlers.topic_partitions import TopicPartitionsHandler
 
         most = self.settings.max_request_partition_size_limit
-        return TopicPartitionsHandler(self.metadata_cache, most_partitions=most)
+        return TopicPartitionsHandler(self.metadata_cache, self.brokers, most_partitions=most)
 
     @cached_property
     def topics(self) -> "TopicsHandler":
@@ -286,7 +301,7 @@ class Handlers:
     def producers(self) -> "ProducersHandler":
         from broker.handlers.producers import ProducersHandler
 
-        return ProducersHandler(self.replicas, self.metadata_cache)
+        return ProducersHandler(self.partitions, self.metadata_cache)
 
     @cached_property
     def registrations(self) -> "RegistrationsHandler":
@@ -331,3 +346,8 @@ class Handlers:
         from broker.handlers.transaction_listings import TransactionListingsHandler
 
         return TransactionListingsHandler(self.transaction_coordinator.transactions, self.clock, self.worker)
+
+
+def _any_of(broker_ids: Sequence[int]) -> int:
+    """One of several brokers by chance."""
+    return broker_ids[int.from_bytes(os.urandom(4), "big") % len(broker_ids)]

@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 HEARTBEAT_MS: Final = 2_000
 """Time between two heartbeats while the controller has not agreed: Kafka's ``broker.heartbeat.interval.ms``."""
 
+SHUTTING_DOWN_MS: Final = 50
+"""The same while other brokers take the leaderships over."""
+
 RETRY_MS: Final = 1_000
 """After how long the report of a failed directory is tried again if the metadata log's disk was full."""
 
@@ -55,6 +58,8 @@ class BrokerLifecycle:
         self._call_soon = call_soon
         self._controller: ControllerClient | None = None
         self._membership: ClusterMembership | None = None
+        self._has_left = False
+        """Whether the controller in this process lets this broker stop."""
         self._unreported: list[tuple[bytes | None, Collection[TopicPartition]]] = []
         """Failed directories that are not reported to the controller yet."""
         self.state = BrokerState.STARTING
@@ -80,6 +85,8 @@ class BrokerLifecycle:
         """Have other brokers lead this broker's partitions, before it answers no more requests."""
         if self._membership is not None:
             await self._membership.leave()
+        elif self._controller is not None and self._controller.has_other_brokers and not self._shutdown.failed.is_set():
+            await self._hand_over()
 
     async def register(
         self,
@@ -105,8 +112,11 @@ class BrokerLifecycle:
 
     async def shut_down(self) -> None:
         """Ask the controller in this process whether this broker may stop, and return when it may."""
-        if self._membership is not None:
-            return  # it has left its cluster already
+        if self._membership is None and not self._has_left:
+            await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        """Send heartbeats that ask to stop until the controller agrees; its log may be unable to take the stop."""
         assert self._controller is not None, "a broker that never registered leads nothing"
         may_stop = asyncio.Event()
         try:
@@ -116,6 +126,7 @@ class BrokerLifecycle:
             log.warning("the stop of this node could not be written to the metadata log: %s", error)
         else:
             await first_of(may_stop, self._shutdown.failed)
+        self._has_left = True
 
     def _beat(
         self,
@@ -131,7 +142,8 @@ class BrokerLifecycle:
             if agrees(answer):
                 agreed.set()
             else:
-                self._clock.call_at(self._clock.monotonic_ms() + HEARTBEAT_MS, again)
+                pause_ms = SHUTTING_DOWN_MS if wants_shutdown else HEARTBEAT_MS
+                self._clock.call_at(self._clock.monotonic_ms() + pause_ms, again)
 
         def again() -> None:
             if self._shutdown.failure is None:

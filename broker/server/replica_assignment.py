@@ -44,7 +44,7 @@ RETRY_MS: Final = 1_000
 class ReplicaAssignment:
     """Keeps logs and partitions as the metadata assigns them.
 
-    Until its log is made, a new partition answers UNKNOWN_TOPIC_OR_PARTITION, at which clients ask again.
+    Until its log is made, a new partition answers NOT_LEADER_OR_FOLLOWER, at which clients ask again.
     """
 
     def __init__(

@@ -50,6 +50,7 @@ from storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from broker.membership.cluster_membership import ClusterMembership
     from broker.peers.connector import Connector
+    from broker.replication.isr_alteration import IsrAlterer
     from broker.server.broker_replication import BrokerReplication
     from broker.server.controller_listener import ControllerListener
 
@@ -165,7 +166,9 @@ class Startup:
         removals = LogRemovals(scheduler=services.scheduler, worker=services.housekeeper, replicas=self._replicas)
         log_cleaner = self._make_log_cleaner(dynamic_config.settings, removals)
         if self.membership is not None:
-            self.replication = self._replicate(self.membership, log_cleaner)
+            self.replication = self._replicate(self.membership.isr_sender, log_cleaner)
+        elif cluster.controller_listener is not None:
+            self.replication = self._replicate(cluster.controller_listener.isrs, log_cleaner)
         replica_assignment = self._assign_replicas(configs, removals, log_cleaner)
         producer_ids = ProducerIds(cluster.allocate_producer_ids)
         group_coordinator = self._make_group_coordinator(configs)
@@ -412,19 +415,20 @@ class Startup:
             removals.remove_later(removal, directory)
         return assignment
 
-    def _replicate(self, membership: ClusterMembership, log_cleaner: LogCleaner) -> BrokerReplication:
+    def _replicate(self, alterer: IsrAlterer, log_cleaner: LogCleaner) -> BrokerReplication:
+        from broker.peers.connector import TcpConnector
         from broker.server.broker_replication import BrokerReplication
 
         return BrokerReplication(
             self._settings,
             self._services,
-            connector=membership.connector,
+            connector=self._connector or TcpConnector(self._services.clock),
             metadata=self._metadata,
             logs=self._logs,
             log_dirs=self._log_dirs,
             replicas=self._replicas,
             log_cleaner=log_cleaner,
-            alterer=membership.isr_sender,
+            alterer=alterer,
             shutdown=self._shutdown,
         )
 
