@@ -64,6 +64,8 @@ class ControllerListener:
             self._requests, node_id=metadata_log.leader_id, broker_epoch=lambda: controller.broker_epoch
         )
         """Changes the ISRs of the partitions that this node leads."""
+        self.elect_leaders = self._requests.elect_leaders
+        """Elects leaders, for clients of the broker of this node."""
         self.observers = self._fetches.observers
         """The nodes that follow the metadata log, for DescribeQuorum on each listener."""
         _write_endpoints(metadata_log, endpoints)
