@@ -31,6 +31,7 @@ class PartitionFetch:
         "fetch_offset",
         "index",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "partition",
         "topic",
@@ -47,8 +48,12 @@ class PartitionFetch:
         max_bytes: int,
         current_leader_epoch: int,
         last_fetched_epoch: int,
+        log_start_offset: int = NO_OFFSET,
     ) -> None:
-        """The epochs are -1 where the client does not say them; in a Fetch every negative epoch means that."""
+        """The epochs are -1 where the client does not say them; in a Fetch every negative epoch means that.
+
+        ``log_start_offset`` is that of a follower's log.
+        """
         self.topic = topic
         """None until the topic id has been found."""
         self.topic_id = topic_id
@@ -62,6 +67,7 @@ class PartitionFetch:
         self.max_bytes = max_bytes
         self.current_leader_epoch = max(current_leader_epoch, NO_EPOCH)
         self.last_fetched_epoch = max(last_fetched_epoch, NO_EPOCH)
+        self.log_start_offset = log_start_offset
 
     @property
     def is_answered_in_order(self) -> bool:
@@ -117,6 +123,8 @@ def read_partition(
         return PartitionRead(fetch.fault)
     try:
         partition.check_leadership(fetch.current_leader_epoch)
+        if requirements.follower is not None:
+            requirements.follower.check(partition)
         return _read(partition, fetch, requirements, budget, in_memory_only)
     except NotInMemory as error:
         read = PartitionRead()
@@ -152,6 +160,9 @@ def _read(
         partition, fetch.fetch_offset, fetch.max_bytes, requirements, budget, in_memory_only
     )
     read.region = found.region
+    if requirements.follower is not None:
+        requirements.follower.has_fetched(partition, fetch.fetch_offset, fetch.log_start_offset)
+        read.high_watermark = log.high_watermark  # which this fetch may have moved
     return read
 
 

@@ -8,12 +8,12 @@ from broker.fetch.round import FetchResult, PartitionFetch, PartitionKey, Partit
 from broker.fetch.sessions import FetchSessions, FetchTerms
 from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
 from broker.metadata.cache import MetadataCache
+from broker.replication.follower import Follower, FollowerId
 from broker.replication.isolation import FetchIsolation, consumer_isolation
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     Fault,
     InconsistentTopicId,
-    NotLeaderOrFollower,
     TopicAuthorizationFailed,
     UnknownIsolationLevel,
     error_code_of,
@@ -67,16 +67,16 @@ class FetchHandler:
         isolation = consumer_isolation(request.isolation_level)
         if isolation is None:
             raise UnknownIsolationLevel(f"there is no isolation level {request.isolation_level}")
-        is_follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
-        if is_follower:
+        follower_id = _follower_id(request)
+        if follower_id is not None:
             isolation = FetchIsolation.LOG_END
         terms = FetchTerms(
             principal=context.session.principal,
             uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE_VERSION,
-            is_follower=is_follower,
+            follower=follower_id,
             isolation=isolation,
         )
-        if is_follower and context.slot.kind is not None:
+        if follower_id is not None and context.slot.kind is not None:
             context.slot.kind = context.slot.kind.named(FETCH_FOLLOWER)
         try:
             fetch = self._sessions.begin(
@@ -95,6 +95,7 @@ class FetchHandler:
             max_bytes=request.max_bytes,
             max_wait_ms=request.max_wait_ms,
             fetch_max_bytes=self._fetch_max_bytes,
+            follower=None if follower_id is None else Follower(follower_id, self._partitions.replication),
         )
         self._executor.fetch(fetch, requirements, then=partial(self._answer, context))
         return None
@@ -123,8 +124,6 @@ class FetchHandler:
             partition = fetch.partition = self._partitions.partition(fetch.topic, fetch.index)
             if fetch.topic_id not in (NO_UUID, partition.topic_id):
                 raise InconsistentTopicId(f"{fetch.topic} had the id {fetch.topic_id.hex()} when it was found first")
-            if terms.is_follower:
-                raise NotLeaderOrFollower(f"no node is a follower of {partition.topic_partition}")
         except (Fault, StorageError) as fault:
             fetch.fault = fault.with_traceback(None)  # the traceback leads back to the fetch: a cycle
 
@@ -195,6 +194,14 @@ class FetchHandler:
         return of_partition
 
 
+def _follower_id(request: FetchRequest) -> FollowerId | None:
+    """Which broker fetches; None for a consumer."""
+    state = request.replica_state
+    if state.replica_id >= 0:
+        return FollowerId(state.replica_id, state.replica_epoch)
+    return FollowerId(request.replica_id, -1) if request.replica_id >= 0 else None
+
+
 def _asked(request: FetchRequest, terms: FetchTerms) -> dict[PartitionKey, PartitionFetch]:
     """What the request names, each partition once: of several entries the last counts, as in Kafka."""
     asked: dict[PartitionKey, PartitionFetch] = {}
@@ -209,6 +216,7 @@ def _asked(request: FetchRequest, terms: FetchTerms) -> dict[PartitionKey, Parti
                 max_bytes=partition.partition_max_bytes,
                 current_leader_epoch=partition.current_leader_epoch,
                 last_fetched_epoch=partition.last_fetched_epoch,
+                log_start_offset=partition.log_start_offset,
             )
             asked[fetch.key] = fetch
     return asked

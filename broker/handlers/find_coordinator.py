@@ -5,7 +5,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from broker.controller.client import ControllerClient
+from broker.controller.client import AutoCreation
 from broker.coordinators.partitioning import partition_of
 from broker.metadata.brokers import Brokers
 from broker.metadata.cache import MetadataCache
@@ -56,10 +56,10 @@ _KEPT: Final[Mapping[int, _Kept]] = {
 class FindCoordinatorHandler:
     """Reads the published image; the topic that a coordinator needs is created with the first request for it."""
 
-    def __init__(self, metadata: MetadataCache, brokers: Brokers, controller: ControllerClient) -> None:
+    def __init__(self, metadata: MetadataCache, brokers: Brokers, auto_creation: AutoCreation) -> None:
         self._metadata = metadata
         self._brokers = brokers
-        self._controller = controller
+        self._auto_creation = auto_creation
 
     def find_coordinator(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
         """Name the leader of each key's partition. Raises `InvalidRequest` for an unknown type of key."""
@@ -87,7 +87,7 @@ class FindCoordinatorHandler:
             return _no_coordinator(key, kept.unauthorized)
         topic = self._metadata.image.topics.by_name.get(kept.topic)
         if topic is None:
-            self._controller.auto_create([kept.topic])
+            self._auto_creation.auto_create([kept.topic])
             return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self._leader(key, topic, partition_of(key, len(topic.partitions)), context)
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Sequence
 
-from broker.controller.client import ControllerClient
+from broker.controller.client import AutoCreation
 from broker.handlers.replica_views import offline_replicas
 from broker.metadata.brokers import Brokers, BrokersOnListener
 from broker.metadata.cache import MetadataCache
@@ -40,14 +40,14 @@ class MetadataHandler:
         self,
         metadata: MetadataCache,
         brokers: Brokers,
-        controller: ControllerClient,
+        auto_creation: AutoCreation,
         node: Node,
         *,
         auto_create_topics_enable: bool,
     ) -> None:
         self._metadata = metadata
         self._brokers = brokers
-        self._controller = controller
+        self._auto_creation = auto_creation
         self._node = node
         self._auto_create_topics_enable = auto_create_topics_enable
 
@@ -149,7 +149,7 @@ class MetadataHandler:
             )
         ]
         if allowed:
-            self._controller.auto_create(allowed)
+            self._auto_creation.auto_create(allowed)
 
 
 def _partition_answers(partitions: Iterable[PartitionImage], brokers: BrokersOnListener, version: int) -> list[Answer]:

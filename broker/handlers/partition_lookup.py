@@ -7,6 +7,7 @@ from broker.metadata.brokers import Brokers, ListedBroker
 from broker.metadata.cache import ImageSource
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replication import Replication
 from broker.request.faults import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
 from protocol.records.cluster_metadata import NO_LEADER
 from storage.sentinels import NO_EPOCH
@@ -45,6 +46,11 @@ class PartitionLookup:
         if not self._replicas.is_offline(topic, index) and self._is_known(topic, index):
             raise NotLeaderOrFollower(f"this node has no replica of {topic}-{index}")
         return self._replicas.partition(topic, index)
+
+    @property
+    def replication(self) -> Replication | None:
+        """What this broker does with its followers; None where there are no other brokers."""
+        return self._replicas.replication
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name of the topic with this id; empty if there is none."""

@@ -6,11 +6,11 @@ Its module and that of its messages are imported then: a start imports only what
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from broker.controller.client import ControllerClient
+from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.marker_appender import MarkerAppender
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -31,6 +31,7 @@ from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.producer_ids import ProducerIds
 from broker.raft.client import RaftClient
+from broker.raft.observers import Observers
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.clock import Clock
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from broker.handlers.elections import ElectionsHandler
     from broker.handlers.features import FeaturesHandler
     from broker.handlers.find_coordinator import FindCoordinatorHandler
+    from broker.handlers.forwarding import ForwardingHandler
     from broker.handlers.group_membership import GroupMembershipHandler
     from broker.handlers.groups import GroupsHandler
     from broker.handlers.log_dirs import LogDirsHandler
@@ -84,13 +86,25 @@ class Handlers:
     raft: RaftClient
     logs: LogManager
     clock: Clock
-    controller: ControllerClient
+    own_controller: ControllerClient | None
+    """None where the controllers are other nodes."""
+    auto_creation: AutoCreation
+    forwarding: "ForwardingHandler | None"
+    """Where the controllers are other nodes."""
     producer_ids: ProducerIds
     group_coordinators: Groups
     transaction_coordinator: TransactionCoordinator
     marker_appender: MarkerAppender
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
+    observers: Observers = field(default_factory=Observers)
+    """The nodes that follow the metadata log of this node."""
+
+    @property
+    def controller(self) -> ControllerClient:
+        """The controller in this process, which the handlers of `protocol.api_keys.FORWARDED` ask."""
+        assert self.own_controller is not None, "a member of a cluster forwards what only controllers decide"
+        return self.own_controller
 
     # What handlers ask for
 
@@ -137,7 +151,7 @@ class Handlers:
     def metadata(self) -> MetadataHandler:
         create = self.settings.auto_create_topics_enable
         return MetadataHandler(
-            self.metadata_cache, self.brokers, self.controller, self.node, auto_create_topics_enable=create
+            self.metadata_cache, self.brokers, self.auto_creation, self.node, auto_create_topics_enable=create
         )
 
     @cached_property
@@ -154,7 +168,7 @@ class Handlers:
     def find_coordinator(self) -> "FindCoordinatorHandler":
         from broker.handlers.find_coordinator import FindCoordinatorHandler
 
-        return FindCoordinatorHandler(self.metadata_cache, self.brokers, self.controller)
+        return FindCoordinatorHandler(self.metadata_cache, self.brokers, self.auto_creation)
 
     @cached_property
     def group_membership(self) -> "GroupMembershipHandler":
@@ -178,9 +192,11 @@ class Handlers:
 
     @cached_property
     def alter_configs(self) -> "AlterConfigsHandler":
-        from broker.handlers.alter_configs import AlterConfigsHandler
+        from broker.handlers.alter_configs import AlterConfigsHandler, in_this_process
 
-        return AlterConfigsHandler(self.controller, self.config_view)
+        if self.forwarding is not None:
+            return AlterConfigsHandler(self.forwarding.alter_configs, self.config_view)
+        return AlterConfigsHandler(in_this_process(self.controller), self.config_view)
 
     @cached_property
     def cluster(self) -> "ClusterHandler":
@@ -228,7 +244,7 @@ class Handlers:
     def quorum(self) -> "QuorumHandler":
         from broker.handlers.quorum import QuorumHandler
 
-        return QuorumHandler(self.raft, self.metadata_cache, self.node, self.clock)
+        return QuorumHandler(self.raft, self.metadata_cache, self.node, self.clock, self.observers)
 
     @cached_property
     def reassignments(self) -> "ReassignmentsHandler":
