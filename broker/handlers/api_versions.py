@@ -80,7 +80,8 @@ class ApiVersionsHandler:
                 for name, (least, most) in self._supported_features.items()
                 if least > 0 or context.api_version >= FEATURES_FROM_ZERO_SINCE_VERSION
             ],
-            finalized_features_epoch=self._metadata.image.end_offset,
+            # The last offset that is in the image, as Kafka counts.
+            finalized_features_epoch=self._metadata.image.end_offset - 1,
             finalized_features=[
                 ApiVersionsResponse.FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
                 for name, level in finalized_features(

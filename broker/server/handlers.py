@@ -230,7 +230,7 @@ class Handlers:
     def config_resources(self) -> "ConfigResourcesHandler":
         from broker.handlers.config_resources import ConfigResourcesHandler
 
-        return ConfigResourcesHandler(self.metadata_cache, self.node)
+        return ConfigResourcesHandler(self.metadata_cache, self.brokers)
 
     @cached_property
     def configs(self) -> "ConfigsHandler":
