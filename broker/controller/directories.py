@@ -6,6 +6,9 @@ from typing import Final
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
 
+DIRECTORIES_SINCE: Final = 17
+"""The metadata.version (3.7-IV2) from which on brokers register their log directories, and replicas have one."""
+
 RESERVED_IDS: Final = 100
 """Ids below this number are no directories."""
 

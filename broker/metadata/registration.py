@@ -21,6 +21,7 @@ CONTROLLERS_REGISTER_SINCE: Final = 15
 """The metadata.version (3.7-IV0) from which on controllers register too (KIP-919)."""
 
 SUPPORTED_FEATURES: Final = {
+    "eligible.leader.replicas.version": (0, 1),
     "kraft.version": (0, 1),
     "metadata.version": METADATA_VERSIONS,
     "transaction.version": TRANSACTION_VERSIONS,
