@@ -93,6 +93,11 @@ class LocalController:
         return self._settings.node_id
 
     @property
+    def has_other_brokers(self) -> bool:
+        """Whether other brokers are registered that can reach this controller."""
+        return self.sessions is not None and bool(self.others)
+
+    @property
     def broker_epoch(self) -> int:
         """The offset of this node's registration; the clean-shutdown marker names it. -1 before `register`."""
         broker = self.image.cluster.brokers.get(self._settings.node_id)

@@ -69,7 +69,9 @@ class Acceptor:
         options: SocketOptions,
         refusals: SendfileRefusals | None = None,
         backlog: int = 50,
+        is_for_controllers: bool = False,
     ) -> None:
+        """``is_for_controllers``: the listener's connections are served the APIs of a controller."""
         self.listener = listener
         self.host = host
         """Empty: every address of this machine."""
@@ -83,6 +85,7 @@ class Acceptor:
         self._options = options
         self._refusals = refusals
         self._backlog = backlog
+        self.is_for_controllers = is_for_controllers
         self._next_processor = 0
         self._socket: socket.socket | None = None
         self._system_control: bytes | None = None
@@ -170,7 +173,10 @@ class Acceptor:
             self._options.prepare_connection(accepted, host, self._system_control)
             processor.adopt(
                 PlaintextTransport(accepted, self._refusals),
-                Session(Peer(host=host, port=port, listener=self.listener)),
+                Session(
+                    Peer(host=host, port=port, listener=self.listener),
+                    is_on_controller_listener=self.is_for_controllers,
+                ),
             )
         except OSError as error:
             log.debug("Lost %s:%d before its first request: %s", host, port, error)

@@ -235,6 +235,12 @@ class UnsupportedVersion(Fault):
     code = ErrorCode.UNSUPPORTED_VERSION
 
 
+class PrincipalDeserializationFailure(Fault):
+    """An envelope whose principal cannot be read."""
+
+    code = ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
+
+
 class TransactionalIdAuthorizationFailed(Fault):
     """A transaction without the right to its transactional id."""
 
