@@ -269,10 +269,17 @@ class LocalController:
         wishes: Sequence[tuple[str, int, Sequence[int] | None]],
         *,
         then: Callable[[list[Fault | None]], None],
+        may_change_replication_factor: bool = True,
     ) -> None:
+        """Give partitions other replicas, as the interface has it.
+
+        ``may_change_replication_factor``: whether a partition may get another number of replicas (KIP-860).
+        """
         from broker.controller.reassignment import ReassignmentPlanner
 
-        planner = ReassignmentPlanner(self.view(), self._placement())
+        planner = ReassignmentPlanner(
+            self.view(), self._placement(), may_change_replication_factor=may_change_replication_factor
+        )
         results: list[Fault | None] = []
         for topic, index, replicas in wishes:
             try:

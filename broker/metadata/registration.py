@@ -69,7 +69,7 @@ class Registration(NamedTuple):
     endpoints: Sequence[Listener]
     """The endpoints that clients are given."""
     controller_endpoint: Listener
-    """Where a Kafka that takes over would open its controller listener; nothing listens there."""
+    """The address of the controller listener; without such a listener, where a Kafka that takes over would open it."""
     rack: str | None
     directories: Sequence[bytes]
     """The ids of the log directories, 16 bytes each."""

@@ -167,10 +167,10 @@ class Cluster:
         record = ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
         self.controller.append([record])
 
-    def reassign(self, *wishes):
+    def reassign(self, *wishes, **options):
         """Ask for other replicas of partitions; the errors."""
         answers = []
-        self.controller.reassign_partitions(wishes, then=answers.extend)
+        self.controller.reassign_partitions(wishes, then=answers.extend, **options)
         return [ErrorCode.NONE if fault is None else fault.code for fault in answers]
 
     def alter_isr(self, isr, name="orders", index=0, *, by=None, recovery_state=0, epochs=None, **changed):

@@ -2,10 +2,13 @@
 
 import pytest
 
+from broker.controller.cluster_requests import ClusterRequests
+from broker.controller.topic_creation import NewTopic
 from protocol.errors import ErrorCode as E
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from storage.errors import DiskFull
-from tests.unit.broker.controller.cluster import OWN, Broker, Cluster, directory
+from tests.unit.broker.controller.cluster import CLUSTER_ID, OWN, Broker, Cluster, directory
+from tests.unit.broker.metadata.metadata_node import MetadataNode
 
 
 def states(answer):
@@ -359,3 +362,39 @@ def test_a_controller_that_no_other_broker_can_reach_counts_on_none():
 
     assert cluster.leader_and_isr() == (OWN, 1, [OWN])
     assert cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+
+
+def test_the_brokers_of_a_cluster_are_in_the_metadata_log_on_disk(tmp_path):
+    node = MetadataNode(tmp_path, registers=False)
+    requests = ClusterRequests(node.controller, cluster_id=CLUSTER_ID, clock=node.clock)
+    node.register(was_clean=False)
+    cluster = DiskCluster(node, requests)
+    second = Broker(cluster, 2)
+    assert second.register() is E.NONE
+    second.heartbeat()
+    node.create(NewTopic(name="orders", assignments=[(0, [2, OWN])]))
+    node.worker.work()
+    node.log.close()
+
+    again = MetadataNode(tmp_path, registers=False)
+    assert again.image.cluster.brokers[2].broker_epoch == second.epoch
+    ClusterRequests(again.controller, cluster_id=CLUSTER_ID, clock=again.clock)
+    again.register(was_clean=False)
+
+    partition = again.image.topics.by_name["orders"].partition(0)
+    assert (partition.leader, partition.isr, partition.leader_epoch) == (2, (2,), 0)
+
+
+class DiskCluster:
+    """What `Broker` needs of a cluster, on a node whose metadata log is on disk."""
+
+    def __init__(self, node, requests):
+        self.ids, self.log, self.requests = node.ids, node.log, requests
+        self._worker = node.worker
+
+    def ask(self, method, request):
+        answers = []
+        method(request, answers.append)
+        self._worker.work()
+        (answer,) = answers
+        return answer

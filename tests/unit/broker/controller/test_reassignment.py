@@ -132,3 +132,18 @@ def test_a_reassignment_is_checked(cluster, wish, error):
 def test_each_partition_has_its_own_result(cluster):
     assert cluster.reassign(("orders", 0, [4]), ("orders", 1, [4])) == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
     assert moving(cluster) == ([4, 2, 3], [4], [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("replicas", "error"),
+    [([2], E.INVALID_REPLICATION_FACTOR), ([2, 3, 4], E.INVALID_REPLICATION_FACTOR), ([3, 4], E.NONE)],
+)
+def test_the_number_of_replicas_may_be_kept(cluster, replicas, error):
+    assert cluster.reassign(("orders", 0, replicas), may_change_replication_factor=False) == [error]
+
+
+def test_a_partition_that_moves_has_as_many_replicas_as_before_it_moved(cluster):
+    cluster.reassign(("orders", 0, [3, 4]))
+
+    assert cluster.reassign(("orders", 0, [2, 4]), may_change_replication_factor=False) == [E.NONE]
+    assert cluster.reassign(("orders", 0, [4]), may_change_replication_factor=False) == [E.INVALID_REPLICATION_FACTOR]
