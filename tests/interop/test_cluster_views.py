@@ -30,7 +30,11 @@ from tests.support.requests import fetch_request, produce_request
 
 ORIGINAL, KILLED, MEMBER = 1, 2, 3
 FAR: Final = "far"
-"""A topic of broker 2 alone; its second partition loses its leader with that broker."""
+"""A topic of broker 2 alone."""
+SPREAD: Final = "spread"
+"""A topic of all brokers; broker 2 leads the first partition while it lives."""
+FOLLOWERS_ARE_READ_SINCE: Final = 11
+"""From this version of Fetch on Kafka's followers give records to consumers (KIP-392); this broker's do not."""
 PROTOCOLS: Final = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTSIDE:PLAINTEXT"
 
 Question = tuple[int, Any]
@@ -166,11 +170,12 @@ def test_a_member_answers_like_kafka_where_other_brokers_have_what_is_asked_for(
 ) -> None:
     admin = Admin(cluster.nodes[ORIGINAL].bootstrap)
     admin.create(FAR, [[KILLED], [KILLED]])
-    admin.create("spread", [[KILLED, ORIGINAL, MEMBER], [ORIGINAL, KILLED, MEMBER], [MEMBER, KILLED, ORIGINAL]])
+    admin.create(SPREAD, [[KILLED, ORIGINAL, MEMBER], [ORIGINAL, KILLED, MEMBER], [MEMBER, KILLED, ORIGINAL]])
     inside = {node_id: cluster.nodes[node_id].bootstrap for node_id in (ORIGINAL, MEMBER)}
     outside = {node_id: cluster.nodes[node_id].settings["listeners"].rpartition("//")[2] for node_id in inside}
     with RawClient(inside[ORIGINAL]) as client:
-        topic_id = client.ask(MetadataRequest(topics=[MetadataRequest.Topic(name=FAR)]), 12).topics[0].topic_id
+        asked = [MetadataRequest.Topic(name=name) for name in (FAR, SPREAD)]
+        id_of = {topic.name: topic.topic_id for topic in client.ask(MetadataRequest(topics=asked), 12).topics}
 
     def coordinators_are_there() -> bool:
         with RawClient(inside[ORIGINAL]) as client:
@@ -186,18 +191,24 @@ def test_a_member_answers_like_kafka_where_other_brokers_have_what_is_asked_for(
         answers = []
         for address in inside.values():
             with RawClient(address) as client:
-                asked = [MetadataRequest.Topic(name=name) for name in (FAR, "spread", "__consumer_offsets")]
+                asked = [MetadataRequest.Topic(name=name) for name in (FAR, SPREAD, "__consumer_offsets")]
                 answers.append(client.ask(MetadataRequest(topics=asked), 12))
         return comparable(answers[0]) == comparable(answers[1]) and len(answers[0].brokers) == brokers
 
     def compare_all() -> int:
-        questions = list(about_the_cluster([FAR, "spread", "__consumer_offsets"]))
+        questions = list(about_the_cluster([FAR, SPREAD, "__consumer_offsets"]))
         for partition in (0, 99):
-            questions += about_a_partition(FAR, topic_id, partition)
+            questions += about_a_partition(FAR, id_of[FAR], partition)
         return sum(compare(addresses, questions) for addresses in (inside, outside))
 
     admin.until(lambda: both_see(3), "both brokers have the same metadata")
     assert compare_all() > 200
+    of_follower = [
+        (version, request)
+        for version, request in about_a_partition(SPREAD, id_of[SPREAD], 0)
+        if not (isinstance(request, FetchRequest) and version >= FOLLOWERS_ARE_READ_SINCE)
+    ]
+    assert sum(compare(addresses, of_follower) for addresses in (inside, outside)) > 50
     cluster.nodes[KILLED].kill()
     admin.until(lambda: both_see(2), "broker 2 is fenced")
     assert compare_all() > 200
