@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class Nodes:
-    """A `Peer` for each node that has been asked for. What must not wait behind others' requests has its own `Nodes`."""
+    """A `Peer` for each node that has been asked for. What must not wait behind other requests has its own `Nodes`."""
 
     def __init__(
         self, address_of: Callable[[int], PeerEndpoint | None], make_peer: Callable[[PeerEndpoint], Peer]
