@@ -11,7 +11,7 @@ from broker.controller.local_controller import LocalController
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.marker_appender import MarkerAppender
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
-from broker.coordinators.transaction_markers import LocalMarkers
+from broker.coordinators.transaction_markers import TransactionMarkers
 from broker.fetch.sessions import FetchSessions
 from broker.logs.background_tasks import LogBackgroundTasks
 from broker.logs.cleaner import LogCleaner
@@ -452,8 +452,12 @@ class Startup:
         self, producer_ids: ProducerIds, marker_appender: MarkerAppender
     ) -> TransactionCoordinator:
         services = self._services
-        markers = LocalMarkers(
-            marker_appender, replicas=self._replicas, metadata=self._metadata, later=services.scheduler.once
+        markers = TransactionMarkers(
+            marker_appender,
+            node_id=self._settings.node_id,
+            replicas=self._replicas,
+            metadata=self._metadata,
+            later=services.scheduler.once,
         )
         coordinator = self._metric_sources.transaction_coordinator = TransactionCoordinator(
             self._settings,
