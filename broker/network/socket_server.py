@@ -4,14 +4,14 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.network.acceptor import Acceptor
+from broker.network.acceptor import Acceptor, Bind
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
 from broker.network.latencies import LatencyReport
 from broker.network.processor import Processor
 from broker.network.processor_pool import ProcessorPool
 from broker.network.processor_state import NetworkSettings
-from broker.network.socket_options import SocketOptions
+from broker.network.socket_options import SocketOptions, bound_socket
 from broker.network.transport import SendfileRefusals
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock
@@ -32,10 +32,17 @@ class SocketServer:
     """
 
     def __init__(
-        self, settings: BrokerSettings, *, loop: asyncio.AbstractEventLoop, clock: Clock, channel: RequestChannel
+        self,
+        settings: BrokerSettings,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        channel: RequestChannel,
+        bind: Bind = bound_socket,
     ) -> None:
-        """Nothing is opened yet. Raises `UnknownHost`."""
+        """Nothing is opened yet; ``bind`` makes the listening sockets. Raises `UnknownHost`."""
         self._settings = settings
+        self._bind = bind
         self._loop = loop
         self._clock = clock
         self._channel = channel
@@ -140,6 +147,7 @@ class SocketServer:
                 options=options,
                 refusals=refusals,
                 backlog=settings.socket_listen_backlog_size,
+                bind=self._bind,
             )
             for listener in settings.listeners
         ]

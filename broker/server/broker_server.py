@@ -15,13 +15,15 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.image.records import InconsistentMetadata
 from broker.metrics.http import MetricsEndpoint, Readiness
 from broker.metrics.sources import PERIOD_MS, MetricSources
-from broker.network.acceptor import CannotListen
+from broker.network.acceptor import Bind, CannotListen
 from broker.network.connection_limits import UnknownHost
+from broker.network.socket_options import bound_socket
 from broker.network.socket_server import SocketServer
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown, first_of
+from broker.runtime.worker_thread import MakeThread, WorkerThread
 from broker.server.apis import serve_all
 from broker.server.handlers import Handlers
 from broker.server.lifecycle import BrokerLifecycle
@@ -59,21 +61,28 @@ class BrokerServer:
         clock: Clock | None = None,
         files: FileSystem | None = None,
         ids: Ids | None = None,
+        worker: MakeThread = WorkerThread,
+        bind: Bind = bound_socket,
         most_open_files: int = DEFAULT_LIMIT,
     ) -> None:
-        """``most_open_files``: how many files of segments may be open at a time."""
+        """``worker`` makes all worker threads, ``bind`` the listening sockets. ``most_open_files``: how many files of
+        segments may be open at a time."""
         self._settings = settings
         self._most_open_files = most_open_files
         self.shutdown = Shutdown()
         self._is_ready = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._components: ServerComponents | None = None
-        self.services = services = Services(asyncio.get_running_loop(), clock=clock, files=files, ids=ids)
+        self.services = services = Services(
+            asyncio.get_running_loop(), clock=clock, files=files, ids=ids, worker=worker
+        )
         self.log_dirs = LogDirs(services.files, settings)
         self.registry = Registry()
         self._channel = RequestChannel(settings.queued_max_requests)
         try:
-            self.socket_server = SocketServer(settings, loop=services.loop, clock=services.clock, channel=self._channel)
+            self.socket_server = SocketServer(
+                settings, loop=services.loop, clock=services.clock, channel=self._channel, bind=bind
+            )
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
         if settings.ottla_topics_at_start:
@@ -332,7 +341,7 @@ class BrokerServer:
         """Close all logs. If a log or a checkpoint cannot be written to its end, there is no clean-shutdown marker."""
         await close_logs(
             components.logs,
-            loop=self.services.loop,
+            make_worker=self.services.make_worker,
             clock=self.services.clock,
             threads_per_directory=self._settings.num_recovery_threads_per_data_dir,
         )
