@@ -39,13 +39,16 @@ def settings_of(given: tuple[tuple[str, str], ...]) -> BrokerSettings:
 class SimulatedBroker:
     """A machine with its disk, and the broker process on it, if it runs."""
 
-    def __init__(self, simulation: Simulation, name: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, simulation: Simulation, name: str, settings: Mapping[str, str], *, segment_bytes: int = 1 << 20
+    ) -> None:
+        """``segment_bytes`` may be smaller than a user may set them: a run writes little."""
         self.name = name
         self._simulation = simulation
         self.clock = SimulatedClock(simulation.loop)
         self.disk = SimulatedDisk(name, simulation.trace, self.clock.now_ms)
         given = {**COMMON, "listeners": f"PLAINTEXT://{name}:{PORT}", **settings}
-        self.settings = settings_of(tuple(given.items()))
+        self.settings = settings_of(tuple(given.items())).replace(log_segment_bytes=segment_bytes)
         self._ids = SeededIds(simulation.chance.of(f"ids of {name}"))
         self._work = simulation.chance.of(f"threads of {name}")
         self._power = simulation.chance.of(f"power of {name}")

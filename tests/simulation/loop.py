@@ -229,13 +229,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if process is None:
             return task
         if process.is_dead:
-            task._log_destroy_pending = False
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
         else:
             process.tasks[task] = None
             task.add_done_callback(lambda task: process.tasks.pop(task, None))
         return task
 
-    def set_exception_handler(self, handler: ExceptionHandler | None) -> None:  # type: ignore[override]
+    def set_exception_handler(self, handler: ExceptionHandler | None) -> None:
         """Each process has its own handler."""
         process = CURRENT.get()
         assert process is not None, "only a process sets a handler"

@@ -80,6 +80,8 @@ class SimulatedSocket(Pollable):
         self._next_arrival_s = 0.0
         """Nothing that is sent to this end arrives before this time."""
         self.is_closed = False
+        self.is_aborted = False
+        """Whether it was closed in haste: what was sent, and has not arrived, does not arrive any more."""
         self.is_reset = False
         self.has_ended = False
         """Whether the other end sends no more; what has arrived may still be received."""
@@ -350,7 +352,7 @@ class SimulatedNetwork:
         self._to(receiver, lambda: self._arrive(receiver, data))
 
     def _arrive(self, receiver: SimulatedSocket, data: bytes) -> None:
-        if receiver.is_reset or receiver.other.is_reset:
+        if receiver.is_reset or receiver.other.is_reset or receiver.other.is_aborted:
             return
         if receiver.is_closed:
             # Whoever sends to a closed end is answered by a reset; a machine without power answers nothing.
@@ -468,6 +470,7 @@ class StreamTransport:
         if not self._is_over:
             self._is_over = True
             self._unsent.clear()
+            self._socket.is_aborted = True
             self._socket.close()
             self._loop.call_soon(self._receiver.connection_lost, None)
 
