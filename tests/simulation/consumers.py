@@ -105,10 +105,11 @@ class Reader:
             self.offset = max(self.offset, last_offset + 1)
         return records
 
-    async def read_all(self) -> list[StoredRecord]:
-        """Everything up to the end, which is the high watermark once no transaction is open."""
+    async def read_all(self, *, waits_for_transactions: bool = True) -> list[StoredRecord]:
+        """Everything up to the high watermark, or up to the last stable offset, behind which a transaction may be open
+        for ever whose coordinator has lost its memory."""
         records: list[StoredRecord] = []
-        while self.high_watermark < 0 or self.offset < self.high_watermark:
+        while self.end < 0 or self.offset < (self.high_watermark if waits_for_transactions else self.end):
             more = await self.read()
             records += more or ()
             if not more:

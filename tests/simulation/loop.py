@@ -63,6 +63,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """How often the loop has turned."""
         self._turns_began = 0
         """The turn in which the present time began."""
+        self.processes: dict[SimulatedProcess, None] = {}
+        """All processes that have had a task, in the order of their first."""
         self.failures: list[str] = []
         """Errors that came to the loop and belong to no process."""
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]
@@ -231,6 +233,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if process.is_dead:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         else:
+            self.processes[process] = None
             process.tasks[task] = None
             task.add_done_callback(lambda task: process.tasks.pop(task, None))
         return task

@@ -37,6 +37,8 @@ class Simulation:
         try:
             self.loop.run_until_complete(scenario(self))
         finally:
+            for process in self.loop.processes:
+                process.die()
             self.loop.close()
         if self.loop.failures:
             raise Broken(self.loop.failures[0])

@@ -192,7 +192,8 @@ async def _check(admin: SimulatedClient, load: Load) -> None:
         history.check_log(partition, records, is_kept=is_kept)
     visible = {}
     for partition in LEDGER:
-        records = await in_client(Reader(admin, partition, READ_COMMITTED).read_all(), f"the reading of {partition}")
+        reading = Reader(admin, partition, READ_COMMITTED).read_all(waits_for_transactions=is_kept)
+        records = await in_client(reading, f"the reading of {partition}")
         history.check_log(partition, records, is_kept=False)
         visible[partition] = records
     if is_kept:
