@@ -57,6 +57,8 @@ class SimulatedBroker:
         self._files: SimulatedFileSystem | None = None
         self._stop = asyncio.Event()
         self._gone: asyncio.Future[None] | None = None
+        self.failure: BaseException | None = None
+        """Why the broker has ended by itself, which it must not do."""
         self.starts = 0
 
     @property
@@ -94,6 +96,7 @@ class SimulatedBroker:
         task.add_done_callback(self._has_ended, context=process.context)
         self._gone = self._simulation.loop.create_future()
         await asyncio.wait((ready, self._gone), return_when=asyncio.FIRST_COMPLETED)
+        self.check()
 
     async def stop(self) -> None:
         """Ask the broker to stop in order, and return once it has, or has been killed over it."""
@@ -101,14 +104,17 @@ class SimulatedBroker:
         self._simulation.trace.add(f"{self.name} stops")
         self._stop.set()
         await asyncio.wait((self._gone,))
+        self.check()
 
     def kill(self) -> None:
         """Kill the process: nothing of it runs any more. What it has written is in the page cache, and stays."""
+        self.check()
         self._simulation.trace.add(f"{self.name} is killed")
         self._is_gone(has_power=True)
 
     def cut_power(self) -> None:
         """The machine loses its power: what was not synced is lost, wholly or in part."""
+        self.check()
         self._simulation.network.without_power.add(self.name)
         if self._process is not None:
             self._is_gone(has_power=False)
@@ -129,9 +135,13 @@ class SimulatedBroker:
         """The broker has come to its end, in order or not."""
         error = None if task.cancelled() else task.exception()
         failure = error or (self.server.failure if self.server is not None else None)
-        if failure is not None:
-            self._simulation.loop.failures.append(f"{self.name} has failed: {failure!r}")
+        self.failure = failure
         self._is_gone(has_power=True)
+
+    def check(self) -> None:
+        """Raise `Broken` if the broker has ended by itself."""
+        if self.failure is not None:
+            raise Broken(f"{self.name} has failed: {self.failure!r}") from self.failure
 
 
 def require(holds: bool, sentence: str) -> None:

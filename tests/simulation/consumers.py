@@ -74,7 +74,9 @@ class Reader:
 
     def _records_of(self, found: FetchResponse.Response.Partition, *, is_committed: bool) -> list[StoredRecord]:
         records: list[StoredRecord] = []
-        memory = memoryview(found.records or b"")
+        received = found.records or b""
+        assert isinstance(received, bytes | memoryview), "what a client receives is no region of a file"
+        memory = memoryview(received)
         beginnings: dict[int, list[int]] = defaultdict(list)
         if is_committed:
             for one in found.aborted_transactions or ():

@@ -94,7 +94,7 @@ class History:
             found = by_offset.get(offset)
             require(
                 found == value,
-                f"{partition}: {value!r} was acknowledged at offset {offset}, where there is {found!r} of {len(records)}",
+                f"{partition}: {value!r} was acknowledged at offset {offset}, and {found!r} is there",
             )
         places: dict[bytes, int] = {}
         numbers: dict[bytes, int] = {}

@@ -69,6 +69,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Errors that came to the loop and belong to no process."""
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]
 
+    def __del__(self) -> None:
+        """The loop has opened nothing, so it need not be closed."""
+
     # Time
 
     def time(self) -> float:

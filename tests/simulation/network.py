@@ -295,7 +295,7 @@ class SimulatedNetwork:
         made: asyncio.Future[SimulatedSocket] = self.loop.create_future()
 
         def arrives() -> None:
-            if made.done() or process.is_dead:
+            if made.done() or process.is_dead or host in self.without_power:
                 return
             listener = self._listeners.get((host, port))
             if listener is None or not listener.is_listening:

@@ -42,6 +42,4 @@ def run_seed(scenario: str, seed: int, *, keeps_lines: bool = False) -> Result:
     if seed % RUNS_BETWEEN_COLLECTIONS == 0:
         gc.collect()
     trace = simulation.trace
-    return Result(
-        seed, trace.digest, simulation.loop.time() - began_s, trace.events, failure, trace.lines or []
-    )
+    return Result(seed, trace.digest, simulation.loop.time() - began_s, trace.events, failure, trace.lines or [])

@@ -62,9 +62,7 @@ async def single_node(simulation: Simulation) -> None:
     }
     if setting is Setting.FLUSHED:
         settings["log.flush.interval.messages"] = "1"
-    broker = SimulatedBroker(
-        simulation, "broker-1", settings, segment_bytes=random.choice((1_000, 4_000, 100_000))
-    )
+    broker = SimulatedBroker(simulation, "broker-1", settings, segment_bytes=random.choice((1_000, 4_000, 100_000)))
     await broker.start()
     admin = SimulatedClient(simulation, "admin", [(broker.name, PORT)])
     for topic in ("plain", "ledger"):
@@ -123,9 +121,10 @@ async def _disturb(simulation: Simulation, broker: SimulatedBroker, load: Load, 
         await asyncio.sleep(random.uniform(0.1, 8.0))
         simulation.network.heal_all()
         return
-    _end(broker, kind, random, stopping := [])
-    for task in stopping:
-        await _or_killed(task, broker, random)
+    if kind == "stop":
+        await _stop(broker, random)
+    else:
+        _end(broker, kind)
     # A start may be interrupted, again and again.
     while True:
         await asyncio.sleep(random.expovariate(5.0))
@@ -137,21 +136,20 @@ async def _disturb(simulation: Simulation, broker: SimulatedBroker, load: Load, 
         if not broker.is_running:
             await starting
             continue
-        _end(broker, "power" if cuts_power and random.random() < 0.5 else "kill", random, [])
+        _end(broker, "power" if cuts_power and random.random() < 0.5 else "kill")
         await starting
 
 
-def _end(broker: SimulatedBroker, kind: str, random: Random, stopping: "list[asyncio.Task[None]]") -> None:
-    if kind == "kill":
-        broker.kill()
-    elif kind == "power":
+def _end(broker: SimulatedBroker, kind: str) -> None:
+    if kind == "power":
         broker.cut_power()
     else:
-        stopping.append(asyncio.get_running_loop().create_task(broker.stop()))
+        broker.kill()
 
 
-async def _or_killed(stopping: "asyncio.Task[None]", broker: SimulatedBroker, random: Random) -> None:
-    """Wait for a stop in order, which may be interrupted, too."""
+async def _stop(broker: SimulatedBroker, random: Random) -> None:
+    """Stop the broker in order; that may be interrupted, too."""
+    stopping = asyncio.get_running_loop().create_task(broker.stop())
     if random.random() < 0.3:
         await asyncio.sleep(random.uniform(0.0, 0.02))
         if broker.is_running:
@@ -161,6 +159,7 @@ async def _or_killed(stopping: "asyncio.Task[None]", broker: SimulatedBroker, ra
 
 async def _come_to_rest(simulation: Simulation, broker: SimulatedBroker, load: Load) -> None:
     """Let every client finish what it does, on a broker that is not disturbed any more."""
+    broker.check()
     simulation.network.heal_all()
     simulation.network.weather = Weather(loss_share=0.0)
     for worker in load.working:
