@@ -37,6 +37,7 @@ class BrokerSettings(Settings):
     # Who this broker is
     node_id: int = setting(ConfigType.INT, ours("node.id"), "[0,...]")
     broker_rack: str | None = setting(ConfigType.STRING, None)
+    process_roles: tuple[str, ...] = setting(ConfigType.LIST, ours("process.roles"), "[broker, controller]")
     ottla_cluster_id: str | None = setting(ConfigType.STRING, None, "", _none_if_empty)
     """The cluster id that the first start gives a directory: any text, as in Kafka's format tool; None: random."""
 
@@ -49,6 +50,27 @@ class BrokerSettings(Settings):
     inter_broker_listener_name: str | None = setting(ConfigType.STRING, None)
     controller_listener_names: tuple[str, ...] = setting(ConfigType.LIST, "")
     ottla_controller_port: int | None = setting(ConfigType.INT, None, "[1,...,65535]")
+
+    # The cluster
+    controller_quorum_bootstrap_servers: tuple[str, ...] = setting(ConfigType.LIST, "", "non-empty list")
+    controller_quorum_voters: tuple[str, ...] = setting(ConfigType.LIST, "", "non-empty list")
+    controller_quorum_request_timeout_ms: int = setting(ConfigType.INT, "2000", "[0,...]")
+    controller_quorum_retry_backoff_ms: int = setting(ConfigType.INT, "20", "[0,...]")
+    controller_socket_timeout_ms: int = setting(ConfigType.INT, "30000")
+    initial_broker_registration_timeout_ms: int = setting(ConfigType.INT, "60000")
+    broker_heartbeat_interval_ms: int = setting(ConfigType.INT, "2000")
+    broker_session_timeout_ms: int = setting(ConfigType.INT, "9000")
+    auto_leader_rebalance_enable: bool = setting(ConfigType.BOOLEAN, "true")
+    leader_imbalance_check_interval_seconds: int = setting(ConfigType.LONG, "300", "[1,...]")
+    num_replica_fetchers: int = setting(ConfigType.INT, "1", "[1,...]")
+    replica_fetch_backoff_ms: int = setting(ConfigType.INT, "1000", "[0,...]")
+    replica_fetch_max_bytes: int = setting(ConfigType.INT, "1048576", "[0,...]")
+    replica_fetch_min_bytes: int = setting(ConfigType.INT, "1")
+    replica_fetch_response_max_bytes: int = setting(ConfigType.INT, "10485760", "[0,...]")
+    replica_fetch_wait_max_ms: int = setting(ConfigType.INT, "500")
+    replica_lag_time_max_ms: int = setting(ConfigType.LONG, "30000")
+    replica_selector_class: str | None = setting(ConfigType.STRING, None)
+    replica_socket_timeout_ms: int = setting(ConfigType.INT, "30000")
 
     # Network
     num_network_threads: int = setting(ConfigType.INT, "3", "[1,...]")
@@ -190,7 +212,7 @@ class BrokerSettings(Settings):
 
     # Derived from the settings
     controller_listeners: tuple[Listener, ...] = ()
-    """Listeners of ``controller.listener.names``: kept for a later Apache Kafka, never opened here."""
+    """Listeners of ``controller.listener.names``, on which other brokers find this node's controller."""
     given: Mapping[str, str] = _NOTHING_GIVEN
     """Texts of the file and the command line, under Kafka's names; DescribeConfigs calls these values static."""
 
@@ -204,8 +226,18 @@ class BrokerSettings(Settings):
         return self.metadata_log_dir or self.log_dirs[0]
 
     @property
+    def is_member(self) -> bool:
+        """Whether the controllers are other nodes, whose cluster this broker is a member of."""
+        return "controller" not in self.process_roles
+
+    @property
+    def opened_controller_listeners(self) -> tuple[Listener, ...]:
+        """The listeners on which brokers find the controller of this node; none on a member."""
+        return tuple(one for one in self.controller_listeners if one.security_protocol == "PLAINTEXT")
+
+    @property
     def inter_broker_listener(self) -> str:
-        """The listener that other brokers would use: PLAINTEXT without ``inter.broker.listener.name``."""
+        """The listener that other brokers use: PLAINTEXT without ``inter.broker.listener.name``."""
         return (self.inter_broker_listener_name or "PLAINTEXT").upper()
 
     @property

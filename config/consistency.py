@@ -8,6 +8,7 @@ from config.declared import field_name
 from config.errors import InvalidConfig, SettingsError
 from config.log_config import validate_topic_overrides
 from config.metrics_listener import METRICS_LISTENER
+from config.quorum import controller_addresses
 from config.topics_at_start import KEY as TOPICS_AT_START
 from config.values import ConfigType, read_value
 
@@ -72,6 +73,13 @@ def check_together(settings: BrokerSettings) -> None:
             str(settings.offsets_topic_compression_codec),
             "0 for none, 1 for gzip, 2 for snappy, 3 for lz4 or 4 for zstd",
         )
+    if settings.is_member:
+        controller_addresses(settings)  # which raises
+        if settings.ottla_topics_at_start:
+            text = ", ".join(topic.name for topic in settings.ottla_topics_at_start)
+            raise InvalidConfig(
+                TOPICS_AT_START, text, "nothing where process.roles is broker: the controllers create topics"
+            )
     names = [listener.name for listener in settings.listeners]
     if settings.inter_broker_listener_name is not None and settings.inter_broker_listener not in names:
         raise InvalidConfig(

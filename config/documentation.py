@@ -93,14 +93,15 @@ _REFUSED: Final = """\
 The broker does not start with a setting that promises what it would not keep:
 
 - listeners that `listener.security.protocol.map` maps to `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`, and any `ssl.*` or
-  `sasl.*` setting that says something other than Kafka's default (a controller's own listener is not opened, so its
-  settings pass);
+  `sasl.*` setting that says something other than Kafka's default (a secured listener of the controller is not opened,
+  so its settings pass);
 - `authorizer.class.name`, `config.providers`, `remote.log.storage.system.enable=true`;
-- `process.roles` without `broker`;
+- `process.roles` without `broker`, and with `broker` alone where no setting names the controllers;
 - names that Kafka has removed, `zookeeper.*` among them; the sentence says what to write instead.
 
-Taken as 1 with a line in the log, because there is one node: larger values of `default.replication.factor`,
-`offsets.topic.replication.factor`, `transaction.state.log.replication.factor` and `transaction.state.log.min.isr`.
+Taken as 1 with a line in the log, where the node has its own controller and no listener of it, so that it is alone:
+larger values of `default.replication.factor`, `offsets.topic.replication.factor`,
+`transaction.state.log.replication.factor` and `transaction.state.log.min.isr`.
 """
 
 

@@ -22,6 +22,8 @@ from config.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
+from config.our_defaults import KAFKAS_ON_A_MEMBER
+from config.quorum import check_roles
 from config.refusals import (
     is_security_key,
     refused_sentence,
@@ -41,6 +43,7 @@ _ONE_NODE: Final = (
 )
 _KNOWN_ELSEWHERE: Final = ("allow.everyone.if.no.acl.found", "super.users")
 """Settings of Kafka's authorizer, which its broker does not define; they say nothing without authorizer.class.name."""
+_NAMES_CONTROLLERS: Final = ("controller.quorum.bootstrap.servers", "controller.quorum.voters")
 _PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.")
 
 
@@ -134,6 +137,7 @@ class _Loading:
         self._host_name = host_name
         self._notices: list[str] = []
         self._without_effect: list[str] = []
+        self._is_member = False
         self._controller_names = tuple(name.upper() for name in self._parsed("controller.listener.names"))
         self._protocols = parse_protocol_map(
             trimmed(texts.get("listener.security.protocol.map", DEFAULT_SECURITY_PROTOCOL_MAP)), self._controller_names
@@ -148,10 +152,15 @@ class _Loading:
             if key not in BROKER_SETTINGS and key not in listener_keys:
                 self._check_other_key(key)
         values = {field_name(key): self._parsed(key) for key in BROKER_SETTINGS if key not in _PARSED_WITH_OTHERS}
+        check_roles(self._texts, values["process_roles"])
+        self._is_member = "controller" not in values["process_roles"]
+        if self._is_member:
+            values |= self._defaults_of_members()
         listeners, controller_listeners = self._listeners()
+        opened_controllers = [one for one in controller_listeners if one.security_protocol == "PLAINTEXT"]
         listeners = self._with_limits(listeners, listener_keys)
         settings = BrokerSettings(
-            **values | self._lowered_for_one_node(values),
+            **values | ({} if self._is_member or opened_controllers else self._lowered_for_one_node(values)),
             listeners=listeners,
             advertised_listeners=self._advertised(listeners),
             controller_listeners=controller_listeners,
@@ -228,7 +237,12 @@ class _Loading:
         for listener in opened:
             if listener.security_protocol != "PLAINTEXT":
                 raise SettingsError(secure_listener_sentence(str(listener), listener.security_protocol))
-        return opened, tuple(listener for listener in listeners if listener not in opened)
+        of_controller = tuple(listener for listener in listeners if listener not in opened)
+        if of_controller and self._is_member:
+            raise InvalidConfig(
+                "listeners", text, "none that controller.listener.names has, as process.roles is broker alone"
+            )
+        return opened, of_controller
 
     def _advertised(self, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
         entries = parse_value("advertised.listeners", ConfigType.LIST, "", self._texts.get("advertised.listeners", ""))
@@ -270,7 +284,15 @@ class _Loading:
         else:
             parse_value(key, definition.type, definition.allowed, self._texts[key])
 
-    # The limits of a single node
+    # Members of a cluster, and single nodes
+
+    def _defaults_of_members(self) -> dict[str, Any]:
+        """Kafka's defaults of what is not given, where a single node has others."""
+        return {
+            field_name(key): BROKER_SETTINGS[key].parse(key, definitions("broker")[key].default or "")
+            for key in KAFKAS_ON_A_MEMBER
+            if key not in self._texts
+        }
 
     def _lowered_for_one_node(self, values: Mapping[str, Any]) -> dict[str, int]:
         """Replication that one node cannot have, lowered to what it can."""
@@ -283,9 +305,11 @@ class _Loading:
 
     def _last_notices(self, controller_listeners: tuple[Listener, ...]) -> list[str]:
         notices = []
-        if controller_listeners:
-            kept = ", ".join(map(str, controller_listeners))
-            notices.append(f"kept but not opened, because no other controller will connect: {kept}")
+        if secured := [str(one) for one in controller_listeners if one.security_protocol != "PLAINTEXT"]:
+            notices.append(f"kept but not opened, because TLS and SASL do not exist here yet: {', '.join(secured)}")
+        named = [key for key in _NAMES_CONTROLLERS if self._texts.get(key)]
+        if named and not self._is_member:
+            notices.append(f"not asked, because this node is its own controller: {', '.join(named)}")
         if self._without_effect:
             notices.append(f"accepted without effect here: {', '.join(sorted(self._without_effect))}")
         return notices

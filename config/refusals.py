@@ -69,6 +69,4 @@ def refused_sentence(key: str, text: str) -> str | None:
         return f"{key} is '{text}', but {_REFUSED_UNLESS_EMPTY[key]}"
     if key == "remote.log.storage.system.enable" and text.lower() == "true":
         return f"{key} is 'true', but there is no tiered storage here, and what lies in it could not be read"
-    if key == "process.roles" and "broker" not in [role.strip() for role in text.split(",")]:
-        return f"{key} is '{text}', expected broker among them: this process is always a broker"
     return None

@@ -207,12 +207,19 @@ def take_clean_shutdown(files: FileSystem, path: str) -> int | None:
     The marker is gone from the disk when this returns: if it came back after a power cut, it would vouch for logs that
     have been written to since.
     """
+    broker_epoch = read_clean_shutdown(files, path)
+    if broker_epoch is not None:
+        files.remove(path)
+        files.fsync_directory(path.rpartition("/")[0])
+    return broker_epoch
+
+
+def read_clean_shutdown(files: FileSystem, path: str) -> int | None:
+    """The broker epoch in the clean-shutdown marker, -1 if the marker names none; None without a marker."""
     try:
         content = files.read_file(path)
     except FileNotFoundError:
         return None
-    files.remove(path)
-    files.fsync_directory(path.rpartition("/")[0])
     try:
         return int(json.loads(content)["brokerEpoch"])
     except (ValueError, KeyError, TypeError):

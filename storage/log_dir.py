@@ -22,6 +22,7 @@ from storage.checkpoints import (
     META_PROPERTIES,
     RECOVERY_POINTS,
     MetaProperties,
+    read_clean_shutdown,
     read_meta_properties,
     read_offset_checkpoint,
     take_clean_shutdown,
@@ -176,6 +177,14 @@ class LogDir:
         """Write and sync `meta.properties`, and the directory's own name. ``date`` is text for people."""
         write_meta_properties(self._files, f"{self.path}/{META_PROPERTIES}", properties, date)
         self._files.fsync_directory(self.path.rpartition("/")[0])
+
+    @property
+    def last_broker_epoch(self) -> int | None:
+        """The broker epoch of a clean shutdown, -1 if the marker names none; None without a marker.
+
+        Asked before `begin_loading`, which removes the marker. Raises LogDirFailed.
+        """
+        return read_clean_shutdown(self._files, f"{self.path}/{CLEAN_SHUTDOWN}")
 
     def begin_loading(self) -> int | None:
         """Remove the clean-shutdown marker: from here on a crash is unclean.

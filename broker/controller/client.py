@@ -1,4 +1,4 @@
-"""ControllerClient: what the broker asks of the cluster's controller, in this process (`LocalController`) or elsewhere.
+"""ControllerClient: what the broker asks of the cluster's controller where it is in this process (`LocalController`).
 
 A change is answered once it is durable, and published to this broker if it concerns this broker.
 """
@@ -41,8 +41,18 @@ class HeartbeatAnswer(NamedTuple):
     """The broker may stop: no partition depends on it any more."""
 
 
-class ControllerClient(Protocol):
-    """One method for each thing that only a controller decides.
+class AutoCreation(Protocol):
+    """Creates topics that clients ask about, wherever the controller is."""
+
+    def auto_create(self, names: Iterable[str]) -> None:
+        """Create topics that a client asked about, with the broker's defaults; internal topics with their own settings.
+
+        There is no answer: the client asks again. Names that no topic may have are passed over.
+        """
+
+
+class ControllerClient(AutoCreation, Protocol):
+    """One method for each thing that only a controller decides, where it is in this process.
 
     ``then`` is called on the loop, perhaps before the method returns. Each method raises StorageError where the
     metadata log is here and cannot be written.
@@ -84,12 +94,6 @@ class ControllerClient(Protocol):
         self, unwanted: Sequence[UnwantedTopic], *, timeout_ms: int, then: Callable[[list[DeletionResult]], None]
     ) -> None:
         """Delete topics by name or id (KIP-4, KIP-516), each with its own success or error."""
-
-    def auto_create(self, names: Iterable[str]) -> None:
-        """Create topics that a client asked about, with the broker's defaults; internal topics with their own settings.
-
-        There is no answer: the client asks again. Names that no topic may have are passed over.
-        """
 
     def reassign_partitions(
         self,
@@ -152,6 +156,10 @@ class ControllerClient(Protocol):
         """Take the next block of producer ids (KIP-730), for `broker.metadata.producer_ids.ProducerIds`."""
 
     # The broker's own life
+
+    @property
+    def has_other_brokers(self) -> bool:
+        """Whether other brokers are registered, who may take over the leaderships of this broker."""
 
     @property
     def broker_epoch(self) -> int:

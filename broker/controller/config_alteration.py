@@ -4,6 +4,7 @@ IncrementalAlterConfigs (KIP-339) names changes; AlterConfigs names all configs 
 the configs that a resource has afterwards. These are checked as a whole: all changes of a resource are made, or none.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -15,6 +16,7 @@ from broker.metadata.image.records import Record
 from broker.metadata.record_versions import CORDONED_SINCE
 from broker.metadata.topic_rules import fault_of_name
 from broker.request.faults import (
+    BrokerIdNotRegistered,
     Fault,
     InvalidConfiguration,
     InvalidRequest,
@@ -35,6 +37,7 @@ from protocol.records.cluster_metadata import ClearElrRecord, ConfigRecord
 _CORDONED: Final = "cordoned.log.dirs"
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _LONGEST_VALUE_BYTES: Final = 32_767
+_BROKER_ID: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _RESOURCE_TYPES: Final = frozenset(ConfigResource)
 
 
@@ -149,10 +152,8 @@ class ConfigPlanner:
                 if fault := fault_of_name(name):
                     raise InvalidTopic(fault)
             case ConfigResource.BROKER:
-                if name != EVERY_BROKER:
-                    self._configs.check_broker_id(
-                        name, "Node", otherwise="Unexpected broker id, expected {expected}, but received {name}"
-                    )
+                if name != EVERY_BROKER and not _BROKER_ID.fullmatch(name):
+                    raise InvalidRequest("Unable to parse broker name as a base 10 number.")
             case ConfigResource.GROUP:
                 if not name:
                     raise InvalidRequest("Default group resources are not allowed.")
@@ -171,7 +172,10 @@ class ConfigPlanner:
                 if name not in self._image.topics.by_name:
                     raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
             case ConfigResource.BROKER:
-                self._check_broker(name, after)
+                if name in (EVERY_BROKER, str(self._configs.static_settings.node_id)):
+                    self._check_broker(name, after)
+                else:
+                    self._check_other_broker(name, after)
             case ConfigResource.GROUP:
                 validate_group_overrides(after, self._configs.broker_texts())
             case ConfigResource.CLIENT_METRICS:
@@ -192,6 +196,14 @@ class ConfigPlanner:
             # Kafka has INVALID_CONFIG for topics and groups, but not for brokers.
             raise InvalidRequest(error.answer) from None
         self._check_cordoned(name, after)
+        if self._image.features.has_eligible_leader_replicas:
+            self._check_min_insync_replicas(name, after)
+
+    def _check_other_broker(self, name: str, after: Mapping[str, str]) -> None:
+        """Refuse configs of a broker that is not registered. Whether a broker can have its configs depends on its own
+        settings: it has checked them before it has handed the change on."""
+        if int(name) not in self._image.cluster.brokers:
+            raise BrokerIdNotRegistered(f"No node with id {int(name)} found.")
         if self._image.features.has_eligible_leader_replicas:
             self._check_min_insync_replicas(name, after)
 

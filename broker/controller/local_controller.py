@@ -11,16 +11,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from broker.controller.client import Heartbeat, HeartbeatAnswer
-from broker.controller.placement import Placement, is_online
+from broker.controller.cluster_view import ClusterView
+from broker.controller.placement import Placement
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
-from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metadata.loader import MetadataLoader, MetadataTransaction
 from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.record_versions import version_of
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
-from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.raft.single_voter_log import SingleVoterLog
 from broker.request.faults import (
     BrokerIdNotRegistered,
@@ -33,14 +32,13 @@ from broker.runtime.clock import Ids
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import (
-    NO_LEADER,
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
-    PartitionChangeRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
@@ -49,7 +47,9 @@ from storage.errors import DiskFull, TooManyOpenFiles
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.controller.broker_sessions import BrokerSessions
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
+    from broker.controller.own_broker import OwnBroker
     from broker.controller.partition_creation import GrowthResult, MorePartitions
     from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
     from broker.controller.topic_creation import NewTopic, TopicResult
@@ -85,6 +85,19 @@ class LocalController:
         self._transaction = MetadataTransaction()
         self._was_in_transaction = metadata.is_in_transaction
         self._configs = ConfigView(self, settings)
+        self.sessions: BrokerSessions | None = None
+        """The sessions of the other brokers (`broker.controller.cluster_requests`). None where no other broker can
+        reach this controller: brokers that an adopted directory names are gone for good then."""
+
+    @property
+    def node_id(self) -> int:
+        """The id of this node's own broker."""
+        return self._settings.node_id
+
+    @property
+    def has_other_brokers(self) -> bool:
+        """Whether other brokers are registered that can reach this controller."""
+        return self.sessions is not None and bool(self.others)
 
     @property
     def broker_epoch(self) -> int:
@@ -114,111 +127,81 @@ class LocalController:
             # The planner's records are in no image yet, so there is nothing to undo in `image`.
             self._raft.append([(AbortTransactionRecord(reason="the node that began it is gone"), 0)], _nothing)
         if self.image.features.metadata_version == 0:
-            self._append([BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()])
+            self.append([BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()])
         if self.image.features.metadata_version >= CONTROLLERS_REGISTER_SINCE:
-            self._append([registration.controller_record()])
-        self._append([registration.broker_record(self._raft.end_offset)])
-        changes: list[Record] = []
-        offline = 0
-        for topic in self.image.topics.by_name.values():
-            for partition in topic.partitions:
-                where = found.get(TopicPartition(topic.name, partition.index))
-                if where is not None or self._is_online(partition):
-                    change = self._lead(topic, partition, is_new_epoch=not was_clean, where=where)
-                else:
-                    change = self._leave_leaderless(topic, partition)
-                    offline += 1
-                if change is not None:
-                    changes.append(change)
+            self.append([registration.controller_record()])
+        if self.others:
+            ended = self._own_broker().last_run_ended(was_clean=was_clean)
+            if ended:
+                self.append(ended)
+        self.append([registration.broker_record(self._raft.end_offset)])
+        changes, offline = self._own_broker().take_over(is_new_epoch=not was_clean, found=found)
         if offline:
             log.error("%d partitions are offline: their log directories are not available", offline)
         if changes:
             log.info("leading %d partitions in a new leader epoch", len(changes))
-            self._append(changes)
+            self.append(changes)
         self._raft.when_durable(then)
 
     def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
-        """A broker that asks to stop is fenced, and may stop once that is durable: no other broker takes over."""
+        """A broker that asks to stop is fenced, and may stop once that is durable.
+
+        If other brokers are active, it hands its leaderships over first, and they must know that before it stops.
+        """
+        broker = self.image.cluster.brokers[self.node_id]
         if not heartbeat.wants_shutdown:
-            is_fenced = self.image.cluster.brokers[self._settings.node_id].fenced
-            then(HeartbeatAnswer(heartbeat.metadata_offset >= self.broker_epoch, is_fenced, should_shut_down=False))
-            return
-        change = BrokerRegistrationChangeRecord(
-            broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, fenced=1
+            then(HeartbeatAnswer(heartbeat.metadata_offset >= broker.broker_epoch, broker.fenced, False))
+        elif self.sessions is not None and self.others:
+            self._shut_down(broker, self.sessions, then)
+        else:
+            change = BrokerRegistrationChangeRecord(broker_id=self.node_id, broker_epoch=broker.broker_epoch, fenced=1)
+            self.append([change], lambda: then(HeartbeatAnswer(True, is_fenced=True, should_shut_down=True)))
+
+    def _shut_down(
+        self, broker: RegisterBrokerRecord, sessions: BrokerSessions, then: Callable[[HeartbeatAnswer], None]
+    ) -> None:
+        from broker.controller.broker_changes import begin_controlled_shutdown, fence
+        from broker.controller.broker_sessions import BrokerState, next_state, state_of
+
+        view = self.view()
+        active = [broker_id for broker_id in self.others if view.is_active(broker_id)]
+        state = next_state(
+            state_of(broker),
+            wants_fence=not active,  # with no other broker there is nothing to hand over
+            wants_shutdown=True,
+            is_caught_up=True,
+            leads_anything=lambda: view.leads_anything(broker.broker_id),
+            is_shutdown_known=lambda: sessions.is_shutdown_known(
+                broker.broker_id, active, end_offset=self.end_offset, high_watermark=self.high_watermark
+            ),
         )
-        self._append([change], lambda: then(HeartbeatAnswer(True, is_fenced=True, should_shut_down=True)))
+        if state is BrokerState.SHUTDOWN_NOW:
+            answer = HeartbeatAnswer(True, is_fenced=True, should_shut_down=True)
+            self.append(fence(view, broker), lambda: then(answer))
+            return
+        if not broker.in_controlled_shutdown:
+            self.append(begin_controlled_shutdown(view, broker))
+            sessions.begin_shutdown(broker.broker_id, self.end_offset - 1)
+        self.when_durable(lambda: then(HeartbeatAnswer(True, is_fenced=False, should_shut_down=False)))
 
     def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
-        """Make the partitions of the directory leaderless. Raises StorageError; it may be called again then."""
+        """Give up the partitions of the directory. Raises StorageError; it may be called again then."""
         if directory in self._directories:
             self._directories.remove(directory)
-        changes: list[Record] = []
-        for topic in self.image.topics.by_name.values():
-            for partition in topic.partitions:
-                if (
-                    directory is not None and partition.directory_of(self._settings.node_id) == directory
-                ) or TopicPartition(topic.name, partition.index) in partitions:
-                    change = self._leave_leaderless(topic, partition)
-                    if change is not None:
-                        changes.append(change)
+        changes = list(self._own_broker().directory_failed(directory, partitions))
         if directory is not None and self.image.features.metadata_version >= DIRECTORIES_REGISTER_SINCE:
             changes.append(
                 BrokerRegistrationChangeRecord(
-                    broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, log_dirs=list(self._directories)
+                    broker_id=self.node_id, broker_epoch=self.broker_epoch, log_dirs=list(self._directories)
                 )
             )
         if changes:
-            self._append(changes)
+            self.append(changes)
 
-    def _is_online(self, partition: PartitionImage) -> bool:
-        node_id = self._settings.node_id
-        return node_id not in partition.replicas or is_online(partition.directory_of(node_id), self._directories)
+    def _own_broker(self) -> OwnBroker:
+        from broker.controller.own_broker import OwnBroker
 
-    def _lead(
-        self, topic: TopicImage, partition: PartitionImage, *, is_new_epoch: bool, where: bytes | None
-    ) -> Record | None:
-        """The record that makes this node the only leader of ``partition``; None if it is, or has no replica.
-
-        ``where`` is the log directory in which the partition was found, if that is known.
-        """
-        node_id = self._settings.node_id
-        if node_id not in partition.replicas:
-            return None
-        has_moved = not self._is_online(partition)
-        if partition.leader == node_id and partition.isr == (node_id,) and not is_new_epoch and not has_moved:
-            return None
-        return PartitionChangeRecord(
-            partition_id=partition.index,
-            topic_id=topic.topic_id,
-            leader=node_id,
-            isr=None if partition.isr == (node_id,) else [node_id],
-            directories=[
-                where if replica == node_id else partition.directory_of(replica) for replica in partition.replicas
-            ]
-            if has_moved and where is not None
-            else None,
-            leader_recovery_state=-1 if partition.leader_recovery_state == 0 else 0,
-            eligible_leader_replicas=[] if partition.eligible_leader_replicas else None,
-            last_known_elr=[] if partition.last_known_elr else None,
-        )
-
-    def _leave_leaderless(self, topic: TopicImage, partition: PartitionImage) -> Record | None:
-        """The record that makes ``partition`` leaderless, as in Kafka's controller; None if it has no leader.
-
-        Without eligible leader replicas (KIP-966) the last replica in sync stays in sync.
-        """
-        if partition.leader == NO_LEADER:
-            return None
-        node_id = self._settings.node_id
-        has_elr = self.image.features.has_eligible_leader_replicas
-        return PartitionChangeRecord(
-            partition_id=partition.index,
-            topic_id=topic.topic_id,
-            leader=NO_LEADER,
-            isr=[] if has_elr else None,
-            eligible_leader_replicas=[node_id] if has_elr else None,
-            last_known_elr=[node_id] if has_elr else None,
-        )
+        return OwnBroker(self.view(), self.node_id, directories=self._directories, others=self.others)
 
     # Topics
 
@@ -248,7 +231,7 @@ class LocalController:
         )
         results = planner.plan(topics)
         if planner.records and not validate_only:
-            self._append(planner.records, lambda: then(results))
+            self.append(planner.records, lambda: then(results))
             for result in results:
                 if result.error is ErrorCode.NONE:
                     log.info("creating topic %s with %d partitions", result.name, result.partitions)
@@ -272,7 +255,7 @@ class LocalController:
         planner = GrowthPlanner(self.image, self._placement())
         results = planner.plan(wishes)
         if planner.records and not validate_only:
-            self._append(planner.records, lambda: then(results))
+            self.append(planner.records, lambda: then(results))
             grown = {result.topic for result in results if result.error is ErrorCode.NONE}
             for wish in wishes:
                 if wish.topic in grown:
@@ -288,7 +271,7 @@ class LocalController:
     ) -> None:
         from broker.controller.reassignment import ReassignmentPlanner
 
-        planner = ReassignmentPlanner(self.image, self._placement())
+        planner = ReassignmentPlanner(self.view(), self._placement())
         results: list[Fault | None] = []
         for topic, index, replicas in wishes:
             try:
@@ -298,49 +281,28 @@ class LocalController:
             else:
                 results.append(None)
         if planner.records:
-            self._append(planner.records, lambda: then(results))
+            self.append(planner.records, lambda: then(results))
         else:
             self._raft.when_durable(lambda: then(results))
 
     def _placement(self) -> Placement:
-        return Placement(self.image, broker_id=self._settings.node_id, directories=self._directories)
+        return Placement(
+            self.image,
+            broker_id=self.node_id,
+            directories=self._directories,
+            others=self.others,
+            chance=lambda below: int.from_bytes(self._ids.uuid()[8:], "big") % below,
+        )
 
     def auto_create(self, names: Iterable[str]) -> None:
-        wanted = [self._auto_created(name) for name in dict.fromkeys(names) if name not in self.image.topics.by_name]
+        from broker.controller.automatic_topics import automatic_topic
+
+        missing = [name for name in dict.fromkeys(names) if name not in self.image.topics.by_name]
+        wanted = [automatic_topic(name, self._settings) for name in missing]
         if wanted:
             # A metadata log without disk space has logged that itself.
             with suppress(DiskFull, TooManyOpenFiles):
                 self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals)
-
-    def _auto_created(self, name: str) -> NewTopic:
-        from broker.controller.topic_creation import NewTopic
-
-        settings = self._settings
-        if name == CONSUMER_OFFSETS:
-            return NewTopic(
-                name=name,
-                partitions=settings.offsets_topic_num_partitions,
-                replication_factor=settings.offsets_topic_replication_factor,
-                configs=(
-                    ("compression.type", "producer"),
-                    ("cleanup.policy", "compact"),
-                    ("segment.bytes", str(settings.offsets_topic_segment_bytes)),
-                ),
-            )
-        if name == TRANSACTION_STATE:
-            return NewTopic(
-                name=name,
-                partitions=settings.transaction_state_log_num_partitions,
-                replication_factor=settings.transaction_state_log_replication_factor,
-                configs=(
-                    ("compression.type", "uncompressed"),
-                    ("cleanup.policy", "compact"),
-                    ("min.insync.replicas", str(settings.transaction_state_log_min_isr)),
-                    ("segment.bytes", str(settings.transaction_state_log_segment_bytes)),
-                    ("unclean.leader.election.enable", "false"),
-                ),
-            )
-        return NewTopic(name=name)
 
     def delete_topics(
         self,
@@ -367,7 +329,7 @@ class LocalController:
             return
         doomed, results = plan_deletion(self.image, unwanted)
         if doomed:
-            self._append([RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed], lambda: then(results))
+            self.append([RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed], lambda: then(results))
             log.info("deleting topics %s", ", ".join(topic.name for topic in doomed))
         else:
             self._raft.when_durable(lambda: then(results))
@@ -386,7 +348,7 @@ class LocalController:
         planner = ConfigPlanner(self.image, self._configs)
         results = [planner.plan(one) for one in wanted]
         if planner.records and not validate_only:
-            self._append(planner.records, lambda: then(results))
+            self.append(planner.records, lambda: then(results))
             for one, result in zip(wanted, results, strict=True):
                 if result.changed:
                     # Values are not logged: unknown configs may hold secrets.
@@ -404,22 +366,28 @@ class LocalController:
         planner = CredentialPlanner(self.image)
         results = planner.plan(wanted)
         if planner.records:
-            self._append(planner.records, lambda: then(results))
+            self.append(planner.records, lambda: then(results))
         else:
             self._raft.when_durable(lambda: then(results))
 
     def update_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
-        self._append([FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()], then)
+        self.append([FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()], then)
         log.info("features are finalised: %s", ", ".join(f"{name}={level}" for name, level in levels.items()))
 
     def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
-        """Only a broker that an adopted directory brought can be forgotten: this one is all there is."""
+        """Forget a broker. A broker that still runs has to register again."""
         broker = self.image.cluster.brokers.get(broker_id)
         if broker is None:
             raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
         if broker_id == self._settings.node_id:
             raise InvalidRequest(f"Broker {broker_id} is the one that is asked, and it runs")
-        self._append([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)], then)
+        if self.sessions is None:
+            self.append([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)], then)
+        else:
+            from broker.controller.broker_changes import unregister
+
+            self.append(unregister(self.view(), broker), then)
+            self.sessions.end(broker_id)
         log.info("broker %d is no longer registered", broker_id)
 
     def unregister_controller(self, controller_id: int, then: Callable[[], None]) -> None:
@@ -430,19 +398,55 @@ class LocalController:
             raise UnsupportedVersion("The current MetadataVersion is too old to support controller unregistration.")
         if controller_id not in self.image.cluster.controllers:
             raise ControllerIdNotRegistered(f"Controller ID {controller_id} is not currently registered.")
-        self._append([UnregisterControllerRecord(controller_id=controller_id)], then)
+        self.append([UnregisterControllerRecord(controller_id=controller_id)], then)
         log.info("controller %d is no longer registered", controller_id)
 
     # Producer ids
 
     def allocate_producer_ids(self, then: Callable[[range], None]) -> None:
-        first = self.image.producer_ids.next_producer_id
-        record = ProducerIdsRecord(
-            broker_id=self._settings.node_id, broker_epoch=self.broker_epoch, next_producer_id=first + BLOCK_SIZE
-        )
-        self._append([record], lambda: then(range(first, first + BLOCK_SIZE)))
+        self.allocate_producer_ids_for(self.node_id, self.broker_epoch, then)
 
-    def _append(self, records: Sequence[Record], then: Callable[[], None] | None = None) -> None:
+    def allocate_producer_ids_for(self, broker_id: int, broker_epoch: int, then: Callable[[range], None]) -> None:
+        """Give the next block of producer ids to a broker of the cluster."""
+        first = self.image.producer_ids.next_producer_id
+        record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE)
+        self.append([record], lambda: then(range(first, first + BLOCK_SIZE)))
+
+    # For the requests of other brokers
+
+    @property
+    def others(self) -> Mapping[int, RegisterBrokerRecord]:
+        """The registrations of the other brokers that can reach this controller, by id."""
+        if self.sessions is None:
+            return {}
+        return {
+            broker_id: broker for broker_id, broker in self.image.cluster.brokers.items() if broker_id != self.node_id
+        }
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._raft.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below this offset are committed, and this node's broker has applied them."""
+        return self._raft.high_watermark
+
+    @property
+    def kraft_version(self) -> int:
+        """The finalised level of kraft.version."""
+        return self._raft.quorum.kraft_version
+
+    def view(self) -> ClusterView:
+        """The cluster as the next plan has to see it."""
+        return ClusterView(self.image, self._configs)
+
+    def when_durable(self, then: Callable[[], None]) -> None:
+        """Call ``then`` once all that has been appended is durable and published. Raises StorageError."""
+        self._raft.when_durable(then)
+
+    def append(self, records: Sequence[Record], then: Callable[[], None] | None = None) -> None:
         """Append ``records`` as one change. Raises StorageError; the image is as it was then."""
         metadata_version = self.image.features.metadata_version
         self._raft.append([(record, version_of(record, metadata_version)) for record in records], then or _nothing)

@@ -93,9 +93,16 @@ class GrowthPlanner:
                 f"Attempted to add {len(added)} additional partition(s), but only {len(wish.assignments)} "
                 "assignment(s) were specified."
             )
-        brokers: Sequence[Sequence[int]] = wish.assignments or [[self._placement.broker_id]] * len(added)
-        for replicas in brokers:
-            self._placement.check_brokers(replicas)
+        # A topic of an adopted directory may have more replicas than there are brokers.
+        is_single = self._placement.is_alone or not topic.partitions
+        replication_factor = 1 if is_single else len(topic.partitions[0].replicas)
+        brokers: Sequence[Sequence[int]]
+        if wish.assignments is None:
+            brokers = self._placement.place(len(added), replication_factor)
+        else:
+            brokers = wish.assignments
+            for index, replicas in zip(added, brokers, strict=True):
+                self._placement.check_assignment(index, replicas, replication_factor)
         self.records += [
             partition_record(topic.topic_id, self._placement.partition(index, replicas))
             for index, replicas in zip(added, brokers, strict=True)

@@ -1,60 +1,89 @@
 """Which brokers and log directories new partitions get, and why a client's own choice of brokers is refused."""
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
+from broker.controller.directories import MIGRATING, RESERVED_IDS, UNASSIGNED, is_online, offline_replicas
+from broker.controller.striping import Chance, StripedPlacer, UsableBroker
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
 from broker.request.faults import InvalidReplicaAssignment
+from protocol.records.cluster_metadata import RegisterBrokerRecord
+
+__all__ = ["MAX_PARTITIONS_PER_REQUEST", "RESERVED_IDS", "Placement", "is_online", "offline_replicas"]
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
-
-RESERVED_IDS: Final = 100
-"""Ids below this number are no directories (KIP-858)."""
-
-LOST: Final = (2).to_bytes(16, "big")
-"""Stands instead of a directory's id: the directory failed before the metadata had the replica's directory."""
+_NO_OTHERS: Final[Mapping[int, RegisterBrokerRecord]] = MappingProxyType({})
 
 
-def is_online(directory: bytes, online: Collection[bytes]) -> bool:
-    """Whether a replica in this log directory can be used. A replica without a directory yet can."""
-    return directory in online or (int.from_bytes(directory, "big") < RESERVED_IDS and directory != LOST)
-
-
-def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:
-    """The brokers whose log directory with a replica of the partition is not online."""
-    offline = []
-    for broker_id in partition.replicas:
-        broker = image.cluster.brokers.get(broker_id)
-        # Brokers older than 3.7 do not say which directories they have.
-        if broker is None or (broker.log_dirs and not is_online(partition.directory_of(broker_id), broker.log_dirs)):
-            offline.append(broker_id)
-    return offline
+def _no_chance(below: int) -> int:
+    return 0
 
 
 class Placement:
-    """Places the partitions of one request on the only broker, each in the log directory with the fewest partitions."""
+    """Places the partitions of one request, on this broker and on the others that are registered.
 
-    def __init__(self, image: MetadataImage, *, broker_id: int, directories: Sequence[bytes]) -> None:
-        """``directories``: the ids of the broker's log directories, in the order of ``log.dirs``."""
+    On this broker, a replica gets the log directory with the fewest partitions. Another broker chooses the directory
+    itself, unless it has one only.
+    """
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        *,
+        broker_id: int,
+        directories: Sequence[bytes],
+        others: Mapping[int, RegisterBrokerRecord] = _NO_OTHERS,
+        chance: Chance = _no_chance,
+    ) -> None:
+        """
+        Args:
+            image: the partitions that there are.
+            broker_id: this broker.
+            directories: the ids of this broker's log directories, in the order of ``log.dirs``.
+            others: the registrations of the other brokers of the cluster.
+            chance: mixes the brokers, so that not every topic begins with the same broker.
+        """
         self.broker_id = broker_id
         self._image = image
         self._directories = directories
+        self._others = others
+        self._chance = chance
+        this = image.cluster.brokers.get(broker_id)
+        self._rack = None if this is None else this.rack
+        self._is_stopping = bool(others) and this is not None and (this.fenced or this.in_controlled_shutdown)
+        self._placer: StripedPlacer | None = None
         self._load: Counter[bytes] | None = None
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether this is the only broker of the cluster."""
+        return not self._others
+
     def partition(self, index: int, brokers: Sequence[int]) -> PartitionImage:
-        """A new partition with a replica on each of ``brokers``; the first one leads."""
+        """A new partition with a replica on each of ``brokers``; the first one that is active leads."""
+        isr = tuple(broker for broker in brokers if self._is_active(broker))
         return PartitionImage(
             index=index,
             replicas=tuple(brokers),
-            isr=tuple(brokers),
-            leader=brokers[0],
+            isr=isr,
+            leader=isr[0],
             leader_epoch=0,
             partition_epoch=0,
-            directories=tuple(self._least_loaded_directory() for _ in brokers),
+            directories=tuple(self._directory(broker) for broker in brokers),
         )
+
+    def place(self, partitions: int, replication_factor: int) -> list[list[int]]:
+        """The brokers of new partitions. Raises `InvalidReplicationFactor`, with Kafka's reason."""
+        if self._placer is None:
+            self._placer = StripedPlacer(self._usable_brokers(), self._chance)
+        self._placer.check(replication_factor)
+        return [self._placer.place(replication_factor) for _ in range(partitions)]
 
     def check_brokers(self, brokers: Sequence[int]) -> None:
         """Raises `InvalidReplicaAssignment` for brokers that a partition cannot have."""
@@ -65,11 +94,51 @@ class Placement:
             raise InvalidReplicaAssignment(
                 f"The manual partition assignment includes the broker {repeated[0]} more than once."
             )
-        unknown = [broker for broker in brokers if broker != self.broker_id]
+        unknown = [broker for broker in brokers if broker != self.broker_id and broker not in self._others]
         if unknown:
             raise InvalidReplicaAssignment(
                 f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
             )
+
+    def check_assignment(self, index: int, brokers: Sequence[int], replication_factor: int | None) -> None:
+        """Raises `InvalidReplicaAssignment` for brokers that new partition ``index`` cannot have.
+
+        ``replication_factor`` is how many the partitions before it have, None if it is the first one.
+        """
+        self.check_brokers(brokers)
+        if replication_factor is not None and len(brokers) != replication_factor:
+            raise InvalidReplicaAssignment(
+                f"The manual partition assignment includes a partition with {len(brokers)} replica(s), but this is "
+                f"not consistent with previous partitions, which have {replication_factor} replica(s)."
+            )
+        if not any(self._is_active(broker) for broker in brokers):
+            raise InvalidReplicaAssignment(
+                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+                "controlled shutdown."
+            )
+
+    def _is_active(self, broker_id: int) -> bool:
+        if broker_id == self.broker_id:
+            return not self._is_stopping
+        other = self._others.get(broker_id)
+        return other is not None and not (other.fenced or other.in_controlled_shutdown)
+
+    def _usable_brokers(self) -> list[UsableBroker]:
+        """All brokers but those that shut down, or take no new replica in any of their directories (KIP-1066)."""
+        usable = [] if self._is_stopping else [UsableBroker(self.broker_id, self._rack, is_fenced=False)]
+        for other in self._others.values():
+            is_cordoned = bool(other.log_dirs) and set(other.log_dirs) <= set(other.cordoned_log_dirs or ())
+            if not (is_cordoned or (other.in_controlled_shutdown and not other.fenced)):
+                usable.append(UsableBroker(other.broker_id, other.rack, is_fenced=other.fenced))
+        return usable
+
+    def _directory(self, broker_id: int) -> bytes:
+        if broker_id == self.broker_id:
+            return self._least_loaded_directory()
+        directories = self._others[broker_id].log_dirs
+        if len(directories) == 1:
+            return directories[0]
+        return UNASSIGNED if directories else MIGRATING
 
     def _least_loaded_directory(self) -> bytes:
         """The log directory with the fewest partitions; of equals, the first in the settings."""

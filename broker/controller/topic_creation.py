@@ -172,7 +172,8 @@ class TopicPlanner:
         for index, brokers in topic.assignments:
             if index in replicas:
                 raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {index}")
-            self._placement.check_brokers(brokers)
+            first = next(iter(replicas.values()), None)
+            self._placement.check_assignment(index, brokers, None if first is None else len(first))
             replicas[index] = list(brokers)
         indexes = sorted(replicas)
         if indexes != list(range(len(indexes))):
@@ -189,12 +190,7 @@ class TopicPlanner:
         factor = topic.replication_factor
         if factor == BROKER_DEFAULT:
             factor = self._defaults.replication_factor
-        if factor > 1:
-            raise InvalidReplicationFactor(
-                f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot "
-                "be reached because only 1 broker(s) are registered."
-            )
-        return [[self._placement.broker_id] for _ in range(count)]
+        return self._placement.place(count, factor)
 
     def _add_records(self, name: str, topic_id: bytes, replicas: list[list[int]], configs: dict[str, str]) -> None:
         self.records.append(TopicRecord(name=name, topic_id=topic_id))

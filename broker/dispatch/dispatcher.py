@@ -42,8 +42,10 @@ class Dispatcher:
     """What the handler tasks do with each request. Whatever a peer sends and whatever a handler raises, its slot is
     answered or its connection closed."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, controller_registry: Registry | None = None) -> None:
+        """``controller_registry`` is for requests that come in on a controller listener."""
         self._registry = registry
+        self._controller_registry = controller_registry or Registry()
         self.stats = DispatcherStats()
 
     def handle(self, slot: ResponseSlot) -> None:
@@ -56,16 +58,20 @@ class Dispatcher:
                 return
             header, position = decode_request_header(frame)
             session = slot.session
-            if not session.is_authenticated and header.api_key not in BEFORE_AUTHENTICATION:
-                slot.close_connection(f"API {header.api_key} is not served before authentication")
-                return
+            registry = self._registry
+            if not session.is_plain:
+                if not session.is_authenticated and header.api_key not in BEFORE_AUTHENTICATION:
+                    slot.close_connection(f"API {header.api_key} is not served before authentication")
+                    return
+                if session.is_on_controller_listener:
+                    registry = self._controller_registry
             session.client_id = header.client_id
-            route = self._registry.route(header.api_key, header.api_version)
+            route = registry.route(header.api_key, header.api_version)
             if route is None:
-                self._refuse_version(header, frame, position, slot)
+                self._refuse_version(registry, header, frame, position, slot)
                 return
             slot.kind = route.kind
-            context = RequestContext(header.api_version, header.correlation_id, header.client_id, slot, self._registry)
+            context = RequestContext(header.api_version, header.correlation_id, header.client_id, slot, registry)
             if route.shortcut is not None and route.shortcut(frame, position, context):
                 return
             request, _ = route.decode(frame, position)
@@ -105,13 +111,15 @@ class Dispatcher:
             log.info("Refused %s of %s with %s: %s", route.name, context.peer, code.name, message)
         context.refuse(request, code, message)
 
-    def _refuse_version(self, header: RequestHeader, frame: memoryview, position: int, slot: ResponseSlot) -> None:
+    def _refuse_version(
+        self, registry: Registry, header: RequestHeader, frame: memoryview, position: int, slot: ResponseSlot
+    ) -> None:
         """Refuse an API or a version that is not served. An ApiVersions of a later version gets an answer that every
         client can read: error 35, in version 0, with the versions of ApiVersions itself. All else closes."""
         self.stats.unsupported += 1
         if header.api_key != ApiKey.API_VERSIONS:
             known = header.api_key in _API_KEYS
-            self._registry.stats.not_served[ApiKey(header.api_key).title if known else UNKNOWN_API] += 1
+            registry.stats.not_served[ApiKey(header.api_key).title if known else UNKNOWN_API] += 1
             slot.close_connection(f"API {header.api_key} in version {header.api_version} is not served")
             return
         if header.api_version < 0:
@@ -120,8 +128,8 @@ class Dispatcher:
                 skip_tagged_fields(frame, position)
             except IndexError as error:
                 raise Malformed("a request ends inside its header's tagged fields") from error
-        ranges = [served for served in self._registry.advertised() if served.api_key == ApiKey.API_VERSIONS]
-        self._registry.stats.count_error("ApiVersions", ErrorCode.UNSUPPORTED_VERSION)
+        ranges = [served for served in registry.advertised() if served.api_key == ApiKey.API_VERSIONS]
+        registry.stats.count_error("ApiVersions", ErrorCode.UNSUPPORTED_VERSION)
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(r) for r in ranges])
         slot.fill(frame_response(header.correlation_id, answer, 0))
 

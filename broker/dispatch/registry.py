@@ -57,11 +57,12 @@ class Service(NamedTuple):
 class Registry:
     """Every API that is served: what ApiVersions tells is read off it. A `broker.request.context.ServedApis`."""
 
-    def __init__(self) -> None:
+    def __init__(self, stats: RequestStats | None = None) -> None:
+        """``stats``: another registry's, to count the requests of both together."""
         self._services: dict[ApiKey, Service] = {}
         self._routes: dict[tuple[int, int], Route[Any, Any]] = {}
         self._advertised: list[ApiVersionRange] = []
-        self.stats = RequestStats()
+        self.stats = stats or RequestStats()
         """What the requests of each API took."""
 
     def serve(

@@ -6,6 +6,7 @@ Whether a partition may be read, and up to which offset, is the partition's own 
 
 from collections.abc import Sequence
 
+from broker.replication.follower import Follower
 from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import Partition
 from broker.request.faults import NegativeFetchSize
@@ -16,13 +17,22 @@ from storage.reading import LogRead
 class FetchRequirements:
     """What a fetch asks for as a whole, as far as this broker allows it."""
 
-    __slots__ = ("isolation", "max_bytes", "max_wait_ms", "min_bytes", "wants_aborted")
+    __slots__ = ("follower", "isolation", "max_bytes", "max_wait_ms", "min_bytes", "wants_aborted")
 
     def __init__(
-        self, *, isolation: FetchIsolation, min_bytes: int, max_bytes: int, max_wait_ms: int, fetch_max_bytes: int
+        self,
+        *,
+        isolation: FetchIsolation,
+        min_bytes: int,
+        max_bytes: int,
+        max_wait_ms: int,
+        fetch_max_bytes: int,
+        follower: Follower | None = None,
     ) -> None:
         """``fetch_max_bytes``: the broker's own limit for every answer, which caps both numbers of bytes."""
         self.isolation = isolation
+        self.follower = follower
+        """Whose fetch it is; None for a consumer's."""
         self.wants_aborted = isolation is FetchIsolation.TXN_COMMITTED
         """Whether the aborted transactions in the records are answered, too (KIP-98)."""
         self.max_bytes = min(max_bytes, fetch_max_bytes)
@@ -43,6 +53,7 @@ class FetchRequirements:
             max_bytes=self.max_bytes,
             max_wait_ms=0,
             fetch_max_bytes=self.max_bytes,
+            follower=self.follower,
         )
 
 

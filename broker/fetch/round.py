@@ -7,7 +7,7 @@ from typing import NamedTuple
 from broker.fetch.read_rules import FetchBudget, FetchRequirements, read_records
 from broker.replication.partition import Partition
 from broker.replication.traffic import count_unreadable
-from broker.request.faults import Fault
+from broker.request.faults import Fault, NotLeaderOrFollower
 from storage.errors import LogDirFailed, OffsetOutOfRange, StorageError
 from storage.files import FileRegion
 from storage.index.transaction_index import AbortedTransaction
@@ -31,6 +31,7 @@ class PartitionFetch:
         "fetch_offset",
         "index",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "partition",
         "topic",
@@ -47,8 +48,12 @@ class PartitionFetch:
         max_bytes: int,
         current_leader_epoch: int,
         last_fetched_epoch: int,
+        log_start_offset: int = NO_OFFSET,
     ) -> None:
-        """The epochs are -1 where the client does not say them; in a Fetch every negative epoch means that."""
+        """The epochs are -1 where the client does not say them; in a Fetch every negative epoch means that.
+
+        ``log_start_offset`` is that of a follower's log.
+        """
         self.topic = topic
         """None until the topic id has been found."""
         self.topic_id = topic_id
@@ -62,6 +67,13 @@ class PartitionFetch:
         self.max_bytes = max_bytes
         self.current_leader_epoch = max(current_leader_epoch, NO_EPOCH)
         self.last_fetched_epoch = max(last_fetched_epoch, NO_EPOCH)
+        self.log_start_offset = log_start_offset
+
+    @property
+    def is_answered_in_order(self) -> bool:
+        """Whether the partition stands in the order of the request. Kafka puts those behind all others that do not
+        exist or may not be read."""
+        return self.partition is not None or isinstance(self.fault, StorageError | NotLeaderOrFollower)
 
     @property
     def key(self) -> PartitionKey:
@@ -111,6 +123,8 @@ def read_partition(
         return PartitionRead(fetch.fault)
     try:
         partition.check_leadership(fetch.current_leader_epoch)
+        if requirements.follower is not None:
+            requirements.follower.check(partition)
         return _read(partition, fetch, requirements, budget, in_memory_only)
     except NotInMemory as error:
         read = PartitionRead()
@@ -146,6 +160,9 @@ def _read(
         partition, fetch.fetch_offset, fetch.max_bytes, requirements, budget, in_memory_only
     )
     read.region = found.region
+    if requirements.follower is not None:
+        requirements.follower.has_fetched(partition, fetch.fetch_offset, fetch.log_start_offset)
+        read.high_watermark = log.high_watermark  # which this fetch may have moved
     return read
 
 
@@ -201,11 +218,11 @@ class Fetch(ABC):
 
 
 def located_first(fetches: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
-    """In the same order, but those without a partition behind the others, where Kafka's answers have them."""
-    located = [fetch for fetch in fetches if fetch.partition is not None]
+    """In the same order, but those that do not exist behind the others, where Kafka's answers have them."""
+    located = [fetch for fetch in fetches if fetch.is_answered_in_order]
     if len(located) == len(fetches):
         return fetches
-    return located + [fetch for fetch in fetches if fetch.partition is None]
+    return located + [fetch for fetch in fetches if not fetch.is_answered_in_order]
 
 
 class FetchRound:
@@ -221,7 +238,8 @@ class FetchRound:
         """With ``in_memory_only``: what a thread must read from the disk before there is an answer."""
         self.must_answer = False
         """Whether something other than records is to be answered at once: an error of reading, a diverging epoch, a
-        partition that is offline. That a partition does not exist can wait for the others, as in Kafka."""
+        partition that is offline or on another broker. That a partition does not exist can wait for the others, as in
+        Kafka."""
         budget = FetchBudget(requirements.max_bytes)
         for fetch in fetches:
             read = read_partition(fetch, requirements, budget, in_memory_only=in_memory_only)
@@ -229,9 +247,7 @@ class FetchRound:
             if read.ahead is not None:
                 self.ahead.append(read.ahead)
                 budget.spend(read.ahead.size)
-            elif read.diverging_epoch is not None or (
-                read.error is not None and (fetch.partition is not None or isinstance(read.error, StorageError))
-            ):
+            elif read.diverging_epoch is not None or (read.error is not None and fetch.is_answered_in_order):
                 self.must_answer = True
         self.size = budget.size
         """Bytes of records that were found, those that are still on the disk only included."""

@@ -27,6 +27,7 @@ from broker.fetch.round import (
     located_first,
 )
 from broker.fetch.session_cache import NO_SESSION, FetchSessionCache, FetchSessionStats
+from broker.replication.follower import FollowerId
 from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import Partition
 from broker.request.faults import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
@@ -56,14 +57,20 @@ class FetchTerms(NamedTuple):
 
     principal: str
     uses_topic_ids: bool
-    is_follower: bool
+    follower: FollowerId | None
+    """Whose fetch it is; None for a consumer's."""
     isolation: FetchIsolation
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether a broker fetches, not a consumer."""
+        return self.follower is not None
 
 
 class CachedPartition(PartitionFetch):
     """One partition of a session: what the client asks of it, and what was answered last."""
 
-    __slots__ = ("_is_located", "_session", "_watched", "high_watermark", "log_start_offset", "position")
+    __slots__ = ("_is_located", "_session", "_watched", "high_watermark", "known_log_start", "position")
 
     def __init__(self, session: "FetchSession", asked: PartitionFetch, position: int) -> None:
         super().__init__(
@@ -74,13 +81,14 @@ class CachedPartition(PartitionFetch):
             max_bytes=asked.max_bytes,
             current_leader_epoch=asked.current_leader_epoch,
             last_fetched_epoch=asked.last_fetched_epoch,
+            log_start_offset=asked.log_start_offset,
         )
         self.partition = asked.partition
         self.fault = asked.fault
         self.position = position
         """The place in the order of reading. A partition that had records goes to the end: all get their turn."""
         self.high_watermark = NO_OFFSET
-        self.log_start_offset = NO_OFFSET
+        self.known_log_start = NO_OFFSET
         self._session = session
         self._is_located = True
         """Whether the partition has been located since it changed."""
@@ -92,6 +100,7 @@ class CachedPartition(PartitionFetch):
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
 
     def update(self, read: PartitionRead) -> bool:
         """Remember what was read; True if the answer must contain it, since the client does not know it yet."""
@@ -100,11 +109,11 @@ class CachedPartition(PartitionFetch):
             or read.error is not None
             or read.diverging_epoch is not None
             or read.high_watermark != self.high_watermark
-            or read.log_start_offset != self.log_start_offset
+            or read.log_start_offset != self.known_log_start
         )
         # Both are -1 in an error, so that they are answered again when the error is over.
         self.high_watermark = read.high_watermark
-        self.log_start_offset = read.log_start_offset
+        self.known_log_start = read.log_start_offset
         return must_answer
 
     def stays_unchanged(self, read: PartitionRead, isolation: FetchIsolation) -> bool:

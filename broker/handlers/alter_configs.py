@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from broker.controller.client import ControllerClient
 from broker.controller.config_alteration import (
@@ -15,7 +15,7 @@ from broker.controller.config_alteration import (
     Resource,
     check_changes,
 )
-from broker.metadata.configs import ConfigView
+from broker.metadata.configs import EVERY_BROKER, ConfigView
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     ClusterAuthorizationFailed,
@@ -39,11 +39,32 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer", AlterConfigsResponse.Response, IncrementalAlterConfigsResponse.Response)
 
 
+class AlterInController(Protocol):
+    """Has the controller change configs, wherever it is."""
+
+    def __call__(
+        self,
+        wanted: Sequence[Alteration | Replacement],
+        context: RequestContext,
+        *,
+        validate_only: bool,
+        then: Callable[[list[AlterationResult]], None],
+    ) -> None:
+        """``then`` gets one result for each of ``wanted``, which are of one kind; ``context`` is the client's."""
+
+
+def in_this_process(controller: ControllerClient) -> AlterInController:
+    """Has the controller in this process change configs."""
+    return lambda wanted, _, *, validate_only, then: controller.alter_configs(
+        wanted, validate_only=validate_only, then=then
+    )
+
+
 class AlterConfigsHandler:
     """Asks the controller to change configs; it changes the levels of loggers itself, since they are not stored."""
 
-    def __init__(self, controller: ControllerClient, configs: ConfigView) -> None:
-        self._controller = controller
+    def __init__(self, alter: AlterInController, configs: ConfigView) -> None:
+        self._alter_in_controller = alter
         self._configs = configs
 
     def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> None:
@@ -94,6 +115,8 @@ class AlterConfigsHandler:
                 if times[one.resource] > 1:
                     raise InvalidRequest("Each resource must appear at most once.")
                 _check_allowed(one.resource, context)
+                if one.resource.type == ConfigResource.BROKER and one.resource.name != EVERY_BROKER:
+                    self._check_broker(one.resource.name)
                 if one.resource.type == ConfigResource.BROKER_LOGGER and isinstance(one, Alteration):
                     self._alter_loggers(one, validate_only=validate_only)
                 else:
@@ -106,7 +129,15 @@ class AlterConfigsHandler:
                 results[index] = result
             then(results)
 
-        self._controller.alter_configs([one for _, one in for_controller], validate_only=validate_only, then=altered)
+        self._alter_in_controller(
+            [one for _, one in for_controller], context, validate_only=validate_only, then=altered
+        )
+
+    def _check_broker(self, name: str) -> None:
+        """Refuse another broker's configs: that broker knows whether it can have them."""
+        self._configs.check_broker_id(
+            name, "Node", otherwise="Unexpected broker id, expected {expected}, but received {name}"
+        )
 
     def _alter_loggers(self, wanted: Alteration, *, validate_only: bool) -> None:
         """Change levels of loggers, all that are named or none."""
@@ -125,6 +156,13 @@ class AlterConfigsHandler:
             else:
                 log.info("logger %s has the level of its parent", name)
                 loggers.unset_level(name)
+
+
+class ControllerAlterConfigsHandler(AlterConfigsHandler):
+    """The same on a controller listener, where brokers hand on the changes of their own configs."""
+
+    def _check_broker(self, name: str) -> None:
+        """Whether there is such a broker is the controller's to say."""
 
 
 def _check_logger(change: ConfigChange) -> None:

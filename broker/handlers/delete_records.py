@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.replication.delayed import RecordDeletion
 from broker.replication.log_start_checkpoints import Failures
 from broker.replication.replica_manager import ReplicaManager
@@ -18,7 +19,8 @@ Answer = DeleteRecordsResponse.Topic.Partition
 class DeleteRecordsHandler:
     """Deletes records, and answers when they are gone for good."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, partitions: PartitionLookup, replicas: ReplicaManager) -> None:
+        self._partitions = partitions
         self._replicas = replicas
 
     def delete_records(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
@@ -54,7 +56,7 @@ class DeleteRecordsHandler:
     def _begin(self, topic: str, index: int, offset: int, context: RequestContext) -> RecordDeletion:
         if not context.may(Operation.DELETE, ResourceType.TOPIC, topic):
             raise TopicAuthorizationFailed(f"{context.session.principal} may not delete records of {topic}")
-        partition = self._replicas.partition(topic, index)
+        partition = self._partitions.partition(topic, index)
         return RecordDeletion(partition, partition.delete_records_before(offset))
 
 

@@ -6,19 +6,18 @@ from broker.fetch.executor import FetchExecutor
 from broker.fetch.read_rules import FetchRequirements, count_bytes_out
 from broker.fetch.round import FetchResult, PartitionFetch, PartitionKey, PartitionRead
 from broker.fetch.sessions import FetchSessions, FetchTerms
+from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
 from broker.metadata.cache import MetadataCache
+from broker.replication.follower import Follower, FollowerId
 from broker.replication.isolation import FetchIsolation, consumer_isolation
-from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     Fault,
     InconsistentTopicId,
-    NotLeaderOrFollower,
     TopicAuthorizationFailed,
     UnknownIsolationLevel,
     error_code_of,
 )
-from broker.request.node import Node
 from protocol.codec import decoder
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -50,19 +49,17 @@ class FetchHandler:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
         executor: FetchExecutor,
         sessions: FetchSessions,
         metadata: MetadataCache,
-        node: Node,
+        partitions: PartitionLookup,
         *,
         fetch_max_bytes: int,
     ) -> None:
-        self._replicas = replicas
         self._executor = executor
         self._sessions = sessions
         self._metadata = metadata
-        self._node = node
+        self._partitions = partitions
         self._fetch_max_bytes = fetch_max_bytes
 
     def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
@@ -70,16 +67,16 @@ class FetchHandler:
         isolation = consumer_isolation(request.isolation_level)
         if isolation is None:
             raise UnknownIsolationLevel(f"there is no isolation level {request.isolation_level}")
-        is_follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
-        if is_follower:
+        follower_id = _follower_id(request)
+        if follower_id is not None:
             isolation = FetchIsolation.LOG_END
         terms = FetchTerms(
             principal=context.session.principal,
             uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE_VERSION,
-            is_follower=is_follower,
+            follower=follower_id,
             isolation=isolation,
         )
-        if is_follower and context.slot.kind is not None:
+        if follower_id is not None and context.slot.kind is not None:
             context.slot.kind = context.slot.kind.named(FETCH_FOLLOWER)
         try:
             fetch = self._sessions.begin(
@@ -98,6 +95,7 @@ class FetchHandler:
             max_bytes=request.max_bytes,
             max_wait_ms=request.max_wait_ms,
             fetch_max_bytes=self._fetch_max_bytes,
+            follower=None if follower_id is None else Follower(follower_id, self._partitions.replication),
         )
         self._executor.fetch(fetch, requirements, then=partial(self._answer, context))
         return None
@@ -123,11 +121,9 @@ class FetchHandler:
                 fetch.topic = self._metadata.image.topics.of_id(fetch.topic_id).name
             if not context.may(Operation.READ, ResourceType.TOPIC, fetch.topic):
                 raise TopicAuthorizationFailed(f"{context.session.principal} may not read {fetch.topic}")
-            partition = fetch.partition = self._replicas.partition(fetch.topic, fetch.index)
+            partition = fetch.partition = self._partitions.partition(fetch.topic, fetch.index)
             if fetch.topic_id not in (NO_UUID, partition.topic_id):
                 raise InconsistentTopicId(f"{fetch.topic} had the id {fetch.topic_id.hex()} when it was found first")
-            if terms.is_follower:
-                raise NotLeaderOrFollower(f"no node is a follower of {partition.topic_partition}")
         except (Fault, StorageError) as fault:
             fetch.fault = fault.with_traceback(None)  # the traceback leads back to the fetch: a cycle
 
@@ -189,18 +185,21 @@ class FetchHandler:
         # As Kafka says it: empty where nothing could be read at all, null where reading had begun.
         if code in _BEFORE_READING:
             of_partition.aborted_transactions = []
-        if code in _CARRY_LEADER and fetch.partition is not None and context.api_version >= LEADER_SINCE_VERSION:
+        if code in _CARRY_LEADER and context.api_version >= LEADER_SINCE_VERSION:
+            leadership = self._partitions.leadership(fetch.topic or "", fetch.index, context.peer.listener)
             of_partition.current_leader = Answer.CurrentLeader(
-                leader_id=fetch.partition.leader, leader_epoch=fetch.partition.leader_epoch
+                leader_id=leadership.leader_id, leader_epoch=leadership.leader_epoch
             )
-            if fetch.partition.leader == self._node.node_id and not answer.node_endpoints:
-                endpoint = self._node.endpoints[context.peer.listener]
-                answer.node_endpoints.append(
-                    FetchResponse.NodeEndpoint(
-                        node_id=self._node.node_id, host=endpoint.host, port=endpoint.port, rack=self._node.rack
-                    )
-                )
+            add_endpoint(leadership, answer.node_endpoints, FetchResponse.NodeEndpoint)
         return of_partition
+
+
+def _follower_id(request: FetchRequest) -> FollowerId | None:
+    """Which broker fetches; None for a consumer."""
+    state = request.replica_state
+    if state.replica_id >= 0:
+        return FollowerId(state.replica_id, state.replica_epoch)
+    return FollowerId(request.replica_id, -1) if request.replica_id >= 0 else None
 
 
 def _asked(request: FetchRequest, terms: FetchTerms) -> dict[PartitionKey, PartitionFetch]:
@@ -217,6 +216,7 @@ def _asked(request: FetchRequest, terms: FetchTerms) -> dict[PartitionKey, Parti
                 max_bytes=partition.partition_max_bytes,
                 current_leader_epoch=partition.current_leader_epoch,
                 last_fetched_epoch=partition.last_fetched_epoch,
+                log_start_offset=partition.log_start_offset,
             )
             asked[fetch.key] = fetch
     return asked

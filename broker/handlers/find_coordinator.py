@@ -1,17 +1,19 @@
 """FindCoordinator: which broker keeps a group, or the transactions of an id (API key 10; KIP-699: many at a time)."""
 
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from broker.controller.client import ControllerClient
+from broker.controller.client import AutoCreation
 from broker.coordinators.partitioning import partition_of
+from broker.metadata.brokers import Brokers
 from broker.metadata.cache import MetadataCache
-from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
-from broker.replication.replica_manager import ReplicaManager
+from broker.metadata.image.topics import TopicImage
+from broker.metadata.topic_rules import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import InvalidRequest
-from broker.request.node import NO_NODE, NO_PORT, Node
+from broker.request.node import NO_NODE, NO_PORT
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -31,7 +33,7 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
 
-_SHARE_KEY: Final = re.compile(r".+:[\w-]{22}:[+-]?\d+", re.ASCII | re.DOTALL)
+_SHARE_KEY: Final = re.compile(r"(.+):([\w-]{22}):([+-]?\d+)", re.ASCII | re.DOTALL)
 """Group, topic id in Base64, partition."""
 
 
@@ -54,16 +56,13 @@ _KEPT: Final[Mapping[int, _Kept]] = {
 class FindCoordinatorHandler:
     """Reads the published image; the topic that a coordinator needs is created with the first request for it."""
 
-    def __init__(
-        self, metadata: MetadataCache, controller: ControllerClient, replicas: ReplicaManager, node: Node
-    ) -> None:
+    def __init__(self, metadata: MetadataCache, brokers: Brokers, auto_creation: AutoCreation) -> None:
         self._metadata = metadata
-        self._controller = controller
-        self._replicas = replicas
-        self._node = node
+        self._brokers = brokers
+        self._auto_creation = auto_creation
 
     def find_coordinator(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-        """Name this node for each key whose partition it leads. Raises `InvalidRequest` for an unknown type of key."""
+        """Name the leader of each key's partition. Raises `InvalidRequest` for an unknown type of key."""
         if request.key_type not in (GROUP, TRANSACTION, SHARE):
             raise InvalidRequest(f"key type {request.key_type}; 0 is a group, 1 a transactional id")
         if context.api_version >= MANY_KEYS_SINCE_VERSION:
@@ -88,19 +87,40 @@ class FindCoordinatorHandler:
             return _no_coordinator(key, kept.unauthorized)
         topic = self._metadata.image.topics.by_name.get(kept.topic)
         if topic is None:
-            self._controller.auto_create([kept.topic])
+            self._auto_creation.auto_create([kept.topic])
             return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        hosted = self._replicas.find(kept.topic, partition_of(key, len(topic.partitions)))
-        if hosted is None or not hosted.is_leader:
-            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        endpoint = self._node.endpoints[context.peer.listener]
-        return Answer(key=key, node_id=self._node.node_id, host=endpoint.host, port=endpoint.port)
+        return self._leader(key, topic, partition_of(key, len(topic.partitions)), context)
 
     def _find_for_share_group(self, key: str, context: RequestContext) -> Answer:
-        """Answer that there is no coordinator: this broker has no share groups."""
-        if context.api_version < SHARE_SINCE_VERSION or _SHARE_KEY.fullmatch(key) is None:
+        """The coordinator among the other brokers. This broker has no share groups, and does not create their topic."""
+        hashed = _hashed_share_key(key) if context.api_version >= SHARE_SINCE_VERSION else None
+        if hashed is None:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST)
-        return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        topic = self._metadata.image.topics.by_name.get(SHARE_GROUP_STATE)
+        if topic is None:
+            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return self._leader(key, topic, partition_of(hashed, len(topic.partitions)), context)
+
+    def _leader(self, key: str, topic: TopicImage, index: int, context: RequestContext) -> Answer:
+        """The partition's leader, at its address on the listener that was asked."""
+        partition = topic.partition(index)
+        leader = None if partition is None else self._brokers.on(context.peer.listener).find_alive(partition.leader)
+        if leader is None:
+            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return Answer(key=key, node_id=leader.broker_id, host=leader.host, port=leader.port)
+
+
+def _hashed_share_key(key: str) -> str | None:
+    """The key as its partition follows from it: the partition number without sign and leading zeros, and the topic id
+    as Kafka writes it, whose last character has four unused bits; None for a key that is none."""
+    parts = _SHARE_KEY.fullmatch(key)
+    if parts is None:
+        return None
+    group, topic_id, partition = parts.groups()
+    if not -0x8000_0000 <= int(partition) <= 0x7FFF_FFFF:
+        return None
+    topic_id = urlsafe_b64encode(urlsafe_b64decode(f"{topic_id}==")).decode().rstrip("=")
+    return f"{group}:{topic_id}:{int(partition)}"
 
 
 def _no_coordinator(key: str, code: ErrorCode, message: str | None = "") -> Answer:

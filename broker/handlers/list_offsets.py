@@ -1,8 +1,8 @@
 """ListOffsets: which offset stands for a time (API key 2; KIP-79, KIP-320, KIP-734)."""
 
+from broker.handlers.partition_lookup import PartitionLookup, check_leader_epoch
 from broker.replication.isolation import FetchIsolation, consumer_isolation
 from broker.replication.offsets import Named, find_offset
-from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     Fault,
@@ -22,7 +22,9 @@ TopicAnswer = ListOffsetsResponse.Topic
 Answer = ListOffsetsResponse.Topic.Partition
 
 CONSUMER = -1
-"""The replica id of a consumer; replicas have their own, and -2 is for debugging."""
+"""The replica id of a consumer; replicas have their own."""
+DEBUGGING = -2
+"""The replica id of those that ask a follower for its own offsets, too."""
 
 _SINCE_VERSION: dict[int, int] = {
     Named.LATEST: 1,
@@ -37,8 +39,8 @@ _SINCE_VERSION: dict[int, int] = {
 class ListOffsetsHandler:
     """Looks offsets up."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
-        self._replicas = replicas
+    def __init__(self, partitions: PartitionLookup) -> None:
+        self._partitions = partitions
 
     def list_offsets(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
         """Answer each partition by itself."""
@@ -56,18 +58,22 @@ class ListOffsetsHandler:
                         raise TopicAuthorizationFailed(f"{context.session.principal} may not describe {name}")
                     if again:
                         raise InvalidRequest(f"partition {index} of {name} is listed {1 + len(again)} times")
-                    of_partition = self._find(name, asked, isolation, context.api_version)
+                    of_partition = self._find(name, asked, isolation, context.api_version, request.replica_id)
                 except (Fault, StorageError) as error:
                     of_partition = _without_offset(asked, error_code_of(error))
                 of_topic.partitions.append(of_partition)
             answer.topics.append(of_topic)
         return answer
 
-    def _find(self, topic: str, asked: AskedPartition, isolation: FetchIsolation, version: int) -> Answer:
+    def _find(
+        self, topic: str, asked: AskedPartition, isolation: FetchIsolation, version: int, replica_id: int
+    ) -> Answer:
         if asked.timestamp < 0 and version < _SINCE_VERSION.get(asked.timestamp, version + 1):
             raise UnsupportedVersion(f"a timestamp of {asked.timestamp} in version {version}")
-        partition = self._replicas.partition(topic, asked.partition_index)
-        partition.check_leadership(asked.current_leader_epoch)
+        partition = self._partitions.partition(topic, asked.partition_index)
+        check_leader_epoch(partition, asked.current_leader_epoch)
+        if replica_id != DEBUGGING:
+            partition.check_leadership()
         found = find_offset(partition, asked.timestamp, isolation)
         return Answer(
             partition_index=asked.partition_index,

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Iterable, Sequence
 
-from broker.controller.client import ControllerClient
-from broker.controller.placement import offline_replicas
+from broker.controller.client import AutoCreation
+from broker.handlers.replica_views import offline_replicas
+from broker.metadata.brokers import Brokers, BrokersOnListener
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metadata.topic_rules import CLUSTER_METADATA, INTERNAL_TOPICS, fault_of_name
@@ -29,21 +30,29 @@ TopicAnswer = MetadataResponse.Topic
 Answer = MetadataResponse.Topic.Partition
 
 LOOKUP_BY_ID_SINCE_VERSION = 12
+LISTENER_NOT_FOUND_SINCE_VERSION = 6
 
 
 class MetadataHandler:
     """Reads the published image."""
 
     def __init__(
-        self, metadata: MetadataCache, controller: ControllerClient, node: Node, *, auto_create_topics_enable: bool
+        self,
+        metadata: MetadataCache,
+        brokers: Brokers,
+        auto_creation: AutoCreation,
+        node: Node,
+        *,
+        auto_create_topics_enable: bool,
     ) -> None:
         self._metadata = metadata
-        self._controller = controller
+        self._brokers = brokers
+        self._auto_creation = auto_creation
         self._node = node
         self._auto_create_topics_enable = auto_create_topics_enable
 
     def metadata(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-        """Describe the node, and the topics asked for; missing ones are created if the client lets us."""
+        """Describe the brokers, and the topics asked for; missing ones are created if the client lets us."""
         asked = request.topics
         # In version 0 an empty list asks for everything; later null does.
         if asked is None or (context.api_version == 0 and not asked):
@@ -62,15 +71,13 @@ class MetadataHandler:
             for topic in topics:
                 if topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
                     topic.topic_authorized_operations = TOPIC_OPERATIONS
-        endpoint = self._node.endpoints[context.peer.listener]
         answer = MetadataResponse(
             brokers=[
-                MetadataResponse.Broker(
-                    node_id=self._node.node_id, host=endpoint.host, port=endpoint.port, rack=self._node.rack
-                )
+                MetadataResponse.Broker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
+                for broker in self._brokers.on(context.peer.listener).alive
             ],
             cluster_id=self._node.cluster_id,
-            controller_id=self._node.node_id,
+            controller_id=self._brokers.any_alive(),
             topics=topics,
         )
         if request.include_cluster_authorized_operations:
@@ -79,7 +86,7 @@ class MetadataHandler:
 
     def _all_topics(self, context: RequestContext) -> list[TopicAnswer]:
         return [
-            self._found(topic)
+            self._found(topic, context)
             for topic in self._metadata.image.topics.by_name.values()
             if _may_describe(context, topic.name)
         ]
@@ -91,7 +98,7 @@ class MetadataHandler:
                 raise TopicAuthorizationFailed(f"{context.session.principal} may not describe {topic.name}")
         except Fault as fault:
             return TopicAnswer(error_code=fault.code, name=None, topic_id=topic_id, partitions=[])
-        return self._found(topic)
+        return self._found(topic, context)
 
     def _by_name(self, names: Iterable[str], request: MetadataRequest, context: RequestContext) -> list[TopicAnswer]:
         """Topics that there are in the order of the request, and behind them those that there are not."""
@@ -103,7 +110,7 @@ class MetadataHandler:
             if not _may_describe(context, name):
                 failed.append(_without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             elif (topic := self._metadata.image.topics.by_name.get(name)) is not None:
-                found.append(self._found(topic))
+                found.append(self._found(topic, context))
             elif fault_of_name(name) is not None:
                 failed.append(_without_topic(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
                 impossible.append(name)
@@ -121,26 +128,15 @@ class MetadataHandler:
             self._create(missing, context)
         return found + failed
 
-    def _found(self, topic: TopicImage) -> TopicAnswer:
+    def _found(self, topic: TopicImage, context: RequestContext) -> TopicAnswer:
+        brokers = self._brokers.on(context.peer.listener)
+        version = context.api_version
         return TopicAnswer(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
-            partitions=[self._partition_answer(partition) for partition in topic.partitions],
+            partitions=[_partition_answer(partition, brokers, version) for partition in topic.partitions],
         )
-
-    def _partition_answer(self, partition: PartitionImage) -> Answer:
-        answer = Answer(
-            partition_index=partition.index,
-            leader_id=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=list(partition.replicas),
-            isr_nodes=list(partition.isr),
-        )
-        if partition.leader == NO_LEADER:
-            answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-            answer.offline_replicas = offline_replicas(self._metadata.image, partition)
-        return answer
 
     def _create(self, missing: Sequence[str], context: RequestContext) -> None:
         """Begin to create topics: this answer says that they are unknown, the client's next question finds them."""
@@ -154,7 +150,35 @@ class MetadataHandler:
             )
         ]
         if allowed:
-            self._controller.auto_create(allowed)
+            self._auto_creation.auto_create(allowed)
+
+
+def _partition_answer(partition: PartitionImage, brokers: BrokersOnListener, version: int) -> Answer:
+    answer = Answer(
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=offline_replicas(partition, brokers),
+    )
+    if version == 0:
+        _leave_out_unavailable(answer, brokers)
+    if brokers.find(partition.leader) is None:
+        answer.leader_id = NO_LEADER
+        # A leader that is registered lacks only the listener.
+        is_listener_missing = version >= LISTENER_NOT_FOUND_SINCE_VERSION and partition.leader in brokers.registered_ids
+        answer.error_code = ErrorCode.LISTENER_NOT_FOUND if is_listener_missing else ErrorCode.LEADER_NOT_AVAILABLE
+    return answer
+
+
+def _leave_out_unavailable(answer: Answer, brokers: BrokersOnListener) -> None:
+    """Version 0 has no offline replicas: the answer leaves brokers out that its client cannot reach, with an error."""
+    replicas = [broker_id for broker_id in answer.replica_nodes if brokers.find_alive(broker_id) is not None]
+    isr = [broker_id for broker_id in answer.isr_nodes if brokers.find_alive(broker_id) is not None]
+    if len(replicas) < len(answer.replica_nodes) or len(isr) < len(answer.isr_nodes):
+        answer.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+    answer.replica_nodes, answer.isr_nodes = replicas, isr
 
 
 def _check(asked: Sequence[AskedTopic], version: int) -> None:

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: where a leader epoch ends (API key 23; KIP-101, KIP-320)."""
 
-from broker.replication.replica_manager import ReplicaManager
+from broker.handlers.partition_lookup import PartitionLookup, check_leader_epoch
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault, TopicAuthorizationFailed, error_code_of
 from protocol.errors import ErrorCode
@@ -16,8 +16,8 @@ Answer = OffsetForLeaderEpochResponse.Topic.Partition
 class OffsetForLeaderEpochHandler:
     """Looks epochs up."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
-        self._replicas = replicas
+    def __init__(self, partitions: PartitionLookup) -> None:
+        self._partitions = partitions
 
     def offset_for_leader_epoch(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
@@ -38,8 +38,9 @@ class OffsetForLeaderEpochHandler:
     def _find(self, topic: str, asked: AskedPartition, context: RequestContext) -> Answer:
         if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             raise TopicAuthorizationFailed(f"{context.session.principal} may not describe {topic}")
-        partition = self._replicas.partition(topic, asked.partition)
-        partition.check_leadership(asked.current_leader_epoch)
+        partition = self._partitions.partition(topic, asked.partition)
+        check_leader_epoch(partition, asked.current_leader_epoch)
+        partition.check_leadership()
         end = partition.log.end_offset_for_epoch(asked.leader_epoch)
         return Answer(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)
 

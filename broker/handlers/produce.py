@@ -4,6 +4,7 @@ import logging
 from collections.abc import Collection, Iterable
 from functools import partial
 
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.handlers.produce_answer import ALL_ACKS, NO_ACKS, Answer, PendingAnswer, TopicAnswer, code_of
 from broker.handlers.produce_repeats import remember
 from broker.handlers.produce_verification import PartitionNotVerified, TransactionalBatch, Verification
@@ -70,15 +71,22 @@ _MISTAKES = (StorageError, InvalidRequiredAcks, InvalidTopic, PartitionNotVerifi
 class ProduceHandler:
     """Appends what clients send."""
 
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, verification: Verification) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        partitions: PartitionLookup,
+        metadata: MetadataCache,
+        verification: Verification,
+    ) -> None:
         self._replicas = replicas
+        self._partitions = partitions
         self._append = replicas.appender.append
         self._metadata = metadata
         self._verification = verification
 
     def produce(self, request: ProduceRequest, context: RequestContext) -> None:
         """Stage every partition's batch; the answer follows when all are written and acknowledged as asked."""
-        pending = PendingAnswer(request.acks, request.timeout_ms, context, self._replicas)
+        pending = PendingAnswer(request.acks, request.timeout_ms, context, self._replicas, self._partitions)
         producers = _transactional_producers(request)
         request_fault = _fault_of_all(request, producers, context) if producers is not None else None
         partition: Partition | None = None
@@ -118,7 +126,7 @@ class ProduceHandler:
             assert request.transactional_id is not None
             self._verification.admit(request.transactional_id, context.api_version, in_transaction)
         if partition is not None and not pending.has_errors and _is_single(request.topic_data):
-            remember(request, context, partition, self._replicas)
+            remember(request, context, partition, self._replicas, self._partitions)
         if refused:
             _log_refusal(refused, context)
         pending.settle_one()
@@ -163,7 +171,7 @@ class ProduceHandler:
             name = self._metadata.image.topics.of_id(topic.topic_id).name
         if not context.may(Operation.WRITE, ResourceType.TOPIC, name):
             raise TopicAuthorizationFailed(f"{context.session.principal} may not write to {name}")
-        return self._replicas.partition(name, index)
+        return self._partitions.partition(name, index)
 
 
 def _is_single(topics: list[Topic]) -> bool:
@@ -273,10 +281,5 @@ def _refuse(answer: Answer, error: Exception, partition: Partition | None, versi
             Answer.RecordError(batch_index=index, batch_index_error_message=message)
             for index, message in error.record_errors
         ]
-    if partition is not None:
-        if isinstance(error, _AFTER_VALIDATION) and not isinstance(error, NotOneBatch):
-            answer.log_start_offset = partition.log.log_start_offset
-        if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            answer.current_leader = Answer.CurrentLeader(
-                leader_id=partition.leader, leader_epoch=partition.leader_epoch
-            )
+    if partition is not None and isinstance(error, _AFTER_VALIDATION) and not isinstance(error, NotOneBatch):
+        answer.log_start_offset = partition.log.log_start_offset

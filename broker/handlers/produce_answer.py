@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
 from broker.replication.append import Publication
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import RequestContext
@@ -18,18 +19,37 @@ NO_ACKS = 0
 ALL_ACKS = -1
 
 STORAGE_ERROR_SINCE_VERSION = 4
+LEADER_SINCE_VERSION = 10
 
 
 class PendingAnswer:
     """A produce request until its answer is due."""
 
-    __slots__ = ("_acks", "_late", "_replicas", "_timeout_ms", "context", "has_errors", "response", "unsettled")
+    __slots__ = (
+        "_acks",
+        "_late",
+        "_partitions",
+        "_replicas",
+        "_timeout_ms",
+        "context",
+        "has_errors",
+        "response",
+        "unsettled",
+    )
 
-    def __init__(self, acks: int, timeout_ms: int, context: RequestContext, replicas: ReplicaManager) -> None:
+    def __init__(
+        self,
+        acks: int,
+        timeout_ms: int,
+        context: RequestContext,
+        replicas: ReplicaManager,
+        partitions: PartitionLookup,
+    ) -> None:
         self._acks = acks
         self._timeout_ms = timeout_ms
         self.context = context
         self._replicas = replicas
+        self._partitions = partitions
         self._late: list[tuple[Answer, Publication]] = []
         """What is written and not acknowledged yet."""
         self.response = ProduceResponse(responses=[])
@@ -65,7 +85,7 @@ class PendingAnswer:
             else:
                 self.context.respond_nothing()
         elif not self._late:
-            self.context.respond(self.response)
+            self._respond()
         else:
             self._replicas.acknowledge(
                 {publication for _, publication in self._late},
@@ -77,12 +97,31 @@ class PendingAnswer:
     def _acknowledged(self, late: Collection[Publication]) -> None:
         for answer, publication in self._late:
             if publication in late:
+                self.has_errors = True
                 answer.error_code = (
                     code_of(publication.why_lost(), self.context.api_version)
                     if publication.is_lost
                     else ErrorCode.REQUEST_TIMED_OUT
                 )
+        self._respond()
+
+    def _respond(self) -> None:
+        if self.has_errors and self.context.api_version >= LEADER_SINCE_VERSION:
+            self._name_leaders()
         self.context.respond(self.response)
+
+    def _name_leaders(self) -> None:
+        """Say of each partition that is not led here who leads it, and where (KIP-951)."""
+        listener = self.context.peer.listener
+        for topic in self.response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    name = topic.name or self._partitions.topic_name(topic.topic_id)
+                    leadership = self._partitions.leadership(name, answer.index, listener)
+                    answer.current_leader = Answer.CurrentLeader(
+                        leader_id=leadership.leader_id, leader_epoch=leadership.leader_epoch
+                    )
+                    add_endpoint(leadership, self.response.node_endpoints, ProduceResponse.NodeEndpoint)
 
 
 def code_of(error: Exception, version: int) -> ErrorCode:

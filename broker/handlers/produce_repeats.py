@@ -15,6 +15,7 @@ import struct
 from functools import partial
 from typing import Final
 
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.handlers.produce_answer import ALL_ACKS, NO_ACKS, Answer, PendingAnswer, TopicAnswer
 from broker.replication.append import Publication
 from broker.replication.partition import Partition
@@ -141,6 +142,7 @@ class RepeatedProduce:
         "_kind",
         "_offsets_at",
         "_partition",
+        "_partitions",
         "_replicas",
         "_slow_path_kind",
         "_template",
@@ -151,7 +153,12 @@ class RepeatedProduce:
     )
 
     def __init__(
-        self, request: ProduceRequest, context: RequestContext, partition: Partition, replicas: ReplicaManager
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        partition: Partition,
+        replicas: ReplicaManager,
+        partitions: PartitionLookup,
     ) -> None:
         topic = request.topic_data[0]
         self._acks = request.acks
@@ -164,6 +171,7 @@ class RepeatedProduce:
         self._apis: ServedApis = context.apis
         self._partition = partition
         self._replicas = replicas
+        self._partitions = partitions
         self._append = replicas.appender.append
         self._slow_path_kind = context.slot.kind
         self._kind = None if self._slow_path_kind is None else self._slow_path_kind.without_errors()
@@ -224,7 +232,7 @@ class RepeatedProduce:
         """The write failed, or its acknowledgement is still to come."""
         slot.kind = self._slow_path_kind
         context = RequestContext(self._version, correlation_id, self._client_id, slot, self._apis)
-        pending = PendingAnswer(self._acks, self._timeout_ms, context, self._replicas)
+        pending = PendingAnswer(self._acks, self._timeout_ms, context, self._replicas, self._partitions)
         response, answer = self._answer()
         pending.response = response
         pending.settle(answer, staged, outcome)
@@ -237,7 +245,13 @@ class RepeatedProduce:
         ), answer
 
 
-def remember(request: ProduceRequest, context: RequestContext, partition: Partition, replicas: ReplicaManager) -> None:
+def remember(
+    request: ProduceRequest,
+    context: RequestContext,
+    partition: Partition,
+    replicas: ReplicaManager,
+    partitions: PartitionLookup,
+) -> None:
     """Recognise the next request like this one, which has just been staged: one batch, for ``partition``."""
     records = request.topic_data[0].partition_data[0].records
     if request.acks == NO_ACKS or records is None or partition.is_internal:
@@ -255,4 +269,6 @@ def remember(request: ProduceRequest, context: RequestContext, partition: Partit
     if repeats is None or (isinstance(repeats, Repeats) and not repeats.fits(version, end)):
         repeats = stream.repeats = Repeats(version, end)
     if isinstance(repeats, Repeats):  # a connection that has fetched first is remembered for that
-        repeats.add(bytes(frame[FIRST_COMPARED:end]), RepeatedProduce(request, context, partition, replicas))
+        repeats.add(
+            bytes(frame[FIRST_COMPARED:end]), RepeatedProduce(request, context, partition, replicas, partitions)
+        )

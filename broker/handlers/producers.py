@@ -1,8 +1,8 @@
 """DescribeProducers: which producers a partition knows, and their open transactions (API key 61; KIP-664)."""
 
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_rules import fault_of_name
-from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault, InvalidTopic, TopicAuthorizationFailed, UnknownTopicOrPartition, error_code_of
 from protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse
@@ -15,8 +15,8 @@ Answer = DescribeProducersResponse.Topic.Partition
 class ProducersHandler:
     """Reads the producer state of logs."""
 
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
-        self._replicas = replicas
+    def __init__(self, partitions: PartitionLookup, metadata: MetadataCache) -> None:
+        self._partitions = partitions
         self._metadata = metadata
 
     def describe_producers(
@@ -42,11 +42,15 @@ class ProducersHandler:
                 raise InvalidTopic(fault)
             if topic not in self._metadata.image.topics.by_name:
                 raise UnknownTopicOrPartition(f"there is no topic {topic}")
-            partition = self._replicas.partition(topic, index)
-            partition.check_leadership()
+        except Fault as fault:
+            answer.error_code = error_code_of(fault)
+            answer.error_message = str(fault)
+            return answer
+        try:
+            # A follower answers, too: its log has the state of the same producers.
+            partition = self._partitions.partition(topic, index)
         except (Fault, StorageError) as error:
-            answer.error_code = error_code_of(error)
-            answer.error_message = str(error)
+            answer.error_code = error_code_of(error)  # without a message, as in Kafka
         else:
             answer.active_producers = [
                 Answer.ActiveProducer(

@@ -2,6 +2,7 @@
 
 from broker.metadata.cache import MetadataCache
 from broker.raft.client import RaftClient
+from broker.raft.observers import Observers
 from broker.raft.single_voter_log import METADATA_PARTITION
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
@@ -30,10 +31,13 @@ Answer = DescribeQuorumResponse.Topic.Partition
 
 
 class QuorumHandler:
-    """Describes a quorum of one."""
+    """Describes a quorum of one, and the nodes that follow it."""
 
-    def __init__(self, raft: RaftClient, metadata: MetadataCache, node: Node, clock: Clock) -> None:
+    def __init__(
+        self, raft: RaftClient, metadata: MetadataCache, node: Node, clock: Clock, observers: Observers
+    ) -> None:
         self._raft = raft
+        self._observers = observers
         self._metadata = metadata
         self._node = node
         self._clock = clock
@@ -132,7 +136,16 @@ class QuorumHandler:
                     last_caught_up_timestamp=now_ms,
                 )
             ],
-            observers=[],
+            observers=[
+                ReplicaState(
+                    replica_id=observer.key.node_id,
+                    replica_directory_id=observer.key.directory_id,
+                    log_end_offset=observer.end_offset,
+                    last_fetch_timestamp=observer.last_fetch_ms,
+                    last_caught_up_timestamp=observer.last_caught_up_ms,
+                )
+                for observer in self._observers.positions(now_ms)
+            ],
         )
 
     def _directory_id(self) -> bytes:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from broker.controller.placement import offline_replicas
+from broker.handlers.replica_views import offline_replicas
+from broker.metadata.brokers import Brokers, BrokersOnListener
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metadata.topic_rules import INTERNAL_TOPICS, fault_of_name
@@ -23,9 +24,10 @@ Answer = DescribeTopicPartitionsResponse.Topic.Partition
 class TopicPartitionsHandler:
     """Reads the published image in the order of topic names, so that a cursor means the same to every request."""
 
-    def __init__(self, metadata: MetadataCache, *, most_partitions: int) -> None:
+    def __init__(self, metadata: MetadataCache, brokers: Brokers, *, most_partitions: int) -> None:
         """``most_partitions`` stand in one answer, whatever the client asks for."""
         self._metadata = metadata
+        self._brokers = brokers
         self._most_partitions = most_partitions
 
     def describe_topic_partitions(
@@ -71,33 +73,35 @@ class TopicPartitionsHandler:
             return _without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0
         topic = self._metadata.image.topics.by_name.get(name)
         if topic is not None:
-            return self._found(topic, first, most), len(topic.partitions)
+            return self._found(topic, first, most, context), len(topic.partitions)
         code = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if fault_of_name(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
         )
         return _without_topic(name, code), 0
 
-    def _found(self, topic: TopicImage, first: int, most: int) -> TopicAnswer:
+    def _found(self, topic: TopicImage, first: int, most: int, context: RequestContext) -> TopicAnswer:
+        brokers = self._brokers.on(context.peer.listener)
         return TopicAnswer(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
-            partitions=[self._partition_answer(partition) for partition in topic.partitions[first : first + most]],
+            partitions=[_partition_answer(partition, brokers) for partition in topic.partitions[first : first + most]],
             topic_authorized_operations=TOPIC_OPERATIONS,
         )
 
-    def _partition_answer(self, partition: PartitionImage) -> Answer:
-        # No error, unlike in Metadata: clients of this API read the leader's -1.
-        return Answer(
-            partition_index=partition.index,
-            leader_id=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=list(partition.replicas),
-            isr_nodes=list(partition.isr),
-            eligible_leader_replicas=list(partition.eligible_leader_replicas),
-            last_known_elr=list(partition.last_known_elr),
-            offline_replicas=offline_replicas(self._metadata.image, partition) if partition.leader == NO_LEADER else [],
-        )
+
+def _partition_answer(partition: PartitionImage, brokers: BrokersOnListener) -> Answer:
+    # No error, unlike in Metadata: clients of this API read the leader's -1.
+    return Answer(
+        partition_index=partition.index,
+        leader_id=NO_LEADER if brokers.find(partition.leader) is None else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=offline_replicas(partition, brokers),
+    )
 
 
 def _may_describe(context: RequestContext, name: str) -> bool:

@@ -1,65 +1,22 @@
 """AlterPartitionSender: asks the controllers for changes of ISRs, all that wait in one request at a time (KIP-497)."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Final
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.peers.waiting import pause_until
+from broker.replication.isr_alteration import Then, WantedIsr, alteration_request, outcome_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.alter_partition import AlterPartitionResponse
 
 RETRY_MS: Final = 50
 """The pause before what failed is sent again, as in Kafka."""
 
-_GIVEN_UP: Final = {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED}
-
-_OUTDATED: Final = {
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.INVALID_UPDATE_VERSION,
-    ErrorCode.INVALID_REQUEST,
-    ErrorCode.NEW_LEADER_ELECTED,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-}
-
-
-class WantedIsr(NamedTuple):
-    """The ISR that a leader wants for a partition."""
-
-    topic_id: bytes
-    partition: int
-    leader_epoch: int
-    partition_epoch: int
-    """The version of the partition that it changes."""
-    isr: Mapping[int, int]
-    """The epoch of each broker's registration by its id."""
-
-
-class IsrCommitted(NamedTuple):
-    """The controller has changed the ISR, or it was as wanted."""
-
-    isr: tuple[int, ...]
-    leader_epoch: int
-    partition_epoch: int
-
-
-class IsrRefused(NamedTuple):
-    """The controller will not make the change: the committed ISR counts."""
-
-
-class IsrOutdated(NamedTuple):
-    """The controller has another version of the partition, of which the metadata log will tell. Until then the change
-    counts as wanted, since it may have been made."""
-
-
-Outcome: TypeAlias = IsrCommitted | IsrRefused | IsrOutdated
-Then: TypeAlias = Callable[[Outcome], None]
-
 
 class AlterPartitionSender:
-    """Sends the wishes of all leaders of this broker. `run` is a task of the broker."""
+    """Sends the wishes of all leaders of this broker: the `IsrAlterer` of a member. `run` is a task of the broker."""
 
     def __init__(
         self, channel: ControllerChannel, *, node_id: int, broker_epoch: Callable[[], int], clock: Clock
@@ -100,7 +57,10 @@ class AlterPartitionSender:
 
     async def _send(self, sent: list[tuple[WantedIsr, Then]]) -> bool:
         """Send these wishes. False if some of them are to be sent again."""
-        answer = await self._channel.ask(self._request([wanted for wanted, _ in sent]), AlterPartitionResponse)
+        answer = await self._channel.ask(
+            alteration_request([wanted for wanted, _ in sent], self._node_id, self._broker_epoch()),
+            AlterPartitionResponse,
+        )
         if answer is None or answer.error_code != ErrorCode.NONE:
             # With STALE_BROKER_EPOCH the broker registers anew, and has another epoch then.
             return False
@@ -113,43 +73,11 @@ class AlterPartitionSender:
         for entry in sent:
             wanted, then = entry
             place = wanted.topic_id, wanted.partition
-            outcome = _outcome(answered.get(place))
+            found = answered.get(place)
+            outcome = None if found is None else outcome_of(found)
             if outcome is None:
                 is_all_settled = False
             elif self._waiting.get(place) is entry:
                 del self._waiting[place]
                 then(outcome)
         return is_all_settled
-
-    def _request(self, wanted: list[WantedIsr]) -> AlterPartitionRequest:
-        of_topic = AlterPartitionRequest.Topic
-        by_topic: dict[bytes, list[AlterPartitionRequest.Topic.Partition]] = {}
-        for one in wanted:
-            partition = of_topic.Partition(
-                partition_index=one.partition,
-                leader_epoch=one.leader_epoch,
-                # Version 2 has the ids alone.
-                new_isr=list(one.isr),
-                new_isr_with_epochs=[
-                    of_topic.Partition.BrokerState(broker_id=broker, broker_epoch=epoch)
-                    for broker, epoch in one.isr.items()
-                ],
-                partition_epoch=one.partition_epoch,
-            )
-            by_topic.setdefault(one.topic_id, []).append(partition)
-        return AlterPartitionRequest(
-            broker_id=self._node_id,
-            broker_epoch=self._broker_epoch(),
-            topics=[of_topic(topic_id=topic_id, partitions=found) for topic_id, found in by_topic.items()],
-        )
-
-
-def _outcome(answer: AlterPartitionResponse.Topic.Partition | None) -> Outcome | None:
-    """What the controller's answer means; None if the change is to be asked for again."""
-    if answer is None:
-        return None
-    if answer.error_code == ErrorCode.NONE:
-        return IsrCommitted(tuple(answer.isr), answer.leader_epoch, answer.partition_epoch)
-    if answer.error_code in _GIVEN_UP:
-        return IsrRefused()
-    return IsrOutdated() if answer.error_code in _OUTDATED else None

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from broker.metadata.registration import SUPPORTED_FEATURES
+from broker.metadata.registration import SUPPORTED_FEATURES, RegistrationRefused
 
 
-class UnsupportedFeatures(Exception):
+class UnsupportedFeatures(RegistrationRefused):
     """The cluster has finalised levels that this broker does not support. It names each level and each range."""
 
 

@@ -13,7 +13,12 @@ from typing import Final
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.features import check_features
-from broker.metadata.registration import Registration, registered_features, registered_listeners
+from broker.metadata.registration import (
+    Registration,
+    RegistrationRefused,
+    registered_features,
+    registered_listeners,
+)
 from broker.peers.backoff import Backoff
 from broker.peers.waiting import pause_until, set_by
 from broker.runtime.clock import Clock
@@ -38,10 +43,6 @@ Kafka's grow up to the length of a session."""
 CATCHING_UP_MS: Final = 10
 SHUTTING_DOWN_MS: Final = 50
 """Between two heartbeats while this broker waits for the controllers, as in Kafka."""
-
-
-class RegistrationRefused(Exception):
-    """The controllers do not register this broker, whatever it waits. The message is a sentence with their reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,8 @@ class BrokerMember:
         self._is_refusal_logged = False
         self.broker_epoch = -1
         """The epoch of the registration, -1 before the first."""
+        self.answered_ms = clock.monotonic_ms()
+        """When the controllers have last answered a heartbeat."""
         self.is_fenced = True
         """Whether the controllers let this broker lead nothing, by the last heartbeat."""
         self.registered = asyncio.Event()
@@ -138,8 +141,8 @@ class BrokerMember:
         """Be a member until the broker may stop, or the task is cancelled.
 
         Raises:
-            RegistrationRefused: the controllers refuse this broker for good.
-            UnsupportedFeatures: the cluster has finalised a level that this broker does not support.
+            RegistrationRefused: the controllers refuse this broker for good, or the cluster has finalised a level that
+                this broker does not support (`UnsupportedFeatures`).
         """
         try:
             while not self.may_stop.is_set():
@@ -241,6 +244,7 @@ class BrokerMember:
                 await self._catch_up()
 
     def _take(self, answer: BrokerHeartbeatResponse) -> None:
+        self.answered_ms = self._clock.monotonic_ms()
         if answer.is_caught_up:
             self.caught_up.set()
         if answer.is_fenced != self.is_fenced:

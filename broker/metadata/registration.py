@@ -33,6 +33,11 @@ _SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SA
 T = TypeVar("T")
 
 
+class RegistrationRefused(Exception):
+    """The controllers do not have this broker as a member, whatever it waits. The message is a sentence with the
+    reason."""
+
+
 def registered_listeners(make: Callable[..., T], listeners: Iterable[Listener]) -> list[T]:
     """The listeners as the structs of a record or a message, which have the same fields in all of them."""
     return [

@@ -77,7 +77,10 @@ _READINGS: Final = (
         lambda it: it.replicas.stats.isr_expands,
     ),
     _counter(
-        "ReplicaManager", "FailedIsrUpdates", "Changes of the replicas in sync that failed: always 0", lambda _: 0
+        "ReplicaManager",
+        "FailedIsrUpdates",
+        "Changes of the replicas in sync that the controller has not made",
+        lambda it: it.replicas.stats.failed_isr_updates,
     ),
     _counter(
         "DelayedProduceMetrics",

@@ -74,7 +74,9 @@ class Acceptor:
         refusals: SendfileRefusals | None = None,
         backlog: int = 50,
         bind: Bind = bound_socket,
+        is_for_controllers: bool = False,
     ) -> None:
+        """``is_for_controllers``: the listener's connections are served the APIs of a controller."""
         self.listener = listener
         self.host = host
         """Empty: every address of this machine."""
@@ -89,6 +91,7 @@ class Acceptor:
         self._refusals = refusals
         self._backlog = backlog
         self._bind = bind
+        self.is_for_controllers = is_for_controllers
         self._next_processor = 0
         self._socket: socket.socket | None = None
         self._system_control: bytes | None = None
@@ -176,7 +179,10 @@ class Acceptor:
             self._options.prepare_connection(accepted, host, self._system_control)
             processor.adopt(
                 PlaintextTransport(accepted, self._refusals),
-                Session(Peer(host=host, port=port, listener=self.listener)),
+                Session(
+                    Peer(host=host, port=port, listener=self.listener),
+                    is_on_controller_listener=self.is_for_controllers,
+                ),
             )
         except OSError as error:
             log.debug("Lost %s:%d before its first request: %s", host, port, error)

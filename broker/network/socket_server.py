@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from broker.network.acceptor import Acceptor, Bind
@@ -39,10 +40,13 @@ class SocketServer:
         clock: Clock,
         channel: RequestChannel,
         bind: Bind = bound_socket,
+        controller_listeners: Sequence[Listener] = (),
     ) -> None:
-        """Nothing is opened yet; ``bind`` makes the listening sockets. Raises `UnknownHost`."""
+        """Nothing is opened yet. ``bind`` makes the listening sockets; ``controller_listeners`` are opened beside those
+        for clients. Raises `UnknownHost`."""
         self._settings = settings
         self._bind = bind
+        self._controller_listeners = tuple(controller_listeners)
         self._loop = loop
         self._clock = clock
         self._channel = channel
@@ -56,8 +60,20 @@ class SocketServer:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """The addresses that are listened on; port 0 until `bind` has found a free one."""
-        return tuple(Listener(name=one.listener, host=one.host, port=one.port) for one in self.acceptors)
+        """The addresses that are listened on for clients; port 0 until `bind` has found a free one."""
+        return self._listened_on(is_for_controllers=False)
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """The same for brokers that ask the controller."""
+        return self._listened_on(is_for_controllers=True)
+
+    def _listened_on(self, *, is_for_controllers: bool) -> tuple[Listener, ...]:
+        return tuple(
+            Listener(name=one.listener, host=one.host, port=one.port)
+            for one in self.acceptors
+            if one.is_for_controllers is is_for_controllers
+        )
 
     def bind(self) -> tuple[Listener, ...]:
         """Reserve the ports, and return the addresses to be registered and given to clients. Raises `CannotListen`."""
@@ -120,7 +136,7 @@ class SocketServer:
                 settings=network,
                 limits=self._limits,
             )
-            for listener in settings.listeners:
+            for listener in (*settings.listeners, *self._controller_listeners):
                 processor.stats_of(
                     listener.name
                 )  # metrics list every listener from the start, not from its first connection on
@@ -148,6 +164,8 @@ class SocketServer:
                 refusals=refusals,
                 backlog=settings.socket_listen_backlog_size,
                 bind=self._bind,
+                is_for_controllers=is_for_controllers,
             )
-            for listener in settings.listeners
+            for listeners, is_for_controllers in ((settings.listeners, False), (self._controller_listeners, True))
+            for listener in listeners
         ]

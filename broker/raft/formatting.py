@@ -39,7 +39,7 @@ def format_directories(
     metadata_directory: str,
     node_id: int,
     cluster_id: str | None,
-    controller_endpoint: Listener,
+    controller_endpoint: Listener | None,
     ids: Ids,
     now_ms: int,
     date: str,
@@ -54,7 +54,8 @@ def format_directories(
         metadata_directory: where the metadata log goes; if it is among ``directories``, a new cluster is made there.
         node_id: the node that the directories belong to.
         cluster_id: of the cluster that other directories already belong to; None for a new one.
-        controller_endpoint: the endpoint in the voters record.
+        controller_endpoint: the endpoint in the voters record; None where the controllers are other nodes, so that
+            there is no metadata log.
         ids: makes the new ids.
         now_ms: time stamp of the records.
         date: for people who read `meta.properties`.
@@ -67,7 +68,7 @@ def format_directories(
     for directory in sorted(directories, key=lambda directory: directory != metadata_directory):
         properties = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=ids.uuid())
         files.make_directory(directory)
-        if directory == metadata_directory:
+        if directory == metadata_directory and controller_endpoint is not None:
             assert properties.directory_id is not None
             _write_bootstrap(files, directory, now_ms)
             _write_voters(files, directory, node_id, properties.directory_id, controller_endpoint, now_ms)

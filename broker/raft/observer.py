@@ -17,6 +17,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple, NoReturn
 
 from broker.metadata.image.records import Record
+from broker.metadata.registration import RegistrationRefused
 from broker.raft.batches import MetadataBatch, decode_batch, decode_batches
 from broker.raft.client import RaftListener
 from broker.raft.quorum import Quorum
@@ -50,7 +51,7 @@ _EXPECTED: Final = {*_NAMES_THE_LEADER, ErrorCode.BROKER_NOT_AVAILABLE}
 """The last one is what a controller answers that is being stopped."""
 
 
-class WrongCluster(Exception):
+class WrongCluster(RegistrationRefused):
     """The controllers belong to another cluster. It names both ids."""
 
 

@@ -9,8 +9,11 @@ kraft.version 1   {"leaderId":1,"leaderEpoch":3,"votedId":-1,"votedDirectoryId":
 """
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
+from config.listeners import Listener
 from protocol.records.control_records import ControlRecord, KRaftVersion, KRaftVoters, LeaderChange
 from protocol.schema import NO_UUID
 from storage.checkpoints import format_id
@@ -42,6 +45,23 @@ class Quorum:
         if self.voters is None:
             return []
         return [KRaftVersion(kraft_version=self.kraft_version), self.voters]
+
+
+def voters_with_endpoints(quorum: Quorum, node_id: int, listeners: Iterable[Listener]) -> KRaftVoters | None:
+    """The voters with ``listeners`` as the addresses of the voter ``node_id`` (KIP-853).
+
+    Other nodes find the leader there: they look the leader's id up among the voters of the metadata log.
+
+    Returns: None if the voters have these addresses already, or are in the settings (kraft.version 0).
+    """
+    if quorum.voters is None:
+        return None
+    endpoints = [KRaftVoters.Voter.Endpoint(name=one.name, host=one.host, port=one.port) for one in listeners]
+    voters = [
+        replace(voter, endpoints=endpoints) if voter.voter_id == node_id else voter for voter in quorum.voters.voters
+    ]
+    changed = replace(quorum.voters, voters=voters)
+    return None if changed == quorum.voters else changed
 
 
 def leader_change(node_id: int) -> LeaderChange:

@@ -110,6 +110,8 @@ class SingleVoterLog:
         self._flush_owed: FlushTarget | None = None
         self._will_write_recovery_point = False
         self._failure: Exception | None = None
+        self.on_committed: Callable[[], None] = _nothing
+        """Called when the high watermark has risen and the changes below it are answered."""
         self._is_lack_logged = False
         """Whether it has been logged that no record can be written."""
 
@@ -244,7 +246,7 @@ class SingleVoterLog:
 
     def _flushed(self) -> None:
         end_offset = self._log.recovery_point
-        self._log.advance_high_watermark(end_offset)
+        has_risen = self._log.advance_high_watermark(end_offset)
         committed: list[_Append] = []
         while self._under_way and self._under_way[0].next_offset <= end_offset:
             committed.append(self._under_way.popleft())
@@ -252,6 +254,8 @@ class SingleVoterLog:
         for change in committed:
             if self._failure is None:
                 change.then()
+        if has_risen:
+            self.on_committed()
         if self._under_way and self._failure is None:
             self._flush()  # the repeated flush did not cover the newest records
         if not self._will_write_recovery_point:

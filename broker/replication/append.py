@@ -24,11 +24,12 @@ clients on the same processors more than they gain (docs/performance.md, "What p
 class Publication:
     """A write that is in the log, with the offsets that its acknowledgement may still wait for."""
 
-    __slots__ = ("end_offset", "flush_offset", "is_complete", "partition")
+    __slots__ = ("end_offset", "flush_offset", "is_complete", "leader_epoch", "partition")
 
     def __init__(self, partition: Partition) -> None:
         log = partition.log
         self.partition = partition
+        self.leader_epoch = partition.leader_epoch
         self.end_offset = log.log_end_offset
         """The high watermark that acks=all waits for."""
         self.flush_offset = log.due_flush_offset
@@ -38,15 +39,24 @@ class Publication:
 
     @property
     def is_lost(self) -> bool:
-        """Whether this node can no longer acknowledge the write: the partition is gone, or another node leads it."""
-        return self.partition.leader != self.partition.node_id
+        """Whether this node can no longer acknowledge the write: the partition is gone, or another node leads it, or
+        has led it since, so that the write may have been removed."""
+        partition = self.partition
+        return partition.leader != partition.node_id or partition.led_since_epoch > self.leader_epoch
+
+    @property
+    def has_too_few_replicas(self) -> bool:
+        """Whether fewer replicas are in sync by now than ``min.insync.replicas`` demands."""
+        return not self.partition.has_enough_in_sync
 
     def why_lost(self) -> Exception:
         """The error for the producer of a lost write."""
         partition = self.partition
         if partition.is_gone:
             return partition.why_gone()
-        return NotLeaderOrFollower(f"{partition.topic_partition} is led by node {partition.leader} now")
+        return NotLeaderOrFollower(
+            f"{partition.topic_partition} is led by node {partition.leader} in epoch {partition.leader_epoch} now"
+        )
 
     def is_acknowledged(self, *, by_all: bool) -> bool:
         """Whether the write is acknowledged: flushed if a flush is due, and with ``by_all`` on all replicas in sync."""

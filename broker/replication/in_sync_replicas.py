@@ -4,8 +4,8 @@
     maximal ISR        with the followers of an addition that is not answered yet
     high watermark     the smallest log end of the leader, the maximal ISR, and those that are about to join it
 
-A follower's log end is the offset at which it fetches. It is caught up if it has fetched at the leader's end, or at the
-end that the leader had when it fetched before; the time of that earlier fetch counts.
+A follower's log end is the offset at which it fetches. It is caught up while that is the leader's end, or if it has
+fetched at the end that the leader had when it fetched before; the time of that earlier fetch counts.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -84,11 +84,14 @@ class InSyncReplicas:
             lag_max_ms: `replica.lag.time.max.ms`.
         """
         self._node_id = node_id
-        self._epoch_start_offset = epoch_start_offset
+        self.epoch_start_offset = epoch_start_offset
+        """Where the leader epoch begins."""
         self._lag_max_ms = lag_max_ms
         self.isr = frozenset(isr)
         """The committed ISR."""
         self.partition_epoch = partition_epoch
+        self._known_end_offset = NOT_FETCHED
+        """The leader's log end when the high watermark was last computed."""
         self.pending: IsrChange | None = None
         """The change that the controller has been asked for and has not answered."""
         self._followers = {
@@ -148,6 +151,12 @@ class InSyncReplicas:
             min_isr: `min.insync.replicas`; a partition with fewer replicas needs all of them.
             is_eligible: whether the controller would take a broker (id, broker epoch) into the ISR.
         """
+        if leaders_end_offset > self._known_end_offset:
+            for state in self._followers.values():
+                # It had everything up to now, whenever it has fetched: a fetch session leaves out what is unchanged.
+                if state.log_end_offset >= self._known_end_offset != NOT_FETCHED:
+                    state.caught_up_ms = max(state.caught_up_ms, now_ms)
+            self._known_end_offset = leaders_end_offset
         if len(self.isr) < min(min_isr, len(self._followers) + 1):
             return None
         maximal = self.maximal_isr
@@ -172,7 +181,7 @@ class InSyncReplicas:
 
         None if there is no such follower, or a change is pending.
         """
-        least = max(high_watermark, self._epoch_start_offset)
+        least = max(high_watermark, self.epoch_start_offset)
         joining = [
             replica
             for replica, state in self._followers.items()
@@ -188,6 +197,10 @@ class InSyncReplicas:
             if replica in self.isr and not state.is_caught_up(leaders_end_offset, now_ms, self._lag_max_ms)
         }
         return self._ask(set(self.isr - lagging), own_broker_epoch) if lagging else None
+
+    def confirm(self, *, own_broker_epoch: int) -> IsrChange | None:
+        """Ask for the ISR as it is: the controller learns that the leader has recovered from an unclean election."""
+        return self._ask(self.isr, own_broker_epoch)
 
     def _ask(self, wanted: Collection[int], own_broker_epoch: int) -> IsrChange | None:
         if self.pending is not None:
@@ -209,6 +222,10 @@ class InSyncReplicas:
             self.isr = frozenset(isr)
             self.partition_epoch = partition_epoch
         return True
+
+    def answered(self) -> None:
+        """The controller has answered that the pending change changes nothing."""
+        self.pending = None
 
     def refused(self) -> None:
         """The controller has refused the pending change for good: the committed ISR counts again."""

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from broker.replication.cluster_view import Alone, ClusterView
 from broker.replication.disk_reserve import DiskReserve
+from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.isolation import FetchIsolation
 from broker.request.faults import (
     FencedLeaderEpoch,
@@ -26,6 +28,8 @@ from storage.topic_partition import TopicPartition
 
 DiskFailed = Callable[["Partition", StorageError], None]
 """Called when a read from, or a write to, a partition's log has failed."""
+
+ALONE: Final = Alone()
 
 HIGH_WATERMARK = -1
 """Instead of an offset in DeleteRecords: up to the high watermark."""
@@ -49,6 +53,10 @@ class LeaderAndIsr(NamedTuple):
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync_replicas: frozenset[int]
+    partition_epoch: int = 0
+    """The version of the partition at the controller."""
+    is_recovering: bool = False
+    """The leader was elected though it was not in sync, and the controller does not know yet that it has taken over."""
 
 
 class PartitionWatcher(Protocol):
@@ -85,14 +93,19 @@ class Partition:
         "_clock",
         "_decides_alone",
         "_flush_owed",
+        "_lag_max_ms",
         "_on_disk_failure",
+        "_view",
         "disk_reserve",
+        "followers",
         "in_sync_replicas",
         "is_flush_late",
         "is_gone",
         "is_internal",
+        "is_recovering",
         "leader",
         "leader_epoch",
+        "led_since_epoch",
         "log",
         "log_dir",
         "node_id",
@@ -115,8 +128,13 @@ class Partition:
         is_internal: bool = False,
         disk_reserve: DiskReserve | None = None,
         on_disk_failure: DiskFailed,
+        view: ClusterView = ALONE,
+        lag_max_ms: int = 30_000,
     ) -> None:
+        """``lag_max_ms``: `replica.lag.time.max.ms`."""
         self._clock = clock
+        self._view = view
+        self._lag_max_ms = lag_max_ms
         self._on_disk_failure = on_disk_failure
         self.log = log
         self.log_dir = log_dir
@@ -125,9 +143,15 @@ class Partition:
         """Limits clients' appends; None for internal topics, which may use the reserve."""
         self.topic_id = topic_id
         self.node_id = node_id
-        self.leader, self.leader_epoch, self.replicas, self.in_sync_replicas = state
+        self.leader = NO_LEADER
+        self.leader_epoch = NO_EPOCH
+        self._take(state)
         self._decides_alone = False
-        """Whether this node is the leader and the only replica in sync, so that it moves the high watermark alone."""
+        """Whether this node is the leader and the only replica, so that it moves the high watermark alone."""
+        self.followers: InSyncReplicas | None = None
+        """What the leader knows of the other replicas; None where there are none, or this node does not lead."""
+        self.led_since_epoch = NO_EPOCH
+        """The leader epoch from which on this node has led without a break."""
         self.owes_epoch_start = False
         """A write was under way when this node became leader: the epoch begins behind it."""
         self.is_internal = is_internal
@@ -140,7 +164,7 @@ class Partition:
         self.watchers: dict[PartitionWatcher, None] | None = None
         """The watchers, a set that keeps its order; None without watchers, so that an append pays one check."""
         if self.is_leader:
-            self.make_leader(state)
+            self._begin_leading(state)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -160,27 +184,69 @@ class Partition:
             self.make_follower(state)
 
     def make_leader(self, state: LeaderAndIsr) -> None:
-        """Lead from now on; a new epoch begins at the log's end."""
+        """Lead from now on; a new epoch begins at the log's end. In the same epoch only the replicas change."""
         assert state.leader == self.node_id, f"node {self.node_id} is to lead {self.topic_partition} for {state.leader}"
+        if self.leader != self.node_id or self.leader_epoch != state.leader_epoch:
+            self._begin_leading(state)
+            return
+        followers = self.followers
+        if followers is not None and len(state.replicas) > 1:
+            if not followers.committed(state.in_sync_replicas, state.partition_epoch):
+                return  # the controller's answer to this leader was newer
+            followers.replicas_changed(state.replicas)
         self._take(state)
-        self._decides_alone = state.in_sync_replicas <= {self.node_id}
+        if followers is None or len(state.replicas) == 1:
+            self._know_followers(state)
+        self.advance_high_watermark()
+
+    def _begin_leading(self, state: LeaderAndIsr) -> None:
+        if self.leader != self.node_id or self.led_since_epoch == NO_EPOCH:
+            self.led_since_epoch = state.leader_epoch
+        self._take(state)
+        self._know_followers(state)
         self.begin_epoch()
+
+    def _know_followers(self, state: LeaderAndIsr) -> None:
+        self._decides_alone = len(state.replicas) == 1 and not state.is_recovering
+        self.followers = (
+            None
+            if self._decides_alone
+            else InSyncReplicas(
+                node_id=self.node_id,
+                replicas=state.replicas,
+                isr=state.in_sync_replicas,
+                partition_epoch=state.partition_epoch,
+                epoch_start_offset=self.log.log_end_offset,
+                now_ms=self._clock.monotonic_ms(),
+                lag_max_ms=self._lag_max_ms,
+            )
+        )
 
     def make_follower(self, state: LeaderAndIsr) -> None:
         """Stop leading, whether there is another leader or not: clients cannot append, and the high watermark stays."""
         assert state.leader != self.node_id, f"node {self.node_id} leads {self.topic_partition}"
         self._take(state)
         self._decides_alone = False
+        self.followers = None
+        self.led_since_epoch = NO_EPOCH
         self.owes_epoch_start = False
 
     def _take(self, state: LeaderAndIsr) -> None:
-        self.leader, self.leader_epoch, self.replicas, self.in_sync_replicas = state
+        self.leader, self.leader_epoch, self.replicas, self.in_sync_replicas, _, self.is_recovering = state
+
+    def isr_committed(self) -> None:
+        """The controller has answered this leader with another ISR, before the metadata tells of it."""
+        assert self.followers is not None, f"{self.topic_partition} has no followers here"
+        self.in_sync_replicas = self.followers.isr
+        self.is_recovering = False
 
     def begin_epoch(self) -> None:
         """Let the leader's epoch begin at the log's end; behind a write that is under way, as soon as that is done."""
         self.owes_epoch_start = self.log.is_writing
         if not self.owes_epoch_start:
             self.log.assign_epoch_start(self.leader_epoch)
+            if self.followers is not None:
+                self.followers.epoch_start_offset = self.log.log_end_offset
             self.advance_high_watermark()
 
     def disk_failed(self, error: StorageError) -> None:
@@ -193,6 +259,7 @@ class Partition:
         self.is_gone = True
         self.leader = NO_LEADER
         self._decides_alone = False
+        self.followers = None
 
     def why_gone(self) -> StorageError:
         """The error for requests to a partition that is gone."""
@@ -226,23 +293,42 @@ class Partition:
         whatever the setting.
         """
         self.check_leadership()
-        if not by_all:
-            return
+        if by_all and not self.has_enough_in_sync:
+            needed = min(self.log.config.min_insync_replicas, len(self.replicas))
+            raise NotEnoughReplicas(
+                f"{self.topic_partition} has {len(self.in_sync_replicas)} of {needed} replicas in sync"
+            )
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether as many replicas are in sync as ``min.insync.replicas`` demands."""
         in_sync, replicas = len(self.in_sync_replicas), len(self.replicas)
-        if in_sync < replicas and in_sync < (needed := min(self.log.config.min_insync_replicas, replicas)):
-            raise NotEnoughReplicas(f"{self.topic_partition} has {in_sync} of {needed} replicas in sync")
+        return in_sync >= replicas or in_sync >= min(self.log.config.min_insync_replicas, replicas)
 
     def advance_high_watermark(self) -> bool:
         """Set the high watermark to what all replicas in sync have, where this node knows that; True if it moved."""
-        return self._decides_alone and self.log.advance_high_watermark(self.log.log_end_offset)
+        if self._decides_alone:
+            return self.log.advance_high_watermark(self.log.log_end_offset)
+        followers = self.followers
+        if followers is None:
+            return False
+        offset = followers.high_watermark(
+            leaders_end_offset=self.log.log_end_offset,
+            now_ms=self._clock.monotonic_ms(),
+            min_isr=self.log.config.min_insync_replicas,
+            is_eligible=self._view.is_eligible,
+        )
+        return offset is not None and self.log.advance_high_watermark(offset)
 
     @property
     def low_watermark(self) -> int:
-        """The least log start offset of the replicas: what was deleted below it is gone everywhere.
-
-        This node has the only replica until followers fetch.
-        """
-        return self.log.log_start_offset
+        """The least log start offset of the replicas on brokers that run: what was deleted below it is gone there."""
+        start = self.log.log_start_offset
+        if self.followers is not None:
+            for replica, follower in self.followers.followers.items():
+                if follower.log_start_offset < start and self._view.is_alive(replica):
+                    start = follower.log_start_offset
+        return start
 
     def delete_records_before(self, offset: int) -> int:
         """Let the log begin at ``offset``, or at the high watermark if it is -1 (KIP-107); return that offset.

@@ -4,7 +4,7 @@
                              ├── DivergingEpoch ───────── Truncate, and fetch again
                              ├── OFFSET_OUT_OF_RANGE ──── AskOffset: the leader's end ── behind ours: Truncate
                              │                                  └── its start ── beyond our end: BeginAnew
-                             ├── another leader ───────── AwaitMetadata: a new epoch makes a new ReplicaFetch
+                             ├── a later epoch ────────── AwaitMetadata: a new epoch makes a new ReplicaFetch
                              └── any other error ──────── BackOff
 
 It decides, and changes nothing: whoever fetches carries the step out on the log.
@@ -29,8 +29,6 @@ EARLIEST_LOCAL: Final = -4
 """ListOffsets: the start of what the leader has on its own disk."""
 
 _CHECKED: Final = WalkPolicy(checks_crc=True, at_fault=AtFault.RAISE)
-
-_OF_ANOTHER_EPOCH: Final = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
 class Append(NamedTuple):
@@ -104,13 +102,14 @@ class ReplicaFetch:
             return self._records(answer)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return AskOffset(LATEST)
-        if code in _OF_ANOTHER_EPOCH:
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
             return AwaitMetadata()
         if code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             return BackOff(
                 f"node {self._leader_id} has moved what is wanted to tiered storage, which this broker lacks"
             )
-        # UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID and their like: the leader has not heard of the partition yet.
+        # NOT_LEADER_OR_FOLLOWER, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID: the leader may not have heard yet of the
+        # partition, or of this broker's registration.
         return BackOff()
 
     def _diverging(self, epoch: int, end_offset: int) -> Step:

@@ -7,6 +7,7 @@ from broker.replication.append import Appender, Publication
 from broker.replication.delayed import DelayedDeleteRecords, DelayedProduce, RecordDeletion
 from broker.replication.log_start_checkpoints import Failures, LogStartCheckpoints
 from broker.replication.partition import LeaderAndIsr, Partition, offline
+from broker.replication.replication import Replication
 from broker.replication.traffic import ReplicaStats, Traffic, count_refused
 from broker.request.faults import UnknownTopicOrPartition
 from broker.runtime.clock import Clock
@@ -45,6 +46,10 @@ class ReplicaManager:
         on_partition_removed: PartitionRemoved,
     ) -> None:
         self._clock = clock
+        self._call_soon = call_soon
+        self._replication: Replication | None = None
+        self._moved: dict[Partition, None] = {}
+        """Partitions whose high watermark a follower's fetch has moved in this turn, a set that keeps its order."""
         self._logs = logs
         self._log_starts = log_starts
         self._flusher_of = flusher_of
@@ -76,10 +81,23 @@ class ReplicaManager:
         for partition in [one for one in self._partitions.values() if one.topic_partition.topic == topic]:
             notify(partition)
 
+    def replicate_with(self, replication: Replication) -> None:
+        """There are other brokers: partitions are followed, and followers of this broker's partitions taken note of."""
+        self._replication = replication
+        for partition in self._partitions.values():
+            replication.leadership_changed(partition, is_new_epoch=True)
+
+    @property
+    def replication(self) -> Replication | None:
+        """What this broker does with other brokers, None if there are none."""
+        return self._replication
+
     def host(self, partition: Partition) -> None:
         """Add a partition to this node."""
         self._offline.discard(partition.topic_partition)
         self._partitions[partition.topic_partition] = partition
+        if self._replication is not None:
+            self._replication.leadership_changed(partition, is_new_epoch=True)
         self._notify_leadership_watcher(partition)
 
     def drop(self, topic: str, index: int) -> None:
@@ -106,6 +124,8 @@ class ReplicaManager:
 
     def _retire(self, partition: Partition) -> None:
         partition.go()
+        if self._replication is not None:
+            self._replication.left(partition)
         self.gone.add(partition)
         self.leadership_changed(partition)
 
@@ -160,7 +180,34 @@ class ReplicaManager:
         partition.apply(state)
         if is_new_epoch:
             self.appender.take_back(partition)
+        if self._replication is not None:
+            self._replication.leadership_changed(partition, is_new_epoch=is_new_epoch)
         self.leadership_changed(partition)
+
+    def watermark_moved(self, partition: Partition) -> None:
+        """A follower's fetch, or another ISR, has moved the high watermark: what waits for it is woken after the turn,
+        since a fetch may be reading partitions now."""
+        if not self._moved:
+            self._call_soon(self._wake_moved)
+        self._moved[partition] = None
+
+    def _wake_moved(self) -> None:
+        moved, self._moved = self._moved, {}
+        for partition in moved:
+            self.changed(partition)
+            self.produce_purgatory.check(partition)
+            self.delete_records_purgatory.check(partition)
+
+    def followed(self, partition: Partition) -> None:
+        """A followed partition has new records, or another high watermark or log start."""
+        self.changed(partition)
+        if partition.log.needs_flush(self._clock.now_ms()):
+            self._flush(partition)
+
+    def follower_failed(self, partition: Partition, error: StorageError) -> None:
+        """The log of a followed partition could not be changed."""
+        if not partition.is_gone:
+            self._write_failed(partition, error)
 
     def acknowledge(
         self,

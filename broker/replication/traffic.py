@@ -68,6 +68,8 @@ class ReplicaStats:
 
     isr_shrinks: int = 0
     isr_expands: int = 0
+    failed_isr_updates: int = 0
+    """Changes of ISRs that the controller has not made."""
     batches_with_wrong_crc: int = 0
     batches_with_wrong_offsets: int = 0
     """Batches with wrong offsets, or with a sequence number without a producer."""

@@ -235,6 +235,12 @@ class UnsupportedVersion(Fault):
     code = ErrorCode.UNSUPPORTED_VERSION
 
 
+class PrincipalDeserializationFailure(Fault):
+    """An envelope whose principal cannot be read."""
+
+    code = ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
+
+
 class TransactionalIdAuthorizationFailed(Fault):
     """A transaction without the right to its transactional id."""
 
@@ -305,6 +311,24 @@ class BrokerIdNotRegistered(Fault):
     """No broker of this id is registered."""
 
     code = ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+class DuplicateBrokerRegistration(Fault):
+    """Another run of the broker is registered, and was in contact just now."""
+
+    code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+class InvalidRegistration(Fault):
+    """A broker as the cluster can have none."""
+
+    code = ErrorCode.INVALID_REGISTRATION
+
+
+class StaleBrokerEpoch(Fault):
+    """The broker has registered anew since, or is not registered."""
+
+    code = ErrorCode.STALE_BROKER_EPOCH
 
 
 class ControllerIdNotRegistered(Fault):

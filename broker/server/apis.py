@@ -6,12 +6,15 @@ The registry reads it, and from there ApiVersions, the dispatcher and the metric
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.dispatch.registry import Handler, Registry, Shortcut
 from broker.handlers.fetch import FETCH_CONSUMER
 from broker.server.handlers import Handlers
-from protocol.api_keys import ApiKey
+from protocol.api_keys import FORWARDED, ApiKey
+
+if TYPE_CHECKING:
+    from broker.handlers.forwarding import ForwardingHandler
 
 
 class Api(NamedTuple):
@@ -107,10 +110,20 @@ APIS: Final = (
 )
 """By ascending key."""
 
+_ALTER_CONFIGS: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
+"""Their handler changes the levels of this broker's loggers, and forwards the rest by itself."""
+
+
+def _forward(forwarding: "ForwardingHandler") -> Handler[Any, Any]:
+    return forwarding.forward
+
 
 def serve_all(registry: Registry, handlers: Handlers) -> None:
-    """Put every API into the registry."""
+    """Put every API into the registry: those that only controllers decide forward, where the controllers are others."""
     for api in APIS:
+        if api.key in FORWARDED and api.key not in _ALTER_CONFIGS and handlers.forwarding is not None:
+            registry.serve(api.key, partial(_forward, handlers.forwarding))
+            continue
         shortcut = None if api.shortcut is None else partial(api.shortcut, handlers)
         registry.serve(
             api.key,

@@ -13,12 +13,14 @@ from broker.logs.loading import Stopped
 from broker.metadata.broker_state import BrokerState
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.records import InconsistentMetadata
+from broker.metadata.registration import RegistrationRefused
 from broker.metrics.http import MetricsEndpoint, Readiness
 from broker.metrics.sources import PERIOD_MS, MetricSources
 from broker.network.acceptor import Bind, CannotListen
 from broker.network.connection_limits import UnknownHost
 from broker.network.socket_options import bound_socket
 from broker.network.socket_server import SocketServer
+from broker.raft.observers import Observers
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.services import Services
@@ -30,7 +32,7 @@ from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.startup import ServerComponents, Startup
 from config.broker_settings import BrokerSettings
-from config.listeners import Listener
+from config.listeners import Listener, advertise, with_bound_ports
 from config.metrics_listener import METRICS_LISTENER
 from protocol.primitives import Malformed
 from storage.errors import LogDirFailed, StorageError
@@ -38,7 +40,9 @@ from storage.files import FileSystem
 from storage.open_files import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
+    from broker.handlers.forwarding import ForwardingHandler
     from broker.metrics.pages import Pages
+    from broker.peers.connector import Connector
 
 log = logging.getLogger(__name__)
 
@@ -63,25 +67,37 @@ class BrokerServer:
         ids: Ids | None = None,
         worker: MakeThread = WorkerThread,
         bind: Bind = bound_socket,
+        connector: "Connector | None" = None,
         most_open_files: int = DEFAULT_LIMIT,
     ) -> None:
-        """``worker`` makes all worker threads, ``bind`` the listening sockets. ``most_open_files``: how many files of
-        segments may be open at a time."""
+        """``worker`` makes all worker threads, ``bind`` the listening sockets; ``connector`` connects to other nodes.
+        ``most_open_files``: how many files of segments may be open at a time."""
         self._settings = settings
+        self._connector = connector
         self._most_open_files = most_open_files
         self.shutdown = Shutdown()
         self._is_ready = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._components: ServerComponents | None = None
+        self._startup: Startup | None = None
+        self._has_served = False
+        """Whether the logs were used, so that a stop in order closes them in order."""
         self.services = services = Services(
             asyncio.get_running_loop(), clock=clock, files=files, ids=ids, worker=worker
         )
         self.log_dirs = LogDirs(services.files, settings)
         self.registry = Registry()
+        self.controller_registry = Registry(self.registry.stats)
+        """Of the controller listeners; its requests are counted with the others."""
         self._channel = RequestChannel(settings.queued_max_requests)
         try:
             self.socket_server = SocketServer(
-                settings, loop=services.loop, clock=services.clock, channel=self._channel, bind=bind
+                settings,
+                loop=services.loop,
+                clock=services.clock,
+                channel=self._channel,
+                bind=bind,
+                controller_listeners=settings.opened_controller_listeners,
             )
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
@@ -176,9 +192,12 @@ class BrokerServer:
             await self._open()
             if not self.shutdown.asked.is_set():
                 await self._serve(self.components)
+            failure = self.shutdown.failure
+            if isinstance(failure, RegistrationRefused) and not self._is_ready.is_set():
+                raise failure
         except Stopped:
             log.info("stopped while loading logs")
-        except (StorageError, CannotListen, InconsistentMetadata, Malformed) as error:
+        except (StorageError, CannotListen, InconsistentMetadata, Malformed, RegistrationRefused) as error:
             raise CannotStart(str(error)) from error
         finally:
             await self._close()
@@ -187,17 +206,19 @@ class BrokerServer:
         """Lock the directories, bind the ports, then open the data."""
         self.log_dirs.lock()
         endpoints = self.socket_server.bind()
-        startup = Startup(
+        startup = self._startup = Startup(
             self._settings,
             self.services,
             metadata=self.metadata,
             endpoints=endpoints,
             controller_endpoint=self._controller_endpoint(),
+            opened_controller_endpoints=self._opened_controller_endpoints(),
             log_dirs=self.log_dirs,
             lifecycle=self.lifecycle,
             metric_sources=self.metric_sources,
             shutdown=self.shutdown,
             most_open_files=self._most_open_files,
+            connector=self._connector,
         )
         if self.metrics is not None:
             self.metrics.open([listener.port for listener in self.socket_server.listeners])
@@ -207,6 +228,7 @@ class BrokerServer:
 
     async def _create_topics(self, components: ServerComponents) -> None:
         """Create the topics of `ottla.topics.at.start` that do not exist."""
+        assert components.controller is not None, "the settings of a member name no topics"
         from broker.server.topics_at_start import create_topics_at_start
 
         are_there = asyncio.Event()
@@ -229,6 +251,7 @@ class BrokerServer:
 
     async def _serve(self, components: ServerComponents) -> None:
         """Accept and answer requests until a stop is asked for; return when the last answer has been sent."""
+        controller_listener = components.controller_listener
         handlers = Handlers(
             settings=self._settings,
             node=components.node,
@@ -238,27 +261,35 @@ class BrokerServer:
             metadata_cache=components.metadata,
             config_view=components.configs,
             dynamic_config=components.dynamic_config,
-            raft=components.metadata_log,
+            raft=components.raft,
             logs=components.logs,
             clock=self.services.clock,
-            controller=components.controller,
+            own_controller=components.controller,
+            auto_creation=components.auto_creation,
+            forwarding=self._make_forwarding(),
             producer_ids=components.producer_ids,
             group_coordinators=components.group_coordinator.groups,
             transaction_coordinator=components.transaction_coordinator,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
+            observers=Observers()
+            if components.controller_listener is None
+            else components.controller_listener.observers,
         )
         serve_all(self.registry, handlers)
+        dispatcher = Dispatcher(self.registry, self.controller_registry)
+        if controller_listener is not None:
+            controller_listener.serve(self.controller_registry, handlers, dispatcher)
         pool = HandlerPool(
             self._channel,
-            Dispatcher(self.registry).handle,
+            dispatcher.handle,
             size=self._settings.num_io_threads,
             end_of_turn=components.replicas.appender.write_staged,
         )
         self.metric_sources.handlers = pool
         self.metric_sources.on_period += (
             self.registry.stats.rotate,
-            components.metadata_log.stats.rotate,
+            *([] if components.metadata_log is None else [components.metadata_log.stats.rotate]),
             components.group_coordinator.groups.load_times.rotate,
             components.transaction_coordinator.transactions.load_times.rotate,
             components.transaction_coordinator.stats.verification.times.rotate,
@@ -274,19 +305,23 @@ class BrokerServer:
             components.log_cleaner.reconfigure(settings)
 
         components.dynamic_config.subscribe(reconfigure)
+        self._has_served = True
         self.socket_server.start()
         try:
             async with asyncio.TaskGroup() as tasks:
                 sending = tasks.create_task(self.socket_server.run())
                 handling = tasks.create_task(pool.run())
                 cleaning = tasks.create_task(components.log_cleaner.run())
-                self._is_ready.set()
                 # Groups first: markers of transactions that were being ended may be for their partitions.
                 components.group_coordinator.start()
                 components.transaction_coordinator.start()
-                self.lifecycle.state = BrokerState.RUNNING
-                await self.shutdown.asked.wait()
+                await self.lifecycle.unfence()
+                if not self.shutdown.asked.is_set():
+                    self._is_ready.set()
+                    self.lifecycle.state = BrokerState.RUNNING
+                    await self.shutdown.asked.wait()
                 cleaning.cancel()
+                await self._leave()
                 await self._drain(components)
                 for task in (sending, handling):
                     task.cancel()
@@ -294,11 +329,17 @@ class BrokerServer:
             self.shutdown.fail(group)
             log.critical("a task of the broker died", exc_info=group)
 
-    async def _drain(self, components: ServerComponents) -> None:
-        """Accept no new requests, answer those under way, and send the answers."""
+    async def _leave(self) -> None:
+        """Go on answering until other brokers lead this broker's partitions, where there are other brokers."""
         log.info("stopping")
         self.lifecycle.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        await self.lifecycle.leave()
+
+    async def _drain(self, components: ServerComponents) -> None:
+        """Accept no new requests, answer those under way, and send the answers."""
         self.socket_server.stop_reading()
+        if components.controller_listener is not None:
+            components.controller_listener.stop()
         components.transaction_coordinator.stop()
         components.group_coordinator.stop()
         components.replicas.end_waiting()
@@ -314,17 +355,21 @@ class BrokerServer:
         is_clean = False
         if self.metrics is not None:
             await self.metrics.close()
-        served = self._components if self._is_ready.is_set() else None
+        served = self._components if self._has_served else None
         try:
             if self._components is not None:
                 self._components.transaction_coordinator.stop()
                 self._components.group_coordinator.stop()
+            if self._startup is not None and self._startup.replication is not None:
+                await self._startup.replication.close()
             await services.reader.stop()
             await services.read_ahead.stop()
             await services.writer.stop()
             if served is not None and shutdown.failure is None:
                 await self.lifecycle.shut_down()
                 broker_epoch = self.lifecycle.broker_epoch
+            if self._startup is not None and self._startup.membership is not None:
+                await self._startup.membership.close()
             await services.flushers.finish()
             # The housekeeper writes checkpoints too: not at the same time.
             await services.housekeeper.stop()
@@ -349,6 +394,8 @@ class BrokerServer:
             log.error("%s could not be closed in order: %s", directory.path, error)
             if directory.has_failed and not self.log_dirs.can_go_on:
                 self.shutdown.fail(error)
+        if components.metadata_log is None:
+            return
         try:
             components.metadata_log.close()
         except StorageError as error:
@@ -372,6 +419,14 @@ class BrokerServer:
             fail=self.shutdown.fail,
         )
 
+    def _make_forwarding(self) -> "ForwardingHandler | None":
+        membership = self._startup.membership if self._startup is not None else None
+        if membership is None:
+            return None
+        from broker.handlers.forwarding import ForwardingHandler
+
+        return ForwardingHandler(membership.forwarder)
+
     def _make_pages(self) -> "Pages":
         # Imported with the first page: with the library it would take a fifth of the time that a start may take.
         from broker.metrics.subjects import make_pages
@@ -379,11 +434,18 @@ class BrokerServer:
         return make_pages(self.metric_sources)
 
     def _controller_endpoint(self) -> Listener:
-        """The endpoint that a Kafka which takes the directory over would give its controller. Nothing listens there."""
-        for listener in self._settings.controller_listeners:
+        """The endpoint of this node's controller. Without a controller listener nothing listens there: it is the
+        endpoint that a Kafka which takes the directory over would give its controller."""
+        for listener in (*self._opened_controller_endpoints(), *self._settings.controller_listeners):
             return listener
         port = self._settings.controller_port(self.socket_server.listeners[0].port)
         return Listener(name="CONTROLLER", host="127.0.0.1", port=port)
+
+    def _opened_controller_endpoints(self) -> tuple[Listener, ...]:
+        """The addresses that other brokers are given for this node's controller."""
+        opened = self.socket_server.controller_listeners
+        ports = {listener.name: listener.port for listener in opened}
+        return with_bound_ports(advertise(self._settings.opened_controller_listeners, ()), ports)
 
     # Failures
 

@@ -4,11 +4,13 @@ Its module and that of its messages are imported then: a start imports only what
 (docs/decisions/starting.md).
 """
 
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from broker.controller.client import ControllerClient
+from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.marker_appender import MarkerAppender
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -20,13 +22,16 @@ from broker.handlers.fetch import FetchHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.metadata import MetadataHandler
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.produce_verification import Verification
+from broker.metadata.brokers import Brokers
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.producer_ids import ProducerIds
 from broker.raft.client import RaftClient
+from broker.raft.observers import Observers
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.clock import Clock
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
     from broker.handlers.elections import ElectionsHandler
     from broker.handlers.features import FeaturesHandler
     from broker.handlers.find_coordinator import FindCoordinatorHandler
+    from broker.handlers.forwarding import ForwardingHandler
     from broker.handlers.group_membership import GroupMembershipHandler
     from broker.handlers.groups import GroupsHandler
     from broker.handlers.log_dirs import LogDirsHandler
@@ -80,13 +86,35 @@ class Handlers:
     raft: RaftClient
     logs: LogManager
     clock: Clock
-    controller: ControllerClient
+    own_controller: ControllerClient | None
+    """None where the controllers are other nodes."""
+    auto_creation: AutoCreation
+    forwarding: "ForwardingHandler | None"
+    """Where the controllers are other nodes."""
     producer_ids: ProducerIds
     group_coordinators: Groups
     transaction_coordinator: TransactionCoordinator
     marker_appender: MarkerAppender
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
+    observers: Observers = field(default_factory=Observers)
+    """The nodes that follow the metadata log of this node."""
+
+    @property
+    def controller(self) -> ControllerClient:
+        """The controller in this process, which the handlers of `protocol.api_keys.FORWARDED` ask."""
+        assert self.own_controller is not None, "a member of a cluster forwards what only controllers decide"
+        return self.own_controller
+
+    # What handlers ask for
+
+    @cached_property
+    def brokers(self) -> Brokers:
+        return Brokers(self.metadata_cache, _any_of)
+
+    @cached_property
+    def partitions(self) -> PartitionLookup:
+        return PartitionLookup(self.replicas, self.metadata_cache, self.brokers)
 
     # What every client asks for
 
@@ -97,16 +125,15 @@ class Handlers:
             self.transaction_coordinator,
             is_enabled=lambda: dynamic_config.settings.transaction_partition_verification_enable,
         )
-        return ProduceHandler(self.replicas, self.metadata_cache, verification)
+        return ProduceHandler(self.replicas, self.partitions, self.metadata_cache, verification)
 
     @cached_property
     def fetch(self) -> FetchHandler:
         return FetchHandler(
-            self.replicas,
             self.fetch_executor,
             self.fetch_sessions,
             self.metadata_cache,
-            self.node,
+            self.partitions,
             fetch_max_bytes=self.settings.fetch_max_bytes,
         )
 
@@ -118,12 +145,14 @@ class Handlers:
 
     @cached_property
     def list_offsets(self) -> ListOffsetsHandler:
-        return ListOffsetsHandler(self.replicas)
+        return ListOffsetsHandler(self.partitions)
 
     @cached_property
     def metadata(self) -> MetadataHandler:
         create = self.settings.auto_create_topics_enable
-        return MetadataHandler(self.metadata_cache, self.controller, self.node, auto_create_topics_enable=create)
+        return MetadataHandler(
+            self.metadata_cache, self.brokers, self.auto_creation, self.node, auto_create_topics_enable=create
+        )
 
     @cached_property
     def api_versions(self) -> ApiVersionsHandler:
@@ -139,7 +168,7 @@ class Handlers:
     def find_coordinator(self) -> "FindCoordinatorHandler":
         from broker.handlers.find_coordinator import FindCoordinatorHandler
 
-        return FindCoordinatorHandler(self.metadata_cache, self.controller, self.replicas, self.node)
+        return FindCoordinatorHandler(self.metadata_cache, self.brokers, self.auto_creation)
 
     @cached_property
     def group_membership(self) -> "GroupMembershipHandler":
@@ -163,15 +192,17 @@ class Handlers:
 
     @cached_property
     def alter_configs(self) -> "AlterConfigsHandler":
-        from broker.handlers.alter_configs import AlterConfigsHandler
+        from broker.handlers.alter_configs import AlterConfigsHandler, in_this_process
 
-        return AlterConfigsHandler(self.controller, self.config_view)
+        if self.forwarding is not None:
+            return AlterConfigsHandler(self.forwarding.alter_configs, self.config_view)
+        return AlterConfigsHandler(in_this_process(self.controller), self.config_view)
 
     @cached_property
     def cluster(self) -> "ClusterHandler":
         from broker.handlers.cluster import ClusterHandler
 
-        return ClusterHandler(self.node)
+        return ClusterHandler(self.brokers, self.node)
 
     @cached_property
     def config_resources(self) -> "ConfigResourcesHandler":
@@ -189,7 +220,7 @@ class Handlers:
     def delete_records(self) -> "DeleteRecordsHandler":
         from broker.handlers.delete_records import DeleteRecordsHandler
 
-        return DeleteRecordsHandler(self.replicas)
+        return DeleteRecordsHandler(self.partitions, self.replicas)
 
     @cached_property
     def elections(self) -> "ElectionsHandler":
@@ -207,13 +238,13 @@ class Handlers:
     def offset_for_leader_epoch(self) -> "OffsetForLeaderEpochHandler":
         from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 
-        return OffsetForLeaderEpochHandler(self.replicas)
+        return OffsetForLeaderEpochHandler(self.partitions)
 
     @cached_property
     def quorum(self) -> "QuorumHandler":
         from broker.handlers.quorum import QuorumHandler
 
-        return QuorumHandler(self.raft, self.metadata_cache, self.node, self.clock)
+        return QuorumHandler(self.raft, self.metadata_cache, self.node, self.clock, self.observers)
 
     @cached_property
     def reassignments(self) -> "ReassignmentsHandler":
@@ -226,7 +257,7 @@ class Handlers:
         from broker.handlers.topic_partitions import TopicPartitionsHandler
 
         most = self.settings.max_request_partition_size_limit
-        return TopicPartitionsHandler(self.metadata_cache, most_partitions=most)
+        return TopicPartitionsHandler(self.metadata_cache, self.brokers, most_partitions=most)
 
     @cached_property
     def topics(self) -> "TopicsHandler":
@@ -270,7 +301,7 @@ class Handlers:
     def producers(self) -> "ProducersHandler":
         from broker.handlers.producers import ProducersHandler
 
-        return ProducersHandler(self.replicas, self.metadata_cache)
+        return ProducersHandler(self.partitions, self.metadata_cache)
 
     @cached_property
     def registrations(self) -> "RegistrationsHandler":
@@ -315,3 +346,8 @@ class Handlers:
         from broker.handlers.transaction_listings import TransactionListingsHandler
 
         return TransactionListingsHandler(self.transaction_coordinator.transactions, self.clock, self.worker)
+
+
+def _any_of(broker_ids: Sequence[int]) -> int:
+    """One of several brokers by chance."""
+    return broker_ids[int.from_bytes(os.urandom(4), "big") % len(broker_ids)]

@@ -6,7 +6,7 @@ STARTING ── metadata replayed ── RECOVERY ── logs loaded, registered
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.controller.client import ControllerClient, Heartbeat, HeartbeatAnswer
 from broker.metadata.broker_state import BrokerState
@@ -21,10 +21,16 @@ from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFile
 from storage.log_dir import LogDir
 from storage.topic_partition import TopicPartition
 
+if TYPE_CHECKING:
+    from broker.membership.cluster_membership import ClusterMembership
+
 log = logging.getLogger(__name__)
 
 HEARTBEAT_MS: Final = 2_000
 """Time between two heartbeats while the controller has not agreed: Kafka's ``broker.heartbeat.interval.ms``."""
+
+SHUTTING_DOWN_MS: Final = 50
+"""The same while other brokers take the leaderships over."""
 
 RETRY_MS: Final = 1_000
 """After how long the report of a failed directory is tried again if the metadata log's disk was full."""
@@ -51,6 +57,9 @@ class BrokerLifecycle:
         self._shutdown = shutdown
         self._call_soon = call_soon
         self._controller: ControllerClient | None = None
+        self._membership: ClusterMembership | None = None
+        self._has_left = False
+        """Whether the controller in this process lets this broker stop."""
         self._unreported: list[tuple[bytes | None, Collection[TopicPartition]]] = []
         """Failed directories that are not reported to the controller yet."""
         self.state = BrokerState.STARTING
@@ -58,7 +67,26 @@ class BrokerLifecycle:
     @property
     def broker_epoch(self) -> int:
         """The epoch of the registration, which the clean-shutdown marker names; -1 before the registration."""
+        if self._membership is not None:
+            return self._membership.broker_epoch
         return -1 if self._controller is None else self._controller.broker_epoch
+
+    def become_member(self, membership: "ClusterMembership") -> None:
+        """The controllers are other nodes: failed directories are reported to them."""
+        self._membership = membership
+        self._report_all()
+
+    async def unfence(self) -> None:
+        """Requests are answered: return once this broker may lead its partitions, or a stop was asked for."""
+        if self._membership is not None:
+            await self._membership.unfence()
+
+    async def leave(self) -> None:
+        """Have other brokers lead this broker's partitions, before it answers no more requests."""
+        if self._membership is not None:
+            await self._membership.leave()
+        elif self._controller is not None and self._controller.has_other_brokers and not self._shutdown.failed.is_set():
+            await self._hand_over()
 
     async def register(
         self,
@@ -77,14 +105,18 @@ class BrokerLifecycle:
         registered = asyncio.Event()
         controller.register(registration, bootstrap=bootstrap, was_clean=was_clean, found=found, then=registered.set)
         await self._shutdown.wait_unless(registered)
-        for directory_id, partitions in self._unreported:
-            self._report(directory_id, partitions)
+        self._report_all()
         unfenced = asyncio.Event()
         self._beat(controller, unfenced, lambda answer: not answer.is_fenced, wants_shutdown=False)
         await self._shutdown.wait_unless(unfenced)
 
     async def shut_down(self) -> None:
-        """Ask the controller whether this broker may stop, and return when it may."""
+        """Ask the controller in this process whether this broker may stop, and return when it may."""
+        if self._membership is None and not self._has_left:
+            await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        """Send heartbeats that ask to stop until the controller agrees; its log may be unable to take the stop."""
         assert self._controller is not None, "a broker that never registered leads nothing"
         may_stop = asyncio.Event()
         try:
@@ -94,6 +126,7 @@ class BrokerLifecycle:
             log.warning("the stop of this node could not be written to the metadata log: %s", error)
         else:
             await first_of(may_stop, self._shutdown.failed)
+        self._has_left = True
 
     def _beat(
         self,
@@ -109,7 +142,8 @@ class BrokerLifecycle:
             if agrees(answer):
                 agreed.set()
             else:
-                self._clock.call_at(self._clock.monotonic_ms() + HEARTBEAT_MS, again)
+                pause_ms = SHUTTING_DOWN_MS if wants_shutdown else HEARTBEAT_MS
+                self._clock.call_at(self._clock.monotonic_ms() + pause_ms, again)
 
         def again() -> None:
             if self._shutdown.failure is None:
@@ -138,7 +172,15 @@ class BrokerLifecycle:
         log.error("%s is offline until the next start: %s", topic_partition, error)
         self._call_soon(lambda: self._report(None, [topic_partition]))
 
+    def _report_all(self) -> None:
+        unreported, self._unreported = self._unreported, []
+        for directory_id, partitions in unreported:
+            self._report(directory_id, partitions)
+
     def _report(self, directory_id: bytes | None, partitions: Collection[TopicPartition]) -> None:
+        if self._membership is not None:
+            self._membership.directory_failed(directory_id)
+            return
         if self._controller is None:
             self._unreported.append((directory_id, partitions))
             return

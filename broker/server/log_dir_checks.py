@@ -6,6 +6,7 @@ log of no records it sets all partitions aside as stray.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from broker.controller.placement import RESERVED_IDS
 from broker.raft.snapshots import list_snapshots
@@ -15,6 +16,9 @@ from storage.errors import WrongDirectory
 from storage.file_names import LOG_SUFFIX
 from storage.files import FileSystem
 from storage.log_dir import METADATA_DIR_NAME, LogDir
+
+MEMBERSHIP_MARKER: Final = ".ottla_member"
+"""The file in the metadata directory of a node that is, or was, a member of a cluster."""
 
 
 def check_identities(known: Mapping[str, MetaProperties], settings: BrokerSettings) -> None:
@@ -46,6 +50,27 @@ def check_identities(known: Mapping[str, MetaProperties], settings: BrokerSettin
                 "a copy of a data directory needs an id of its own"
             )
         by_id[directory_id] = path
+
+
+def check_membership(files: FileSystem, metadata_directory: str, *, is_member: bool) -> None:
+    """Check that a node which was a member of a cluster does not go on with the metadata from before that.
+
+    Raises WrongDirectory.
+    """
+    marker = f"{metadata_directory}/{MEMBERSHIP_MARKER}"
+    if not is_member and files.exists(marker):
+        raise WrongDirectory(
+            f"{marker} says that this node was a member of a cluster whose controllers are other nodes, expected "
+            "process.roles=broker: the metadata log here does not know what has happened since. Remove the file to "
+            "go on with that log all the same"
+        )
+
+
+def mark_membership(files: FileSystem, metadata_directory: str) -> None:
+    """Write that this node is a member of a cluster, for `check_membership`. Raises DiskFull, LogDirFailed."""
+    marker = f"{metadata_directory}/{MEMBERSHIP_MARKER}"
+    if not files.exists(marker):
+        files.replace_atomically(marker, b"process.roles=broker\n", fsync=True)
 
 
 def check_is_new(directory: LogDir) -> None:

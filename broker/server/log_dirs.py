@@ -8,8 +8,10 @@ from broker.runtime.clock import Ids
 from broker.server.log_dir_checks import (
     check_identities,
     check_is_new,
+    check_membership,
     check_metadata_log,
     check_place_of_metadata_log,
+    mark_membership,
 )
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
@@ -49,13 +51,26 @@ class LogDirs:
         for path, failure in failures.items():
             self.start_without(self._locked[path], failure)
 
-    def identify(self, ids: Ids, now_ms: int, date: str, controller_endpoint: Listener) -> None:
-        """Read the directories' meta.properties, and format the empty ones. Raises WrongDirectory, LogDirFailed."""
+    @property
+    def is_new(self) -> bool:
+        """Whether no directory belongs to a cluster yet. Raises WrongDirectory, LogDirFailed."""
+        return all(directory.read_properties() is None for directory in self._alive())
+
+    def identify(
+        self, ids: Ids, now_ms: int, date: str, controller_endpoint: Listener, *, cluster_id: str | None = None
+    ) -> None:
+        """Read the directories' meta.properties, and format the empty ones. Raises WrongDirectory, LogDirFailed.
+
+        ``cluster_id`` is that of the controllers, which is asked for where every directory of a member is new.
+        """
+        is_member = self._settings.is_member
+        check_membership(self._files, self._settings.metadata_directory, is_member=is_member)
         known: dict[str, MetaProperties] = {}
         new: list[str] = []
         for directory in self._alive():
             try:
-                check_place_of_metadata_log(self._files, directory, self._settings.metadata_directory)
+                if not is_member:
+                    check_place_of_metadata_log(self._files, directory, self._settings.metadata_directory)
                 properties = directory.read_properties()
                 if properties is None:
                     check_is_new(directory)
@@ -67,19 +82,20 @@ class LogDirs:
             else:
                 known[directory.path] = properties
         check_identities(known, self._settings)
-        check_metadata_log(self._files, known, self._settings.metadata_directory, self._alive())
+        if not is_member:
+            check_metadata_log(self._files, known, self._settings.metadata_directory, self._alive())
         # The metadata directory comes first: an interrupted format must not leave log directories without it.
         new.sort(key=lambda path: path != self._settings.metadata_directory)
         for path in new:
-            cluster_id = next((one.cluster_id for one in known.values()), self._settings.ottla_cluster_id)
+            id_of_new = next((one.cluster_id for one in known.values()), self._settings.ottla_cluster_id or cluster_id)
             try:
                 known |= format_directories(
                     self._files,
                     [path],
                     metadata_directory=self._settings.metadata_directory,
                     node_id=self._settings.node_id,
-                    cluster_id=cluster_id,
-                    controller_endpoint=controller_endpoint,
+                    cluster_id=id_of_new,
+                    controller_endpoint=None if is_member else controller_endpoint,
                     ids=ids,
                     now_ms=now_ms,
                     date=date,
@@ -88,6 +104,8 @@ class LogDirs:
                 self.start_without(self._locked[path], error)
             else:
                 log.info("formatted %s", path)
+        if is_member:
+            mark_membership(self._files, self._settings.metadata_directory)
         self._properties = {path: known[path] for path in self._locked if path in known}
         self.cluster_id = known[self._settings.metadata_directory].cluster_id
 
@@ -147,6 +165,16 @@ class LogDirs:
     def for_metadata(self) -> LogDir:
         """The directory of the metadata log."""
         return self._locked[self._settings.metadata_directory]
+
+    @property
+    def last_broker_epoch(self) -> int:
+        """The broker epoch of the last run if all its directories were left in order, else -1. Raises LogDirFailed.
+
+        Asked before `begin_loading`.
+        """
+        epochs = {directory.last_broker_epoch for directory in self._alive()}
+        epoch = epochs.pop() if len(epochs) == 1 else None
+        return -1 if epoch is None else epoch
 
     def begin_loading(self) -> bool:
         """Remove the clean-shutdown markers; True if all directories had one. Raises LogDirFailed."""

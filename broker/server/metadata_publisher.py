@@ -1,11 +1,14 @@
 """BrokerMetadataPublisher: the fixed list of metadata subscribers, which get each new image in this order."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.server.replica_assignment import ReplicaAssignment
+
+if TYPE_CHECKING:
+    from broker.server.broker_replication import BrokerReplication
 
 
 class MetadataSubscriber(Protocol):
@@ -24,8 +27,11 @@ class BrokerMetadataPublisher:
         dynamic_config: DynamicBrokerConfig,
         replica_assignment: ReplicaAssignment,
         group_coordinator: GroupCoordinator,
+        replication: "BrokerReplication | None" = None,
     ) -> None:
         self.subscribers: tuple[MetadataSubscriber, ...] = (
+            # New leaders are asked at their new addresses.
+            *(() if replication is None else (replication,)),
             # New logs are made with the settings of now.
             dynamic_config,
             # Coordinators of added and removed partitions are notified by the replica manager, in this step.

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker.controller.placement import is_online
@@ -12,8 +12,9 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.topics import PartitionImage, TopicImage
+from broker.replication.cluster_view import ClusterView
 from broker.replication.disk_reserve import DiskReserve
-from broker.replication.partition import LeaderAndIsr, Partition
+from broker.replication.partition import ALONE, LeaderAndIsr, Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.scheduler import Scheduler
@@ -30,6 +31,9 @@ log = logging.getLogger(__name__)
 MOST_AT_ONCE: Final = 50
 """Logs made before the loop turns: a request may ask for ten thousand (bench: partitions)."""
 
+AssignDirectory = Callable[[bytes, int, bytes], None]
+"""Called with a topic id, a partition and the id of a log directory."""
+
 MOST_NAMED: Final = 10
 """How many partitions one line of the log names."""
 
@@ -40,7 +44,7 @@ RETRY_MS: Final = 1_000
 class ReplicaAssignment:
     """Keeps logs and partitions as the metadata assigns them.
 
-    Until its log is made, a new partition answers UNKNOWN_TOPIC_OR_PARTITION, at which clients ask again.
+    Until its log is made, a new partition answers NOT_LEADER_OR_FOLLOWER, at which clients ask again.
     """
 
     def __init__(
@@ -59,8 +63,16 @@ class ReplicaAssignment:
         worker: WorkerThread,
         removals: LogRemovals,
         log_cleaner: LogCleaner,
+        view: ClusterView = ALONE,
+        lag_max_ms: int,
+        assign_directory: AssignDirectory | None = None,
     ) -> None:
+        """``lag_max_ms`` is `replica.lag.time.max.ms`. ``assign_directory`` tells controllers elsewhere in which log
+        directory a replica is; without it the controller is here, and knows."""
         self._node_id = node_id
+        self._view = view
+        self._lag_max_ms = lag_max_ms
+        self._assign_directory = assign_directory
         self._clock = clock
         self._ids = ids
         self._logs = logs
@@ -87,6 +99,7 @@ class ReplicaAssignment:
     def host_all(self) -> None:
         """Host every partition that this node has a replica of; called once, when the logs are loaded."""
         image = self._metadata.image
+        self._drop_strays()
         has_failures = any(directory.has_failed for directory in self._logs.directories)
         begun_anew: list[TopicPartition] = []
         for topic in image.topics.by_name.values():
@@ -108,7 +121,7 @@ class ReplicaAssignment:
                     self._host(topic, partition)
                 except (DiskFull, TooManyOpenFiles) as error:
                     self._host_later(topic, partition, error)
-                if not was_there and self._logs.get(topic_partition) is not None:
+                if not was_there and self._assign_directory is None and self._logs.get(topic_partition) is not None:
                     begun_anew.append(topic_partition)
         if begun_anew:
             more = len(begun_anew) - MOST_NAMED
@@ -118,6 +131,16 @@ class ReplicaAssignment:
                 f" and {more} more" if more > 0 else "",
             )
         self._forget_deleted()
+
+    def _drop_strays(self) -> None:
+        """Remove the logs of partitions that were taken from this node while its logs were being loaded."""
+        topics = self._metadata.image.topics.by_name
+        for found in self._logs.all():
+            topic, index = found.topic_partition
+            known = topics.get(topic)
+            partition = None if known is None else known.partition(index)
+            if partition is None or (self._assign_directory is not None and self._node_id not in partition.replicas):
+                self._drop(topic, index)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply a metadata change, deletions first: a name may be both deleted and new."""
@@ -245,6 +268,8 @@ class ReplicaAssignment:
                 is_internal=topic.is_internal,
                 disk_reserve=None if topic.is_internal else self._disk_reserves[directory],
                 on_disk_failure=self._replicas.partition_failed,
+                view=self._view,
+                lag_max_ms=self._lag_max_ms,
             )
         except (DiskFull, TooManyOpenFiles):
             raise
@@ -253,6 +278,10 @@ class ReplicaAssignment:
             self._replicas.take_offline([topic_partition])
             return
         self._replicas.host(partition)
+        if self._assign_directory is not None:
+            actual = next((known for known, each in self._directories.items() if each is directory), None)
+            if actual is not None and actual != image.directory_of(self._node_id):
+                self._assign_directory(topic.topic_id, image.index, actual)
 
     def _drop(self, topic: str, index: int) -> None:
         self._replicas.drop(topic, index)
@@ -284,4 +313,11 @@ class ReplicaAssignment:
 
 
 def _leader_and_isr(image: PartitionImage) -> LeaderAndIsr:
-    return LeaderAndIsr(image.leader, image.leader_epoch, image.replicas, frozenset(image.isr))
+    return LeaderAndIsr(
+        image.leader,
+        image.leader_epoch,
+        image.replicas,
+        frozenset(image.isr),
+        image.partition_epoch,
+        is_recovering=image.leader_recovery_state != 0,
+    )

@@ -13,14 +13,7 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.membership.alter_partition import (
-    AlterPartitionSender,
-    IsrCommitted,
-    IsrOutdated,
-    IsrRefused,
-    Outcome,
-    WantedIsr,
-)
+from broker.membership.alter_partition import AlterPartitionSender
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ClientRequest, Forwarder
 from broker.membership.member import BrokerMember
@@ -36,6 +29,7 @@ from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.raft.observer import QuorumObserver, WrongCluster
 from broker.raft.remote_quorum import REQUEST_TIMEOUT_MS, RemoteQuorum
+from broker.replication.isr_alteration import IsrCommitted, IsrOutdated, IsrRefused, Outcome, WantedIsr
 from broker.replication.replica_fetch import Append, BeginAnew, ReplicaFetch, Truncate, append
 from broker.replication.replica_fetcher import FollowedPartition, ReplicaFetcher
 from broker.runtime.clock import LoopClock

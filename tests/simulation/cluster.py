@@ -11,6 +11,7 @@ from config.parse import load_settings
 from tests.simulation.chance import SeededIds
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk, SimulatedFileSystem
+from tests.simulation.network import SimulatedConnector
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.simulation import Broken, Simulation
 from tests.simulation.worker import simulated_workers
@@ -84,6 +85,7 @@ class SimulatedBroker:
                 ids=self._ids,
                 worker=simulated_workers(self._work, self._simulation.trace),
                 bind=self._simulation.network.bind,
+                connector=SimulatedConnector(self._simulation.network),
             )
             await server.start()
             if not ready.done():

@@ -207,27 +207,7 @@ class TopicsDelta:
             raise InconsistentMetadata(
                 f"PartitionChangeRecord speaks of {topic.name}-{record.partition_id}, which there is not"
             )
-        changes: dict[str, Any] = {"partition_epoch": partition.partition_epoch + 1}
-        for name in (
-            "isr",
-            "replicas",
-            "removing_replicas",
-            "adding_replicas",
-            "eligible_leader_replicas",
-            "last_known_elr",
-        ):
-            value = getattr(record, name)
-            if value is not None:
-                changes[name] = tuple(value)
-        if record.directories is not None:
-            changes["directories"] = tuple(bytes(directory) for directory in record.directories)
-        if record.leader != NO_LEADER_CHANGE:
-            # A record with a leader begins a leader epoch, even if the leader is the same as before.
-            changes["leader"] = record.leader
-            changes["leader_epoch"] = partition.leader_epoch + 1
-        if record.leader_recovery_state != -1:
-            changes["leader_recovery_state"] = record.leader_recovery_state
-        self._put(topic, dataclasses.replace(partition, **changes))
+        self._put(topic, changed_partition(partition, record))
 
     def clear_elr(self, record: ClearElrRecord) -> None:
         """Forget the eligible leaders (KIP-966) of one topic, or of all topics if the record names none."""
@@ -334,3 +314,28 @@ def partition_record(topic_id: bytes, partition: PartitionImage) -> PartitionRec
         eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
         last_known_elr=list(partition.last_known_elr) or None,
     )
+
+
+def changed_partition(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+    """The partition after ``record``, which speaks of it."""
+    changes: dict[str, Any] = {"partition_epoch": partition.partition_epoch + 1}
+    for name in (
+        "isr",
+        "replicas",
+        "removing_replicas",
+        "adding_replicas",
+        "eligible_leader_replicas",
+        "last_known_elr",
+    ):
+        value = getattr(record, name)
+        if value is not None:
+            changes[name] = tuple(value)
+    if record.directories is not None:
+        changes["directories"] = tuple(bytes(directory) for directory in record.directories)
+    if record.leader != NO_LEADER_CHANGE:
+        # A record with a leader begins a leader epoch, even if the leader is the same as before.
+        changes["leader"] = record.leader
+        changes["leader_epoch"] = partition.leader_epoch + 1
+    if record.leader_recovery_state != -1:
+        changes["leader_recovery_state"] = record.leader_recovery_state
+    return dataclasses.replace(partition, **changes)

@@ -124,8 +124,8 @@ def test_the_variables_of_kafkas_own_compose_file_are_all_understood() -> None:
     )
     assert settings.advertised_listeners[1] == Listener(name="PLAINTEXT", host="broker", port=19092)
     assert said == [
-        "kept but not opened, because no other controller will connect: CONTROLLER://:29093",
-        "accepted without effect here: controller.quorum.voters, process.roles, "
+        "not asked, because this node is its own controller: controller.quorum.voters",
+        "accepted without effect here: "
         "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor",
     ]
 

@@ -168,7 +168,7 @@ def test_documentation_is_ours_and_missing_where_a_setting_does_nothing() -> Non
     entries = broker({})
 
     assert entries["num.partitions"].documentation == "Partitions of a topic that is created without a number."
-    assert entries["num.replica.fetchers"].documentation is None
+    assert entries["background.threads"].documentation is None
     assert topic()["segment.bytes"].documentation == entries["log.segment.bytes"].documentation
 
 

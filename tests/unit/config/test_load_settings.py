@@ -1,5 +1,6 @@
 """From a file and the command line to one checked object: who wins, what is adopted, and every refusal."""
 
+import re
 import socket
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from config.broker_settings import BROKER_SETTINGS, BrokerSettings
 from config.errors import SettingsError
 from config.listeners import Listener
 from config.parse import LoadedSettings, load_settings
+from config.quorum import ControllerAddress, controller_addresses
 
 UPSTREAM_SERVER_PROPERTIES = """\
 # The keys of the file that Apache Kafka ships for a single KRaft node
@@ -74,8 +76,8 @@ def test_kafkas_own_server_properties_is_accepted_as_it_is(tmp_path: Path) -> No
     assert settings.controller_port(client_port=9092) == 9093
     assert settings.socket_send_buffer_bytes == 102400
     assert notices == [
-        "kept but not opened, because no other controller will connect: CONTROLLER://:9093",
-        "accepted without effect here: controller.quorum.bootstrap.servers, process.roles, "
+        "not asked, because this node is its own controller: controller.quorum.bootstrap.servers",
+        "accepted without effect here: "
         "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor",
     ]
 
@@ -219,7 +221,10 @@ def test_a_secured_controller_listener_is_kept_with_its_settings_since_nobody_op
     )
 
     assert settings.controller_listeners[0].security_protocol == "SASL_SSL"
-    assert "accepted without effect here: listener.name.ctl.plain.sasl.jaas.config" in notices
+    assert notices == [
+        "kept but not opened, because TLS and SASL do not exist here yet: CTL://h:9093",
+        "accepted without effect here: listener.name.ctl.plain.sasl.jaas.config",
+    ]
 
 
 def test_the_controllers_port_is_settable_and_else_stands_beside_the_clients() -> None:
@@ -265,8 +270,8 @@ def test_replication_that_one_node_cannot_have_is_lowered_with_one_notice() -> N
 
 
 def test_settings_of_kafka_that_do_nothing_here_are_named_together_in_one_notice() -> None:
-    assert load(num_replica_fetchers="4", background_threads="2", super_users="User:a").notices == [
-        "accepted without effect here: background.threads, num.replica.fetchers, super.users"
+    assert load(num_replica_alter_log_dirs_threads="4", background_threads="2", super_users="User:a").notices == [
+        "accepted without effect here: background.threads, num.replica.alter.log.dirs.threads, super.users"
     ]
 
 
@@ -658,3 +663,65 @@ def test_a_secret_is_not_repeated_in_a_refusal() -> None:
         load_keys({"listener.name.nowhere.ssl.keystore.password": "geheim"})
 
     assert "geheim" not in str(refused.value)
+
+
+# Members of a cluster
+
+
+def test_a_member_names_controllers_and_has_kafkas_replication() -> None:
+    settings, notices = load(process_roles="broker", controller_quorum_bootstrap_servers="[::1]:9093, c.example:19093")
+
+    assert settings.is_member
+    assert controller_addresses(settings) == (
+        ControllerAddress(None, "::1", 9093),
+        ControllerAddress(None, "c.example", 19093),
+    )
+    assert settings.offsets_topic_replication_factor == 3
+    assert settings.transaction_state_log_replication_factor == 3
+    assert settings.transaction_state_log_min_isr == 2
+    assert notices == []
+
+
+def test_a_member_of_a_fixed_quorum_finds_the_controllers_by_the_voters() -> None:
+    settings, _ = load(
+        process_roles="broker", controller_quorum_voters="100@a:9093,101@b:9093", default_replication_factor="2"
+    )
+
+    assert controller_addresses(settings) == (ControllerAddress(100, "a", 9093), ControllerAddress(101, "b", 9093))
+    assert settings.default_replication_factor == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        ({}, "process.roles is 'broker', expected controller.quorum.bootstrap.servers with the addresses"),
+        ({"controller_quorum_bootstrap_servers": "a"}, "is 'a', expected host:port with a port from 1 to 65535"),
+        ({"controller_quorum_bootstrap_servers": "a:0"}, "is 'a:0', expected host:port with a port from 1 to 65535"),
+        ({"controller_quorum_voters": "a:9093"}, "is 'a:9093', expected id@host:port"),
+        (
+            {"controller_quorum_bootstrap_servers": "a:1", "ottla_topics_at_start": "orders"},
+            "is 'orders', expected nothing where process.roles is broker",
+        ),
+        (
+            {
+                "controller_quorum_bootstrap_servers": "a:1",
+                "controller_listener_names": "CTL",
+                "listeners": "PLAINTEXT://:9092,CTL://:9093",
+            },
+            "expected none that controller.listener.names has",
+        ),
+    ],
+)
+def test_a_member_that_could_not_join_is_refused(texts: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(sentence)):
+        load(process_roles="broker", **texts)
+
+
+def test_a_node_that_opens_its_controller_listener_has_the_replicas_that_it_asks_for() -> None:
+    settings, _ = load(
+        controller_listener_names="CTL",
+        listeners="PLAINTEXT://h:9092,CTL://h:9093",
+        offsets_topic_replication_factor="2",
+    )
+
+    assert settings.offsets_topic_replication_factor == 2

@@ -10,7 +10,8 @@ from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.registry import Handler, Registry
 from broker.request.context import ApiVersionRange, RequestContext
 from broker.request.faults import InvalidRequest
-from broker.request.response import NO_FRAME, NOTHING, ResponseSlot
+from broker.request.response import NO_FRAME, NOTHING, RequestStream, ResponseSlot
+from broker.request.session import Peer, Session
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
@@ -206,3 +207,35 @@ def test_describe_cluster_is_not_served_unless_somebody_serves_it() -> None:
     exchange = Exchange()
     exchange.ask(DescribeClusterRequest(include_cluster_authorized_operations=False), 0)
     assert exchange.owner.closed == "API 60 in version 0 is not served"
+
+
+def test_on_a_controller_listener_another_registry_answers() -> None:
+    asked: list[str] = []
+
+    def answering(name: str) -> Registry:
+        def handler(request: DescribeClusterRequest, context: RequestContext) -> None:
+            asked.append(name)
+            context.respond_nothing()
+
+        registry = Registry()
+        registry.serve(ApiKey.DESCRIBE_CLUSTER, lambda: handler)
+        return registry
+
+    dispatcher = Dispatcher(answering("broker"), answering("controller"))
+    for is_on_controller_listener in (False, True):
+        session = Session(
+            Peer(host="10.0.0.1", port=4711, listener="ANY"), is_on_controller_listener=is_on_controller_listener
+        )
+        frame = memoryview(bytearray(encode_request(7, "test", DescribeClusterRequest(), 1)[4:]))
+        dispatcher.handle(ResponseSlot(Owner(), RequestStream(session, lambda slots: None), frame, 0))
+
+    assert asked == ["broker", "controller"]
+
+
+def test_without_controller_listeners_nothing_is_served_as_on_one() -> None:
+    owner = Owner()
+    session = Session(Peer(host="10.0.0.1", port=4711, listener="ANY"), is_on_controller_listener=True)
+    frame = memoryview(bytearray(encode_request(7, "test", DescribeClusterRequest(), 1)[4:]))
+    Exchange().dispatcher.handle(ResponseSlot(owner, RequestStream(session, lambda slots: None), frame, 0))
+
+    assert owner.closed == "API 60 in version 1 is not served"

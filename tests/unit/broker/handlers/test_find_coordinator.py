@@ -9,7 +9,9 @@ from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.topics import DeleteTopicsRequest
+from protocol.records.cluster_metadata import PartitionChangeRecord
 from tests.support.broker import InProcessBroker
+from tests.support.metadata import pretend
 
 GROUP, TRANSACTION, SHARE = range(3)
 NO_ID = "A" * 22
@@ -124,14 +126,11 @@ def test_a_deleted_topic_is_made_anew(broker: InProcessBroker) -> None:
     broker.wait_until(lambda: codes(broker, 6, "readers") == [E.NONE])
 
 
-def test_a_partition_that_is_offline_has_no_coordinator(broker: InProcessBroker) -> None:
+@pytest.mark.settings(offsets_topic_num_partitions=1)
+def test_a_partition_without_a_leader_has_no_coordinator(broker: InProcessBroker) -> None:
     broker.wait_until(lambda: codes(broker, 6, "readers") == [E.NONE])
-    replicas = broker.server.components.replicas
-
-    async def lose_everything() -> None:
-        replicas.take_offline([partition.topic_partition for partition in replicas.partitions()])
-
-    broker.run(lose_everything())
+    topic_id = broker.server.metadata.image.topics.by_name["__consumer_offsets"].topic_id
+    pretend(broker.server.metadata, PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1, isr=[]))
     assert codes(broker, 6, "readers") == [E.COORDINATOR_NOT_AVAILABLE]
 
 

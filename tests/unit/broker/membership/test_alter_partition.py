@@ -8,15 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from broker.membership.alter_partition import (
-    AlterPartitionSender,
-    IsrCommitted,
-    IsrOutdated,
-    IsrRefused,
-    Outcome,
-    WantedIsr,
-)
+from broker.membership.alter_partition import AlterPartitionSender
 from broker.membership.controller_channel import ControllerChannel
+from broker.replication.isr_alteration import IsrCommitted, IsrOutdated, IsrRefused, Outcome, WantedIsr
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from tests.support.clock import ManualClock

@@ -12,8 +12,8 @@ import pytest
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.features import UnsupportedFeatures, check_features
-from broker.membership.member import BrokerMember, RegistrationRefused
-from broker.metadata.registration import SUPPORTED_FEATURES, Registration
+from broker.membership.member import BrokerMember
+from broker.metadata.registration import SUPPORTED_FEATURES, Registration, RegistrationRefused
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.errors import PeerUnreachable
 from broker.peers.peer import Peer

@@ -43,7 +43,7 @@ class House:
         self.acceptors: list[Acceptor] = []
         self.clients: list[socket.socket] = []
 
-    def listen(self, name: str = "PLAINTEXT", host: str = "127.0.0.1") -> Acceptor:
+    def listen(self, name: str = "PLAINTEXT", host: str = "127.0.0.1", *, is_for_controllers: bool = False) -> Acceptor:
         acceptor = Acceptor(
             name,
             host,
@@ -53,6 +53,7 @@ class House:
             processors=self.processors,
             limits=self.limits,
             options=SocketOptions(),
+            is_for_controllers=is_for_controllers,
         )
         acceptor.bind()
         acceptor.start()
@@ -115,6 +116,19 @@ async def test_connections_go_to_the_processors_in_turn() -> None:
         (peer, *_) = [connection.peer for connection in it.processors[0]]
         assert peer.host == "127.0.0.1"
         assert peer.listener == "PLAINTEXT"
+
+
+@on_both_loops
+async def test_a_session_knows_whether_it_came_in_on_a_controller_listener() -> None:
+    async with house() as it:
+        it.connect(it.listen())
+        it.connect(it.listen("CONTROLLER", is_for_controllers=True))
+        await it.until(lambda: sum(it.connections) == 2)
+        sessions = [connection.session for processor in it.processors for connection in processor]
+        assert {one.peer.listener: one.is_on_controller_listener for one in sessions} == {
+            "PLAINTEXT": False,
+            "CONTROLLER": True,
+        }
 
 
 @on_both_loops

@@ -1,5 +1,7 @@
 """A partition changes from leader to follower and back: its log, its clients and its coordinators."""
 
+from itertools import count
+
 import pytest
 
 from broker.replication.partition import LeaderAndIsr, Partition
@@ -16,6 +18,9 @@ OTHER = 2
 BOTH = frozenset({1, OTHER})
 NOW_MS = 1_700_000_000_000
 
+partition_epochs = count(1)
+"""Each change of a partition is a new version of it."""
+
 
 @pytest.fixture
 def partition(broker: InProcessBroker) -> Partition:
@@ -31,7 +36,7 @@ def hand_over(
     """Let ``leader`` lead."""
 
     async def apply() -> None:
-        state = LeaderAndIsr(leader, epoch, (1, OTHER), isr)
+        state = LeaderAndIsr(leader, epoch, (1, OTHER), isr, partition_epoch=next(partition_epochs))
         broker.server.components.replicas.apply(partition, state)
 
     broker.run(apply())

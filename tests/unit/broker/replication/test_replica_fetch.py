@@ -268,7 +268,7 @@ def test_a_log_that_ends_behind_the_leaders_is_cut_to_its_end(leader: Replica, f
     ("code", "step"),
     [
         (ErrorCode.FENCED_LEADER_EPOCH, AwaitMetadata()),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, AwaitMetadata()),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, BackOff()),
         (ErrorCode.UNKNOWN_LEADER_EPOCH, BackOff()),
         (ErrorCode.UNKNOWN_TOPIC_ID, BackOff()),
         (ErrorCode.KAFKA_STORAGE_ERROR, BackOff()),

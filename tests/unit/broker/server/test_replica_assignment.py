@@ -45,7 +45,7 @@ def test_many_partitions_come_in_turns_of_the_loop(broker: InProcessBroker) -> N
     last = 2 * MOST_AT_ONCE + 6
     broker.begin_topic("orders", partitions=last + 1)
     assert hosted(broker) == MOST_AT_ONCE
-    assert (produce_to(broker, 0), produce_to(broker, last)) == (E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION)
+    assert (produce_to(broker, 0), produce_to(broker, last)) == (E.NONE, E.NOT_LEADER_OR_FOLLOWER)
 
     broker.advance(1)
     assert hosted(broker) == 2 * MOST_AT_ONCE
@@ -99,7 +99,7 @@ def test_a_partition_whose_log_finds_no_room_gets_it_later(
     with monkeypatch.context() as patched:
         patched.setattr(LogManager, "create", refuse)
         broker.begin_topic("orders", partitions=3)
-        assert produce_to(broker, 0) == E.UNKNOWN_TOPIC_OR_PARTITION
+        assert produce_to(broker, 0) == E.NOT_LEADER_OR_FOLLOWER
         broker.advance(RETRY_MS)
         assert hosted(broker) == 0
     assert hosted(broker) == 0
@@ -125,7 +125,7 @@ def test_a_topic_waits_until_the_checkpoints_have_forgotten_its_deleted_namesake
         assert broker.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5).responses[0].error_code == 0
         broker.begin_topic("orders", partitions=2)
         broker.wait_until(lambda: "no space left" in caplog.text)
-        assert produce_to(broker, 0) == E.UNKNOWN_TOPIC_OR_PARTITION
+        assert produce_to(broker, 0) == E.NOT_LEADER_OR_FOLLOWER
 
     broker.advance(RETRY_MS)
     broker.wait_until(lambda: hosted(broker) == 2)

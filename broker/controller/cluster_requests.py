@@ -1,0 +1,322 @@
+"""ClusterRequests: what the brokers of a cluster ask of the controller in this process (KIP-631).
+
+Each method takes the decoded request, and calls ``then`` with the response once everything that it rests on is durable:
+on the loop, perhaps before the method returns. An error goes into the response, as Kafka's controller has it. Each
+method raises StorageError where the metadata log cannot be written; nothing has changed then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from broker.controller.broker_changes import begin_controlled_shutdown, fail_directories, fence, unfence
+from broker.controller.broker_registration import plan_registration
+from broker.controller.broker_sessions import BrokerSessions, BrokerState, next_state, state_of
+from broker.controller.cluster_view import ClusterView
+from broker.controller.local_controller import LocalController
+from broker.metadata.image.records import Record
+from broker.metadata.record_versions import CORDONED_SINCE
+from broker.request.faults import Fault, InvalidRequest
+from broker.runtime.clock import Clock
+from protocol.errors import ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from protocol.messages.broker_lifecycle import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
+from protocol.records.cluster_metadata import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
+
+RETRY_MS: Final = 1_000
+"""After how long a session is looked at again that could not be ended, since the metadata log's disk was full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """The settings of a controller, with Kafka's defaults."""
+
+    session_timeout_ms: int = 9_000
+    """`broker.session.timeout.ms`"""
+    rebalances_leaders: bool = True
+    """`auto.leader.rebalance.enable`"""
+    rebalance_interval_ms: int = 300_000
+    """`leader.imbalance.check.interval.seconds`"""
+
+
+class ClusterRequests:
+    """Answers the brokers of the cluster. All methods belong to the loop's thread."""
+
+    def __init__(
+        self,
+        controller: LocalController,
+        *,
+        cluster_id: str,
+        clock: Clock,
+        settings: ClusterSettings = ClusterSettings(),
+    ) -> None:
+        """Made before ``controller`` registers its own broker, which then knows that other brokers can join.
+
+        A broker that the metadata log has as unfenced has a session from now on.
+        """
+        self._controller = controller
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._settings = settings
+        self._sessions = controller.sessions = BrokerSessions(settings.session_timeout_ms)
+        now_ms = clock.monotonic_ms()
+        for broker in controller.others.values():
+            if not broker.fenced:
+                self._sessions.begin(broker.broker_id, broker.broker_epoch, now_ms)
+        self._next_election_ms = now_ms + settings.rebalance_interval_ms
+
+    def broker_registration(
+        self, request: BrokerRegistrationRequest, then: Callable[[BrokerRegistrationResponse], None]
+    ) -> None:
+        """Register a run of a broker, which is fenced at first (KIP-631)."""
+        controller, now_ms = self._controller, self._clock.monotonic_ms()
+        view = controller.view()
+        before = view.broker(request.broker_id)
+        has_valid_session = request.broker_id == controller.node_id or (
+            before is not None and self._sessions.is_valid(before.broker_id, before.broker_epoch, now_ms)
+        )
+        try:
+            registered = plan_registration(
+                view,
+                request,
+                cluster_id=self._cluster_id,
+                kraft_version=controller.kraft_version,
+                has_valid_session=has_valid_session,
+                end_offset=controller.end_offset,
+            )
+        except Fault as fault:
+            refusal = BrokerRegistrationResponse(error_code=fault.code)
+            log.info("broker %d is not registered: %s", request.broker_id, fault)
+            controller.when_durable(lambda: then(refusal))
+            return
+        answer = BrokerRegistrationResponse(broker_epoch=registered.broker_epoch)
+        controller.append(registered.records, lambda: then(answer))
+        if registered.is_new_run:
+            self._sessions.begin(request.broker_id, registered.broker_epoch, now_ms)
+        else:
+            self._sessions.renew(request.broker_id, now_ms)
+        log.info(
+            "broker %d is registered %s, with the epoch %d",
+            request.broker_id,
+            "for a new run" if registered.is_new_run else "again",
+            registered.broker_epoch,
+        )
+
+    def broker_heartbeat(
+        self, request: BrokerHeartbeatRequest, then: Callable[[BrokerHeartbeatResponse], None]
+    ) -> None:
+        """Keep a broker's session, and fence, unfence or stop the broker as it asks (KIP-631, KIP-858)."""
+        controller, sessions = self._controller, self._sessions
+        broker = self._known(request.broker_id, request.broker_epoch)
+        if broker is None:
+            stale = BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+            controller.when_durable(lambda: then(stale))
+            return
+        broker = self._update_directories(broker, request)
+        view = controller.view()
+        is_caught_up = request.current_metadata_offset >= broker.broker_epoch
+        active = [other for other in controller.others if other != broker.broker_id and view.is_active(other)]
+        state = state_of(broker)
+        after = next_state(
+            state,
+            wants_fence=request.want_fence,
+            wants_shutdown=request.want_shut_down,
+            is_caught_up=is_caught_up,
+            leads_anything=lambda: view.leads_anything(broker.broker_id),
+            is_shutdown_known=lambda: sessions.is_shutdown_known(
+                broker.broker_id, active, end_offset=controller.end_offset, high_watermark=controller.high_watermark
+            ),
+        )
+        self._change_state(view, broker, state, after)
+        sessions.touch(
+            broker.broker_id, broker.broker_epoch, request.current_metadata_offset, self._clock.monotonic_ms()
+        )
+        answer = BrokerHeartbeatResponse(
+            is_caught_up=is_caught_up,
+            is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+            should_shut_down=after is BrokerState.SHUTDOWN_NOW,
+        )
+        controller.when_durable(lambda: then(answer))
+
+    def alter_partition(self, request: AlterPartitionRequest, then: Callable[[AlterPartitionResponse], None]) -> None:
+        """Change the replicas in sync as the leaders of partitions ask (KIP-497), each with its own success or error.
+
+        A request of version 2 has the field ``new_isr`` only, later versions ``new_isr_with_epochs`` only.
+        """
+        from broker.controller.isr_alteration import IsrPlanner
+
+        if self._known(request.broker_id, request.broker_epoch) is None:
+            stale = AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, topics=[])
+            self._controller.when_durable(lambda: then(stale))
+            return
+        planner = IsrPlanner(self._controller.view(), request.broker_id)
+        answer = planner.plan(request.topics)
+        self._write(planner.records, lambda: then(answer))
+
+    def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest, then: Callable[[AllocateProducerIdsResponse], None]
+    ) -> None:
+        """Give a broker the next block of producer ids (KIP-730)."""
+        if self._known(request.broker_id, request.broker_epoch) is None:
+            stale = AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+            self._controller.when_durable(lambda: then(stale))
+            return
+
+        def allocated(block: range) -> None:
+            then(AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block)))
+
+        self._controller.allocate_producer_ids_for(request.broker_id, request.broker_epoch, allocated)
+
+    def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest, then: Callable[[AssignReplicasToDirsResponse], None]
+    ) -> None:
+        """Take over in which log directories a broker's replicas are (KIP-858), each with its own success or error."""
+        from broker.controller.directory_assignments import DirectoryPlanner
+
+        broker = self._known(request.broker_id, request.broker_epoch)
+        if broker is None:
+            stale = AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, directories=[])
+            self._controller.when_durable(lambda: then(stale))
+            return
+        planner = DirectoryPlanner(self._controller.view(), broker)
+        answer = planner.plan(request.directories)
+        self._write(planner.records, lambda: then(answer))
+
+    def elect_leaders(self, request: ElectLeadersRequest, then: Callable[[ElectLeadersResponse], None]) -> None:
+        """Elect the preferred leaders of partitions, or any leaders (KIP-183, KIP-460).
+
+        A request without partitions means all; those that need no election are left out of the response then.
+        """
+        from broker.controller.elections import ElectionPlanner
+
+        try:
+            planner = ElectionPlanner(self._controller.view(), request.election_type)
+        except InvalidRequest as fault:
+            refusal = ElectLeadersResponse(error_code=fault.code, replica_election_results=[])
+            self._controller.when_durable(lambda: then(refusal))
+            return
+        answer = planner.plan(request.topic_partitions)
+        self._write(planner.records, lambda: then(answer))
+
+    def session_check(self, now_ms: int) -> int:
+        """Fence a broker whose session is over, and balance leaders when that is due. Call it periodically.
+
+        One call fences one broker: after a pause of this process, heartbeats that have come meanwhile are read between
+        two calls.
+
+        Args:
+            now_ms: milliseconds of the monotonic clock.
+
+        Returns: when to call again at the latest, in milliseconds of the monotonic clock.
+        """
+        try:
+            self._fence_first_overdue(now_ms)
+            if now_ms >= self._next_election_ms:
+                has_more = self._hold_periodic_elections()
+                self._next_election_ms = now_ms if has_more else now_ms + self._settings.rebalance_interval_ms
+        except StorageError as error:
+            log.warning("no broker can be fenced now, since the metadata log cannot be written: %s", error)
+            return now_ms + RETRY_MS
+        deadline_ms = self._sessions.next_deadline_ms(self._unfenced())
+        return self._next_election_ms if deadline_ms is None else min(deadline_ms, self._next_election_ms)
+
+    def _known(self, broker_id: int, broker_epoch: int) -> RegisterBrokerRecord | None:
+        """The broker's registration, None if it has registered anew since, or is not registered."""
+        broker = self._controller.image.cluster.brokers.get(broker_id)
+        return broker if broker is not None and broker.broker_epoch == broker_epoch else None
+
+    def _write(self, records: list[Record], then: Callable[[], None]) -> None:
+        if records:
+            self._controller.append(records, then)
+        else:
+            self._controller.when_durable(then)
+
+    def _update_directories(
+        self, broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest
+    ) -> RegisterBrokerRecord:
+        """Take over which log directories have failed, and which take no new replicas; return the registration then."""
+        controller = self._controller
+        records: list[Record] = []
+        if request.offline_log_dirs:
+            records += fail_directories(controller.view(), broker, [bytes(one) for one in request.offline_log_dirs])
+        if (
+            request.cordoned_log_dirs is not None
+            and request.cordoned_log_dirs != broker.cordoned_log_dirs
+            and controller.image.features.metadata_version >= CORDONED_SINCE
+        ):
+            records.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker.broker_id,
+                    broker_epoch=broker.broker_epoch,
+                    cordoned_log_dirs=list(request.cordoned_log_dirs),
+                )
+            )
+        if records:
+            controller.append(records)
+        return controller.image.cluster.brokers[broker.broker_id]
+
+    def _change_state(
+        self, view: ClusterView, broker: RegisterBrokerRecord, state: BrokerState, after: BrokerState
+    ) -> None:
+        controller = self._controller
+        if after is state:
+            return
+        if after is BrokerState.CONTROLLED_SHUTDOWN:
+            controller.append(begin_controlled_shutdown(view, broker))
+            self._sessions.begin_shutdown(broker.broker_id, controller.end_offset - 1)
+        elif after is BrokerState.UNFENCED:
+            controller.append(unfence(view, broker))
+        elif not broker.fenced:
+            controller.append(fence(view, broker))
+        log.info("broker %d is %s", broker.broker_id, _SAID[after])
+
+    def _unfenced(self) -> list[int]:
+        return [broker_id for broker_id, broker in self._controller.others.items() if not broker.fenced]
+
+    def _fence_first_overdue(self, now_ms: int) -> None:
+        controller = self._controller
+        for broker_id in self._sessions.overdue(self._unfenced(), now_ms)[:1]:
+            controller.append(fence(controller.view(), controller.image.cluster.brokers[broker_id]))
+            log.warning(
+                "broker %d is fenced: it has sent no heartbeat for %d ms", broker_id, self._settings.session_timeout_ms
+            )
+
+    def _hold_periodic_elections(self) -> bool:
+        """Whether there are more elections than one turn holds."""
+        from broker.controller.elections import balance_leaders, elect_unclean_leaders
+
+        controller, has_more = self._controller, False
+        if not controller.others:
+            return False  # this node leads all its partitions
+        elections = [elect_unclean_leaders]
+        if self._settings.rebalances_leaders:
+            elections.append(balance_leaders)
+        for elect in elections:
+            elected = elect(controller.view())
+            has_more = has_more or elected.has_more
+            if elected.records:
+                controller.append(elected.records)
+                log.info("%d partitions get other leaders", len(elected.records))
+        return has_more
+
+
+_SAID: Final = {
+    BrokerState.FENCED: "fenced, as it has asked",
+    BrokerState.UNFENCED: "unfenced",
+    BrokerState.CONTROLLED_SHUTDOWN: "shutting down, and hands its leaderships over",
+    BrokerState.SHUTDOWN_NOW: "fenced, and may stop",
+}

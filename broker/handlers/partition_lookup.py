@@ -1,0 +1,98 @@
+"""Partitions as handlers find them: on this node, or on other brokers of the cluster."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
+
+from broker.metadata.brokers import Brokers, ListedBroker
+from broker.metadata.cache import ImageSource
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replication import Replication
+from broker.request.faults import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
+from protocol.records.cluster_metadata import NO_LEADER
+from storage.sentinels import NO_EPOCH
+
+
+class Leadership(NamedTuple):
+    """Who leads a partition, for answers that send a client there (KIP-951)."""
+
+    leader_id: int
+    """`NO_LEADER` if no broker leads it, or there is no such partition."""
+    leader_epoch: int
+    broker: ListedBroker | None
+    """The leader with its address on the client's listener; None if it is fenced or has no such listener."""
+
+
+class PartitionLookup:
+    """Finds partitions of this node, and tells those of other brokers from those that do not exist."""
+
+    __slots__ = ("_brokers", "_find", "_metadata", "_replicas")
+
+    def __init__(self, replicas: ReplicaManager, metadata: ImageSource, brokers: Brokers) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._brokers = brokers
+        self._find = replicas.find
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition, led by this node or not.
+
+        Raises `NotLeaderOrFollower` for a partition that only other brokers have, `UnknownTopicOrPartition`, and
+        LogDirFailed for a partition of this node that is offline.
+        """
+        partition = self._find(topic, index)
+        if partition is not None:
+            return partition
+        if not self._replicas.is_offline(topic, index) and self._is_known(topic, index):
+            raise NotLeaderOrFollower(f"this node has no replica of {topic}-{index}")
+        return self._replicas.partition(topic, index)
+
+    @property
+    def replication(self) -> Replication | None:
+        """What this broker does with its followers; None where there are no other brokers."""
+        return self._replicas.replication
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """The name of the topic with this id; empty if there is none."""
+        known = self._metadata.image.topics.by_id.get(topic_id)
+        return "" if known is None else known.name
+
+    def leadership(self, topic: str, index: int, listener: str) -> Leadership:
+        """Who leads the partition: as this node's replica knows it, else as the metadata has it."""
+        leader, epoch = NO_LEADER, NO_EPOCH
+        hosted = self._find(topic, index)
+        if hosted is not None:
+            leader, epoch = hosted.leader, hosted.leader_epoch
+        else:
+            known = self._metadata.image.topics.by_name.get(topic)
+            partition = None if known is None else known.partition(index)
+            if partition is not None:
+                leader, epoch = partition.leader, partition.leader_epoch
+        return Leadership(leader, epoch, self._brokers.on(listener).find_alive(leader))
+
+    def _is_known(self, topic: str, index: int) -> bool:
+        known = self._metadata.image.topics.by_name.get(topic)
+        return known is not None and known.partition(index) is not None
+
+
+class _Endpoint(Protocol):
+    node_id: int
+
+
+E = TypeVar("E", bound=_Endpoint)
+
+
+def add_endpoint(leadership: Leadership, endpoints: list[E], make: Callable[..., E]) -> None:
+    """Put the leader's address into the ``endpoints`` of an answer, once. ``make`` makes the structs of the answer."""
+    broker = leadership.broker
+    if broker is not None and all(endpoint.node_id != broker.broker_id for endpoint in endpoints):
+        endpoints.append(make(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack))
+
+
+def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:
+    """Raise `FencedLeaderEpoch` or `UnknownLeaderEpoch` if the client knows another epoch than this node, whether this
+    node leads the partition or not; -1: the client does not say."""
+    if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
+        return
+    text = f"{partition.topic_partition}: leader epoch {current_leader_epoch}, here {partition.leader_epoch}"
+    raise FencedLeaderEpoch(text) if current_leader_epoch < partition.leader_epoch else UnknownLeaderEpoch(text)

@@ -1,0 +1,193 @@
+"""BrokerRequests: what this broker asks the controllers for itself: producer ids, topics, places of replicas.
+
+Each is asked again until the controllers have answered. A new topic is asked for once: the client asks again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from broker.membership.controller_channel import ControllerChannel
+from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFailed, NotForwardable
+from broker.metadata.internal_topics import InternalTopic
+from broker.peers.backoff import Backoff
+from broker.peers.waiting import pause_until
+from broker.runtime.clock import Clock
+from protocol.errors import ErrorCode, described
+from protocol.headers import decode_response, encode_request
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.records.principal import DefaultPrincipalData
+
+log = logging.getLogger(__name__)
+
+MOST_ASSIGNMENTS: Final = 2_250
+"""Replicas in one AssignReplicasToDirs, as in Kafka."""
+
+MOST_NEW_TOPICS: Final = 1_000
+"""Topics that may wait to be created; names beyond them are dropped, and their clients ask again."""
+
+CREATE_TOPICS_VERSION: Final = 7
+CREATION_TIMEOUT_MS: Final = 30_000
+BROKER_DEFAULT: Final = -1
+
+_LOOPBACK: Final = bytes((127, 0, 0, 1))
+_BROKER: Final = DefaultPrincipalData(type="User", name="ANONYMOUS")
+
+_SETTLED: Final = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+"""What ends the assignment of a replica: the controller has it, or the replica is gone."""
+
+
+class BrokerRequests:
+    """The requests of one broker. `run` is a task of the broker.
+
+    It is the `AutoCreation` of a member, and takes the blocks of its producer ids.
+    """
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        forwarder: Forwarder,
+        *,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        internal_topic: Callable[[str], InternalTopic | None],
+        clock: Clock,
+        backoff: Backoff,
+    ) -> None:
+        """``channel`` is for these requests alone; ``internal_topic`` says how a coordinator's topic is made."""
+        self._channel = channel
+        self._forwarder = forwarder
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._internal_topic = internal_topic
+        self._clock = clock
+        self._backoff = backoff
+        self._wanted_blocks: list[Callable[[range], None]] = []
+        self._new_topics: dict[str, None] = {}
+        self._places: dict[tuple[bytes, int], bytes] = {}
+        """The log directory of each replica that the controllers are to know, by topic id and partition."""
+        self._is_wanted = asyncio.Event()
+
+    # What the broker asks for
+
+    def allocate_producer_ids(self, then: Callable[[range], None]) -> None:
+        """Take the next block of producer ids (KIP-730); ``then`` gets it once the controllers have given it."""
+        self._wanted_blocks.append(then)
+        self._is_wanted.set()
+
+    def auto_create(self, names: Iterable[str]) -> None:
+        """Create topics that a client asked about; there is no answer, the client asks again."""
+        for name in names:
+            if len(self._new_topics) < MOST_NEW_TOPICS:
+                self._new_topics[name] = None
+        self._is_wanted.set()
+
+    def assign_directory(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+        """Tell the controllers in which log directory (its id of 16 bytes) a replica of this broker is (KIP-858)."""
+        self._places[topic_id, partition] = directory_id
+        self._is_wanted.set()
+
+    # How it is asked
+
+    async def run(self) -> None:
+        """Ask until the task is cancelled."""
+        try:
+            while True:
+                await self._is_wanted.wait()
+                self._is_wanted.clear()
+                while not await self._ask_all():
+                    await pause_until(self._clock, self._clock.monotonic_ms() + self._backoff.next_ms())
+                self._backoff.reset()
+        finally:
+            self._channel.close()
+
+    async def _ask_all(self) -> bool:
+        """Ask for everything that is wanted. False if something is to be asked again."""
+        if self._wanted_blocks and not await self._allocate():
+            return False
+        if self._new_topics:
+            await self._create(list(self._new_topics))
+        return not self._places or await self._assign()
+
+    async def _allocate(self) -> bool:
+        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
+        answer = await self._channel.ask(request, AllocateProducerIdsResponse)
+        if answer is None:
+            return False
+        if answer.error_code != ErrorCode.NONE or answer.producer_id_len < 1:
+            log.warning("the controllers give no producer ids, asking again: %s", described(answer.error_code))
+            return False
+        first = answer.producer_id_start
+        self._wanted_blocks.pop(0)(range(first, first + answer.producer_id_len))
+        return not self._wanted_blocks or await self._allocate()
+
+    async def _create(self, names: Sequence[str]) -> None:
+        request = CreateTopicsRequest(topics=[self._wish(name) for name in names], timeout_ms=CREATION_TIMEOUT_MS)
+        frame = encode_request(0, str(self._node_id), request, CREATE_TOPICS_VERSION)[4:]
+        try:
+            response = await self._forwarder.forward(ClientRequest(frame, _BROKER, _LOOPBACK))
+        except (ForwardingFailed, NotForwardable) as error:
+            log.warning("%d topics were not created, the first is %s: %s", len(names), names[0], error)
+        else:
+            _, answer = decode_response(CreateTopicsResponse, CREATE_TOPICS_VERSION, response)
+            for topic in answer.topics:
+                if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    log.info("topic %s was not created automatically: %s", topic.name, topic.error_message)
+        for name in names:
+            self._new_topics.pop(name, None)
+
+    def _wish(self, name: str) -> CreateTopicsRequest.Topic:
+        of_topic = CreateTopicsRequest.Topic
+        internal = self._internal_topic(name) or InternalTopic(BROKER_DEFAULT, BROKER_DEFAULT, ())
+        return of_topic(
+            name=name,
+            num_partitions=internal.partitions,
+            replication_factor=internal.replication_factor,
+            assignments=[],
+            configs=[of_topic.Config(name=key, value=value) for key, value in internal.configs],
+        )
+
+    async def _assign(self) -> bool:
+        sent = dict(list(self._places.items())[:MOST_ASSIGNMENTS])
+        answer = await self._channel.ask(
+            _assignments(self._node_id, self._broker_epoch(), sent), AssignReplicasToDirsResponse
+        )
+        if answer is None or answer.error_code != ErrorCode.NONE:
+            return False
+        for directory in answer.directories:
+            for topic in directory.topics:
+                for partition in topic.partitions:
+                    place = bytes(topic.topic_id), partition.partition_index
+                    if partition.error_code in _SETTLED and self._places.get(place) == sent.get(place):
+                        self._places.pop(place, None)
+        return not self._places or (len(sent) == MOST_ASSIGNMENTS and await self._assign())
+
+
+def _assignments(
+    node_id: int, broker_epoch: int, places: Mapping[tuple[bytes, int], bytes]
+) -> AssignReplicasToDirsRequest:
+    of_directory = AssignReplicasToDirsRequest.Directory
+    of_topic = of_directory.Topic
+    by_directory: dict[bytes, dict[bytes, list[int]]] = {}
+    for (topic_id, partition), directory_id in places.items():
+        by_directory.setdefault(directory_id, {}).setdefault(topic_id, []).append(partition)
+    return AssignReplicasToDirsRequest(
+        broker_id=node_id,
+        broker_epoch=broker_epoch,
+        directories=[
+            of_directory(
+                id=directory_id,
+                topics=[
+                    of_topic(
+                        topic_id=topic_id,
+                        partitions=[of_topic.Partition(partition_index=index) for index in indexes],
+                    )
+                    for topic_id, indexes in topics.items()
+                ],
+            )
+            for directory_id, topics in by_directory.items()
+        ],
+    )

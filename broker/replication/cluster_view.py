@@ -1,0 +1,50 @@
+"""ClusterView: what replication has to know of the other brokers, which the broker server takes from the metadata."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.peers.endpoint import PeerEndpoint
+
+
+class ClusterView(Protocol):
+    """The other brokers, as the metadata has them now."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's own registration."""
+
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether the controller would take a broker into an ISR: it is registered in this epoch (-1: in any), neither
+        fenced nor being shut down."""
+
+    def is_outdated(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a broker has registered again since this epoch of its registration; -1 is no epoch."""
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether a broker is registered and not fenced."""
+
+    def address_of(self, broker_id: int) -> PeerEndpoint | None:
+        """Where a broker is reached by other brokers; None where it is not registered, or not on their listener."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The `ClusterView` of a broker without others."""
+
+    broker_epoch: int = -1
+
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """There is no other broker."""
+        return False
+
+    def is_outdated(self, broker_id: int, broker_epoch: int) -> bool:
+        """There is no other broker."""
+        return False
+
+    def is_alive(self, broker_id: int) -> bool:
+        """There is no other broker."""
+        return False
+
+    def address_of(self, broker_id: int) -> PeerEndpoint | None:
+        """There is no other broker."""
+        return None

@@ -1,0 +1,38 @@
+"""Follower: a broker that fetches from this one as a follower, by one of its requests."""
+
+from typing import NamedTuple
+
+from broker.replication.in_sync_replicas import FollowerFetch
+from broker.replication.partition import Partition
+from broker.replication.replication import Replication
+from broker.request.faults import NotLeaderOrFollower
+
+
+class FollowerId(NamedTuple):
+    """What a follower says of itself."""
+
+    replica_id: int
+    broker_epoch: int
+    """The epoch of its registration; -1 in versions of Fetch that do not have it."""
+
+
+class Follower:
+    """The fetches of one request of a follower are taken note of here."""
+
+    __slots__ = ("_id", "_replication")
+
+    def __init__(self, follower_id: FollowerId, replication: Replication | None) -> None:
+        self._id = follower_id
+        self._replication = replication
+
+    def check(self, partition: Partition) -> None:
+        """Raise where this broker may not have the records: `UnknownLeaderEpoch`, `NotLeaderOrFollower`."""
+        if self._replication is None:
+            raise NotLeaderOrFollower(f"no node is a follower of {partition.topic_partition}")
+        self._replication.check_follower(partition, self._id.replica_id, self._id.broker_epoch)
+
+    def has_fetched(self, partition: Partition, fetch_offset: int, log_start_offset: int) -> None:
+        """The follower's log ends at ``fetch_offset``, and agrees with this broker's so far."""
+        assert self._replication is not None, "`check` has raised"
+        fetch = FollowerFetch(fetch_offset, log_start_offset, self._id.broker_epoch)
+        self._replication.fetched(partition, self._id.replica_id, fetch)

@@ -1,0 +1,93 @@
+"""FollowerLogs: changes the logs of followed partitions as their fetches decide (a `StepPerformer`)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from broker.peers.waiting import pause_until
+from broker.replication.log_start_checkpoints import Failures, LogStartCheckpoints
+from broker.replication.partition import Partition
+from broker.replication.replica_fetch import Append, BeginAnew, Truncate, append
+from broker.replication.replica_fetcher import FollowedPartition
+from broker.runtime.clock import Clock
+from storage.errors import StorageError
+from storage.log_manager import LogManager
+from storage.topic_partition import TopicPartition
+
+WRITE_ENDS_MS: Final = 5
+"""How often it is looked whether a write of the time as a leader has ended, which is in a thread."""
+
+
+class FollowerLogs:
+    """Carries out what the fetches of followed partitions decide."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        logs: LogManager,
+        log_starts: LogStartCheckpoints,
+        find: Callable[[str, int], Partition | None],
+        appended: Callable[[Partition], None],
+        failed: Callable[[Partition, StorageError], None],
+        stop_cleaning: Callable[[TopicPartition], None],
+    ) -> None:
+        """
+        Args:
+            clock: the time.
+            logs: has the checkpoints.
+            log_starts: saves the log starts that a truncation changes.
+            find: the partition of this broker, None if there is none any more.
+            appended: called when a partition has new records, or another high watermark or log start.
+            failed: called when a log could not be changed.
+            stop_cleaning: ends the cleaner's work on a log before it is truncated.
+        """
+        self._clock = clock
+        self._logs = logs
+        self._log_starts = log_starts
+        self._find = find
+        self._appended = appended
+        self._failed = failed
+        self._stop_cleaning = stop_cleaning
+
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
+        """Part of `StepPerformer`. Does nothing where the partition has another leader epoch by now."""
+        topic_partition = followed.topic_partition
+        partition = self._followed(followed)
+        while partition is not None and partition.log.is_writing:
+            await pause_until(self._clock, self._clock.monotonic_ms() + WRITE_ENDS_MS)
+            partition = self._followed(followed)
+        if partition is None:
+            return
+        try:
+            if isinstance(step, Append):
+                append(partition.log, step, self._clock.now_ms())
+            else:
+                self._stop_cleaning(topic_partition)
+                change = self._logs.truncate_to if isinstance(step, Truncate) else self._logs.truncate_fully_to
+                change(topic_partition, step.offset, self._clock.now_ms())
+                # Before the next append: a start that finds an old log start drops what is below it.
+                await self._save_log_starts(partition)
+        except StorageError as error:
+            self._failed(partition, error)
+            raise
+        self._appended(partition)
+
+    def _followed(self, followed: FollowedPartition) -> Partition | None:
+        partition = self._find(*followed.topic_partition)
+        if partition is None or partition.is_leader or partition.leader_epoch != followed.leader_epoch:
+            return None
+        return partition
+
+    async def _save_log_starts(self, partition: Partition) -> None:
+        """Write the log starts of all logs. Raises the error of the partition's directory."""
+        saved: asyncio.Future[Failures] = asyncio.get_running_loop().create_future()
+
+        def done(failures: Failures) -> None:
+            if not saved.done():
+                saved.set_result(failures)
+
+        self._log_starts.save(done)
+        error = (await saved).get(partition.log_dir)
+        if error is not None:
+            raise error

@@ -1,0 +1,113 @@
+"""BrokerReplication: puts together what this broker replicates with other brokers, and tells it of new metadata."""
+
+from broker.logs.cleaner import LogCleaner
+from broker.metadata.cache import MetadataCache
+from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
+from broker.peers.backoff import Backoff
+from broker.peers.connector import Connector
+from broker.peers.endpoint import PeerEndpoint
+from broker.peers.peer import Peer
+from broker.peers.stats import PeerStats
+from broker.replication.follower_log import FollowerLogs
+from broker.replication.isr_alteration import IsrAlterer
+from broker.replication.log_start_checkpoints import LogStartCheckpoints
+from broker.replication.replica_fetcher import FetcherSettings
+from broker.replication.replica_fetchers import ReplicaFetchers
+from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replication import Replication
+from broker.runtime.services import Services
+from broker.runtime.shutdown import Shutdown
+from broker.server.cluster_view import BrokerClusterView
+from broker.server.log_dirs import LogDirs
+from config.broker_settings import BrokerSettings
+from storage.log_manager import LogManager
+
+
+class BrokerReplication:
+    """Replication of one broker, as a metadata subscriber."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        services: Services,
+        *,
+        connector: Connector,
+        metadata: MetadataCache,
+        logs: LogManager,
+        log_dirs: LogDirs,
+        replicas: ReplicaManager,
+        log_cleaner: LogCleaner,
+        alterer: IsrAlterer,
+        shutdown: Shutdown,
+    ) -> None:
+        self._settings = settings
+        self._services = services
+        self._connector = connector
+        self.stats = PeerStats()
+        """Of all connections to leaders."""
+        self.view = BrokerClusterView(
+            metadata, node_id=settings.node_id, inter_broker_listener=settings.inter_broker_listener
+        )
+        clock = services.clock
+        self.fetchers = ReplicaFetchers(
+            node_id=settings.node_id,
+            make_peer=self._make_peer,
+            performer=FollowerLogs(
+                clock=clock,
+                logs=logs,
+                log_starts=LogStartCheckpoints(logs, services.housekeeper),
+                find=replicas.find,
+                appended=replicas.followed,
+                failed=replicas.follower_failed,
+                stop_cleaning=log_cleaner.abort,
+            ),
+            broker_epoch=lambda: self.view.broker_epoch,
+            directory_id=lambda partition: log_dirs.id_of(partition.log_dir),
+            clock=clock,
+            settings=FetcherSettings(
+                max_wait_ms=settings.replica_fetch_wait_max_ms,
+                min_bytes=settings.replica_fetch_min_bytes,
+                response_max_bytes=settings.replica_fetch_response_max_bytes,
+                partition_max_bytes=settings.replica_fetch_max_bytes,
+                backoff_ms=settings.replica_fetch_backoff_ms,
+                timeout_ms=settings.replica_socket_timeout_ms,
+            ),
+            count=settings.num_replica_fetchers,
+            on_failure=shutdown.fail,
+        )
+        replication = Replication(
+            clock=clock,
+            view=self.view,
+            alterer=alterer,
+            fetchers=self.fetchers,
+            stats=replicas.stats,
+            watermark_moved=replicas.watermark_moved,
+        )
+        replicas.replicate_with(replication)
+        services.scheduler.every(
+            max(settings.replica_lag_time_max_ms // 2, 1), lambda: replication.shrink_isrs(replicas.partitions())
+        )
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Part of `MetadataSubscriber`: brokers may have other addresses."""
+        if not delta.cluster.is_empty:
+            self.fetchers.addresses_changed(self.view.address_of)
+
+    async def close(self) -> None:
+        """Replicate nothing any more, and return when no log is being changed."""
+        await self.fetchers.close()
+
+    def _make_peer(self, broker_id: int, client_id: str) -> Peer | None:
+        address: PeerEndpoint | None = self.view.address_of(broker_id)
+        if address is None:
+            return None
+        ids = self._services.ids
+        return Peer(
+            address,
+            client_id=client_id,
+            connector=self._connector,
+            clock=self._services.clock,
+            backoff=Backoff(lambda: ids.uuid()[0] / 0xFF),
+            request_timeout_ms=self._settings.replica_socket_timeout_ms,
+            stats=self.stats,
+        )
