@@ -60,7 +60,8 @@ class SimulatedBroker:
         self._gone: asyncio.Future[None] | None = None
         self.failure: BaseException | None = None
         """Why the broker has ended by itself, which it must not do."""
-        self.starts = 0
+        self.starting: asyncio.Task[None] | None = None
+        """The last start that nobody waits for."""
 
     @property
     def is_running(self) -> bool:
@@ -70,7 +71,6 @@ class SimulatedBroker:
     async def start(self) -> None:
         """Start a broker on the disk, and return once it accepts requests or has been killed meanwhile."""
         assert self._process is None, f"{self.name} runs already"
-        self.starts += 1
         self._simulation.network.without_power.discard(self.name)
         process = self._process = SimulatedProcess(self.name)
         files = self._files = SimulatedFileSystem(self.disk)
@@ -102,11 +102,16 @@ class SimulatedBroker:
 
     async def stop(self) -> None:
         """Ask the broker to stop in order, and return once it has, or has been killed over it."""
+        gone = self.begin_stop()
+        await asyncio.wait((gone,))
+        self.check()
+
+    def begin_stop(self) -> "asyncio.Future[None]":
+        """Ask the broker to stop in order; the future is done once there is no process any more."""
         assert self._gone is not None
         self._simulation.trace.add(f"{self.name} stops")
         self._stop.set()
-        await asyncio.wait((self._gone,))
-        self.check()
+        return self._gone
 
     def kill(self) -> None:
         """Kill the process: nothing of it runs any more. What it has written is in the page cache, and stays."""

@@ -5,12 +5,13 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
+from tests.simulation.replicated import replicated
 from tests.simulation.simulation import Simulation
 from tests.simulation.single_node import single_node
 
 Scenario = Callable[[Simulation], Coroutine[Any, Any, None]]
 
-SCENARIOS: dict[str, Scenario] = {"single-node": single_node}
+SCENARIOS: dict[str, Scenario] = {"single-node": single_node, "replicated": replicated}
 
 RUNS_BETWEEN_COLLECTIONS = 25
 """During a run no memory is collected: after so many it is."""
