@@ -237,7 +237,8 @@ class SimulatedListener(Pollable):
         if not self._backlog:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         accepted = self._backlog.popleft()
-        return accepted, accepted.other.address
+        host, port = accepted.other.address
+        return accepted, (self._network.ip_address(host), port)
 
     def wants_in(self, accepted: SimulatedSocket) -> None:
         """A connection is made, and waits to be accepted."""
@@ -266,12 +267,17 @@ class SimulatedNetwork:
         """Ends that are open, in the order in which they were made."""
         self._parted: dict[frozenset[str], list[Any]] = {}
         """Pairs of machines that a partition holds apart, with what waits for its end."""
+        self._ip_addresses: dict[str, str] = {}
         self.without_power: set[str] = set()
         """Machines that are off."""
 
     def new_descriptor(self) -> int:
         self._descriptors += 1
         return self._descriptors
+
+    def ip_address(self, host: str) -> str:
+        """The address of a machine, as the system tells it of a connection."""
+        return self._ip_addresses.setdefault(host, f"10.0.0.{len(self._ip_addresses) + 1}")
 
     # Listening and connecting
 
