@@ -57,8 +57,8 @@ class Load:
             )
             await finished(self.admin.process.spawn(creating, name=f"the creation of {topic}"))
 
-    def begin(self, random: Random) -> None:
-        """Let some clients work."""
+    def begin(self, random: Random, *, most_writers: int = 2) -> None:
+        """Let some clients work; ``most_writers``: how many of them may write transactions."""
 
         def begin(client: SimulatedClient, worker: Worker) -> None:
             self._working.append(worker)
@@ -68,7 +68,7 @@ class Load:
         for number in range(random.randint(1, 3)):
             one = self._client(f"producer-{number}")
             begin(one, IdempotentProducer(one, history, random.choice(PLAIN), may_lose=loses))
-        for number in range(random.randint(0, 2)):
+        for number in range(random.randint(0, most_writers)):
             one = self._client(f"writer-{number}")
             begin(one, TransactionalProducer(one, history, LEDGER, may_lose=loses))
         for number in range(random.randint(0, 2)):

@@ -60,7 +60,7 @@ async def replicated(simulation: Simulation) -> None:
         await _started(broker)
     load = Load(simulation, [(broker.name, PORT) for broker in brokers], is_kept=True, may_change=False)
     await load.create_topics(replicas=len(NODES))
-    load.begin(random)
+    load.begin(random, most_writers=0)
     for _ in range(random.randint(1, 5)):
         await asyncio.sleep(random.expovariate(0.7))
         await _disturb(simulation, brokers, load, random)
