@@ -54,12 +54,27 @@ def main() -> int:
         # The order of sets is a part of a run, and is chosen when a process starts.
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(REPOSITORY)}
         os.execve(sys.executable, [sys.executable, "-P", "-m", "tests.simulation", *sys.argv[1:]], environment)
-    logging.basicConfig(level=logging.INFO if options.log else logging.CRITICAL + 1, stream=sys.stdout)
     system.install()
+    _log_to_stdout(logging.INFO if options.log else logging.CRITICAL + 1)
     if options.seed is not None:
         return _run_one(options.scenario, options.seed, prints_trace=options.trace)
     first = secrets.randbelow(1_000_000_000) if options.first is None else options.first
     return _run_many(options.scenario, first, options.seeds, options.processes, is_run_twice=options.twice)
+
+
+def _log_to_stdout(level: int) -> None:
+    """Log lines with their simulated time, and the machine whose process has written them."""
+    from tests.simulation.process import CURRENT
+
+    class WithPlaceAndTime(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            process = CURRENT.get()
+            host = "nobody" if process is None else process.host
+            return f"{time.monotonic_ns() / 1e9:.6f} {host} {super().format(record)}"
+
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(WithPlaceAndTime("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 def _run_one(scenario: str, seed: int, *, prints_trace: bool) -> int:

@@ -34,6 +34,8 @@ NEW_IDENTITY: Final = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
+OF_FORMER_LEADERS: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+MOST_REFUSALS: Final = 100
 
 
 class Producer:
@@ -85,6 +87,7 @@ class Producer:
         )
         for value in values:
             self.history.of(partition).sent[value] = None
+        refusals = 0
         while True:
             request = ProduceRequest(
                 transactional_id=self.transactional_id,
@@ -105,10 +108,13 @@ class Producer:
                 if found.error_code == ErrorCode.NONE:
                     self._sequences[partition] = sequence + len(values)
                     return found.base_offset
-                if found.error_code in NEW_IDENTITY:
+                # A leader that does not know yet that it leads no more lacks what was sent to its successor.
+                may_be_former = found.error_code in OF_FORMER_LEADERS and refusals < MOST_REFUSALS
+                if found.error_code in NEW_IDENTITY and (self.may_lose or not may_be_former):
                     return None
+                refusals += 1
                 require(
-                    found.error_code in RETRIABLE,
+                    may_be_former or found.error_code in RETRIABLE,
                     f"a produce to {partition} was answered with error {found.error_code}: {found.error_message}",
                 )
                 self.client.forget(topic)
