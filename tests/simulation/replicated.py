@@ -144,6 +144,12 @@ def _not_in_sync(brokers: list[SimulatedBroker]) -> str:
                 return f"{broker.name} does not know {topic}-{index}"
             if len(partition.isr) < len(NODES):
                 return f"{broker.name} says that of {topic}-{index} only {sorted(partition.isr)} are in sync"
+            log = broker.server.components.replicas.partition(topic, index).log
+            if log.high_watermark < log.log_end_offset:
+                return (
+                    f"{broker.name} has the high watermark {log.high_watermark} of {topic}-{index}, "
+                    f"whose log ends at {log.log_end_offset}"
+                )
     return ""
 
 
