@@ -40,7 +40,6 @@ from storage.files import FileSystem
 from storage.open_files import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from broker.handlers.forwarding import ForwardingHandler
     from broker.metrics.pages import Pages
     from broker.peers.connector import Connector
 
@@ -266,15 +265,14 @@ class BrokerServer:
             clock=self.services.clock,
             own_controller=components.controller,
             auto_creation=components.auto_creation,
-            forwarding=self._make_forwarding(),
+            membership=None if self._startup is None else self._startup.membership,
             producer_ids=components.producer_ids,
             group_coordinators=components.group_coordinator.groups,
             transaction_coordinator=components.transaction_coordinator,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
-            observers=Observers()
-            if components.controller_listener is None
-            else components.controller_listener.observers,
+            elect=None if controller_listener is None else controller_listener.elect_leaders,
+            observers=Observers() if controller_listener is None else controller_listener.observers,
         )
         serve_all(self.registry, handlers)
         dispatcher = Dispatcher(self.registry, self.controller_registry)
@@ -418,14 +416,6 @@ class BrokerServer:
             readiness=lambda: self.readiness,
             fail=self.shutdown.fail,
         )
-
-    def _make_forwarding(self) -> "ForwardingHandler | None":
-        membership = self._startup.membership if self._startup is not None else None
-        if membership is None:
-            return None
-        from broker.handlers.forwarding import ForwardingHandler
-
-        return ForwardingHandler(membership.forwarder)
 
     def _make_pages(self) -> "Pages":
         # Imported with the first page: with the library it would take a fifth of the time that a start may take.
