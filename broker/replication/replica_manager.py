@@ -297,6 +297,10 @@ class ReplicaManager:
             partition.notify_watchers()
         self.fetch_purgatory.check(partition)
         self.produce_purgatory.check(partition)
+        self.flush_if_due(partition)
+
+    def flush_if_due(self, partition: Partition) -> None:
+        """Begin a flush if one is due."""
         if partition.log.needs_flush(self._clock.now_ms()):
             self._flush(partition)
 

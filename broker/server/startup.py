@@ -353,6 +353,7 @@ class Startup:
             self._logs,
             loop=self._services.loop,
             clock=self._services.clock,
+            make_worker=self._services.make_worker,
             processes_per_directory=settings.num_recovery_threads_per_data_dir,
             recovery=settings.ottla_recovery,
             stop=self._shutdown.asked,
@@ -475,7 +476,7 @@ class Startup:
     def _make_log_cleaner(self, settings: BrokerSettings, removals: LogRemovals) -> LogCleaner:
         services = self._services
         cleaner = self._metric_sources.log_cleaner = LogCleaner(
-            loop=services.loop,
+            make_worker=services.make_worker,
             clock=services.clock,
             logs=self._logs,
             replicas=self._replicas,
