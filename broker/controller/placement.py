@@ -13,7 +13,6 @@ from broker.controller.directories import (
     RESERVED_IDS,
     UNASSIGNED,
     is_online,
-    offline_replicas,
 )
 from broker.controller.striping import Chance, StripedPlacer, UsableBroker
 from broker.metadata.image.metadata_image import MetadataImage
@@ -21,7 +20,7 @@ from broker.metadata.image.topics import PartitionImage
 from broker.request.faults import InvalidReplicaAssignment
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 
-__all__ = ["MAX_PARTITIONS_PER_REQUEST", "RESERVED_IDS", "Placement", "is_online", "offline_replicas"]
+__all__ = ["MAX_PARTITIONS_PER_REQUEST", "RESERVED_IDS", "Placement", "is_online"]
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
