@@ -50,6 +50,7 @@ class SimulatedBroker:
         self.disk = SimulatedDisk(name, simulation.trace, self.clock.now_ms)
         given = {**COMMON, "listeners": f"PLAINTEXT://{name}:{PORT}", **settings}
         self.settings = settings_of(tuple(given.items())).replace(log_segment_bytes=segment_bytes)
+        self.node_id = self.settings.node_id
         self._ids = SeededIds(simulation.chance.of(f"ids of {name}"))
         self._work = simulation.chance.of(f"threads of {name}")
         self._power = simulation.chance.of(f"power of {name}")

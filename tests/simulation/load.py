@@ -11,6 +11,7 @@ from tests.simulation.cluster import require
 from tests.simulation.consumers import READ_COMMITTED, READ_UNCOMMITTED, Consumer, Reader, committed_offset
 from tests.simulation.history import History, Outcome, Partition
 from tests.simulation.network import Weather
+from tests.simulation.operator import Operator
 from tests.simulation.producers import IdempotentProducer, TransactionalProducer
 from tests.simulation.simulation import Simulation
 
@@ -22,7 +23,7 @@ STORM: Final = Weather(longest_s=0.05, slow_share=0.2, slowest_s=2.0, loss_share
 PLAIN: Final[list[Partition]] = [("plain", 0), ("plain", 1)]
 LEDGER: Final[list[Partition]] = [("ledger", 0), ("ledger", 1)]
 
-Worker = IdempotentProducer | TransactionalProducer | Consumer
+Worker = IdempotentProducer | TransactionalProducer | Consumer | Operator
 
 
 @dataclass(slots=True)
@@ -43,9 +44,10 @@ class Load:
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.admin = self._client("admin")
+        self.admin = self.client("admin")
 
-    def _client(self, name: str) -> SimulatedClient:
+    def client(self, name: str) -> SimulatedClient:
+        """Another client, on a machine of its own."""
         self.clients.append(name)
         return SimulatedClient(self.simulation, name, self.bootstrap)
 
@@ -57,25 +59,25 @@ class Load:
             )
             await finished(self.admin.process.spawn(creating, name=f"the creation of {topic}"))
 
+    def begin_one(self, client: SimulatedClient, worker: Worker) -> None:
+        """Let one client work."""
+        self._working.append(worker)
+        self._tasks.append(client.process.spawn(worker.run(), name=client.name))
+
     def begin(self, random: Random, *, most_writers: int = 2) -> None:
         """Let some clients work; ``most_writers``: how many of them may write transactions."""
-
-        def begin(client: SimulatedClient, worker: Worker) -> None:
-            self._working.append(worker)
-            self._tasks.append(client.process.spawn(worker.run(), name=client.name))
-
         history, loses = self.history, not self.is_kept
         for number in range(random.randint(1, 3)):
-            one = self._client(f"producer-{number}")
-            begin(one, IdempotentProducer(one, history, random.choice(PLAIN), may_lose=loses))
+            one = self.client(f"producer-{number}")
+            self.begin_one(one, IdempotentProducer(one, history, random.choice(PLAIN), may_lose=loses))
         for number in range(random.randint(0, most_writers)):
-            one = self._client(f"writer-{number}")
-            begin(one, TransactionalProducer(one, history, LEDGER, may_lose=loses))
+            one = self.client(f"writer-{number}")
+            self.begin_one(one, TransactionalProducer(one, history, LEDGER, may_lose=loses))
         for number in range(random.randint(0, 2)):
-            one = self._client(f"consumer-{number}")
+            one = self.client(f"consumer-{number}")
             level = random.choice((READ_COMMITTED, READ_UNCOMMITTED))
             partition = random.choice((*PLAIN, *LEDGER))
-            begin(one, Consumer(one, history, partition, level, may_change=self.may_change))
+            self.begin_one(one, Consumer(one, history, partition, level, may_change=self.may_change))
 
     async def come_to_rest(self) -> None:
         """Let every client finish what it does, undisturbed."""
