@@ -271,10 +271,6 @@ class LocalController:
         then: Callable[[list[Fault | None]], None],
         may_change_replication_factor: bool = True,
     ) -> None:
-        """Give partitions other replicas, as the interface has it.
-
-        ``may_change_replication_factor``: whether a partition may get another number of replicas (KIP-860).
-        """
         from broker.controller.reassignment import ReassignmentPlanner
 
         planner = ReassignmentPlanner(

@@ -3,8 +3,8 @@
 A partition that no other registered broker has a replica of is this node's alone: nobody took over while it was away.
 The rules for such a partition are simpler than Kafka's, and keep its leader epoch over a clean stop.
 
-All other partitions go by Kafka's rules for a broker that comes and goes (`broker.controller.broker_changes`).
-These rules are imported for such partitions only, since most clusters have one broker.
+All other partitions go by Kafka's rules for a broker that comes and goes (`broker.controller.broker_changes`). That
+module is imported for such partitions only: most clusters have one broker.
 """
 
 from __future__ import annotations

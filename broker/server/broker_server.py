@@ -269,6 +269,7 @@ class BrokerServer:
             producer_ids=components.producer_ids,
             group_coordinators=components.group_coordinator.groups,
             transaction_coordinator=components.transaction_coordinator,
+            verifier=components.verifier,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
             elect=None if controller_listener is None else controller_listener.elect_leaders,

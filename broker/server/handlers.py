@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.marker_appender import MarkerAppender
+from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.fetch.executor import FetchExecutor
 from broker.fetch.fast_path import FetchFastPath
@@ -96,6 +97,7 @@ class Handlers:
     producer_ids: ProducerIds
     group_coordinators: Groups
     transaction_coordinator: TransactionCoordinator
+    verifier: PartitionVerifier
     marker_appender: MarkerAppender
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
@@ -135,7 +137,7 @@ class Handlers:
     def produce(self) -> ProduceHandler:
         dynamic_config = self.dynamic_config
         verification = Verification(
-            self.transaction_coordinator,
+            self.verifier,
             is_enabled=lambda: dynamic_config.settings.transaction_partition_verification_enable,
         )
         return ProduceHandler(self.replicas, self.partitions, self.metadata_cache, verification)
@@ -358,7 +360,7 @@ class Handlers:
         dynamic_config = self.dynamic_config
         return TxnOffsetCommitHandler(
             self.group_coordinators,
-            self.transaction_coordinator,
+            self.verifier,
             self.metadata_cache,
             is_verification_enabled=lambda: dynamic_config.settings.transaction_partition_verification_enable,
         )
