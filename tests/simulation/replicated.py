@@ -61,7 +61,7 @@ async def replicated(simulation: Simulation) -> None:
         await _started(broker)
     load = Load(simulation, [(broker.name, PORT) for broker in brokers], is_kept=True, may_change=False)
     await load.create_topics(replicas=len(NODES))
-    load.begin(random, most_writers=0)
+    load.begin(random)
     if random.random() < 0.5:
         operator = load.client("operator")
         load.begin_one(operator, Operator(operator, [*PLAIN, *LEDGER], NODES))
