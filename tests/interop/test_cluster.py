@@ -14,9 +14,10 @@ from confluent_kafka import Producer
 from dev.broker_process import BrokerProcess
 from dev.kafka_jars import KAFKA_VERSION
 from tests.interop import programs
-from tests.interop.clusters import Admin, Cluster, Load, numbers_in
+from tests.interop.clusters import Cluster
 from tests.interop.conftest import installed
 from tests.interop.java_tools import JavaTools
+from tests.support.clusters import Admin, Load, numbers_in
 
 KAFKA: Final = 1
 OTTLA: Final = 7
