@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -192,3 +193,36 @@ def can_create(admin: Admin) -> bool:
     except Exception:  # noqa: BLE001 - a controller that does not answer yet, in whichever way
         return False
     return True
+
+
+@pytest.mark.timeout(300)
+def test_a_cluster_goes_on_while_its_controllers_die_in_turn(tmp_path: Path, libraries: str) -> None:
+    cluster = Cluster(tmp_path, libraries)
+    try:
+        cluster.add_quorum(100, 101, 102)
+        first, second = cluster.add_member(OTTLA), cluster.add_member(8)
+        admin = Admin(cluster.bootstrap)
+        admin.create("orders", [[OTTLA, 8]], min_insync_replicas="2")
+        load = Load(cluster.bootstrap, "orders")
+        for stop in (BrokerProcess.kill, BrokerProcess.stop):
+            load.wait_for(100)
+            leader = leading_controller(first)
+            stop(cluster.nodes[leader])
+            admin.until(lambda leader=leader: leading_controller(first) != leader, "another one leads")  # type: ignore[misc]
+            admin.create(f"without-{leader}", [[8, OTTLA]])
+            cluster.nodes[leader].launch()
+            admin.until(lambda: can_create(admin), "it votes again, or needs not to")
+        load.wait_for(100)
+        load.end()
+
+        assert load.errors == []
+        assert admin.isrs("orders") == [{OTTLA, 8}]
+        assert numbers_in(cluster.bootstrap, "orders") == list(range(load.sent))
+        assert second.is_running
+    finally:
+        cluster.close()
+
+
+def leading_controller(member: BrokerProcess) -> int:
+    """The leader that a member has logged last."""
+    return int(re.findall(r"the controllers' leader is node (\d+)", member.log_text())[-1])
