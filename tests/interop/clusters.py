@@ -144,9 +144,14 @@ class Cluster(ClusterOfOurs):
             node.quorum = quorum
             node.format()
             node.launch()
-        for node in nodes:
-            node.await_port()
+        self.await_ports()
         return nodes
+
+    def await_ports(self) -> None:
+        """Wait until the nodes of Kafka accept connections."""
+        for node in self.nodes.values():
+            if isinstance(node, KafkaNode):
+                node.await_port()
 
     def add_kafka(self, node_id: int, settings: Mapping[str, str] | None = None) -> KafkaNode:
         """Start a broker of Kafka."""
