@@ -3,12 +3,13 @@
 import argparse
 from collections.abc import Sequence
 
+from broker.tools.cluster_check import add_check_options, run_check
 from broker.tools.handover import add_handover_options, run_handover
 from config.settings_options import add_settings_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `ottla cluster handover`; return the exit code of the command."""
+    """Run `ottla cluster handover` or `ottla cluster check`; return the exit code of the command."""
     options = _parser().parse_args(arguments)
     code: int = options.run(options)
     return code
@@ -29,6 +30,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings_options(handover)
     add_handover_options(handover)
     handover.set_defaults(run=run_handover)
+    check = commands.add_parser(
+        "check",
+        help="say whether this node can join the cluster of controllers elsewhere",
+        description="Ask the controllers of a cluster, and say whether the node with these settings can join it. "
+        "Nothing is changed, neither here nor there.",
+        epilog="exit code: 0 if the node can join, also with warnings; 1 if it cannot; 2 for bad usage, or if no "
+        "controller has answered, or the settings or the data directories cannot be read",
+    )
+    _add_settings_options(check)
+    add_check_options(check)
+    check.set_defaults(run=run_check)
     return parser
 
 
