@@ -14,7 +14,7 @@ SHARED  := $(if $(TESTS),$(TESTS),-n $(WORKERS))
 PACKAGES  := $(CURDIR)/$(VENV)/compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compiled test test-busy test-compiled check format bench bench-kafka bench-compare profile parity parity-record interop crash fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
+.PHONY: help setup run compiled test test-busy test-compiled check format bench bench-kafka bench-compare profile parity parity-record interop crash simulate fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -114,6 +114,9 @@ interop: $(VENV)/.test compiled  ## Let programs that are not ours use the broke
 
 crash: $(VENV)/.test compiled  ## Kill the broker again and again while clients use it, workers with transactions, the cleaner, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
 	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+simulate: $(VENV)/.test  ## Brokers in a simulated world: kills, power cuts, bad networks; a seed repeats its run (SEEDS=100000, ARGS="--seed 4711 --trace")
+	@$(BIN)/python -u -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
 fuzz: $(VENV)/.fuzz  ## Fuzz frames, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
 	@$(BIN)/python -u -m tests.fuzz --runs $(or $(RUNS),2000000) $(ARGS)

@@ -137,6 +137,10 @@ class LogRemoved(StorageError):
     """The log was deleted while a write to it was under way."""
 
 
+class LogMoved(LogRemoved):
+    """The log has been removed here, since its replica has moved to another broker."""
+
+
 class TooManyOpenFiles(StorageError):
     """The process has no file descriptor left (EMFILE, ENFILE), or the system no memory for the call (ENOMEM). Nothing
     has changed; the log stays online."""

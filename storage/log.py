@@ -389,6 +389,19 @@ class Log:
         return self.log_end_offset - self._flushing.under_way_to
 
     @property
+    def due_flush_offset(self) -> int:
+        """Up to where `flush.messages` asks for a flush that is not done: to the end of the log, or as far as the flush
+        goes that is under way; 0 where it asks for none.
+
+        A repetition of a batch whose flush is under way has to wait for it as its original has.
+        """
+        flush_messages = self._config.flush_messages
+        if self.unflushed_records >= flush_messages:
+            return self.log_end_offset
+        under_way_to = self._flushing.under_way_to
+        return under_way_to if under_way_to - self._flushing.recovery_point >= flush_messages else 0
+
+    @property
     def start_to_checkpoint(self) -> int | None:
         """The log start offset to write to the checkpoint; None where the first segment's name says it.
 

@@ -86,6 +86,17 @@ class CheckpointWrite:
         self._written[self._name] = self._offsets
 
 
+def _make_durably(files: FileSystem, path: str) -> None:
+    """Make a data directory and those above it, where they are missing, with names that a power cut leaves."""
+    if files.exists(path):
+        files.make_directory(path)  # says so if it is a file
+        return
+    above = path.rpartition("/")[0] or "/"
+    _make_durably(files, above)
+    files.make_directory(path)
+    files.fsync_directory(above)
+
+
 class LogDir:
     """A data directory that this process has locked, or could not use from the start."""
 
@@ -126,7 +137,7 @@ class LogDir:
     @classmethod
     def lock(cls, files: FileSystem, path: str) -> "LogDir":
         """Lock a directory, making it if it is missing. Raises DirectoryLocked, LogDirFailed."""
-        files.make_directory(path)
+        _make_durably(files, files.absolute(path))
         return cls(files, path, files.lock(f"{path}/{_LOCK}"))
 
     @classmethod

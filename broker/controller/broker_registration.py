@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from broker.controller.broker_changes import leave, leave_uncleanly
 from broker.controller.cluster_view import ClusterView
-from broker.controller.directories import is_reserved
-from broker.controller.partition_change import DIRECTORIES_SINCE
+from broker.controller.directories import DIRECTORIES_SINCE, is_reserved
 from broker.metadata.image.features import METADATA_VERSION
 from broker.metadata.image.records import Record
 from broker.request.faults import (
@@ -109,11 +108,9 @@ def plan_registration(
         # A run that was fenced at the end of its controlled shutdown has been restarted with the same id.
         record.in_controlled_shutdown = before.in_controlled_shutdown and not before.fenced
         return Registered(before.broker_epoch, is_new_run, [record])
-    changes: list[Record] = []
-    if before is not None:
-        # Without eligible leaders, the last replica in sync stays in sync whatever it has lost: there is no better.
-        was_clean = not view.has_elr or before.broker_epoch == request.previous_broker_epoch
-        changes += leave(view, broker_id) if was_clean else leave_uncleanly(view, broker_id)
+    # Without eligible leaders, the last replica in sync stays in sync whatever it has lost: there is no better replica.
+    was_clean = before is not None and before.broker_epoch == request.previous_broker_epoch
+    changes = leave(view, broker_id) if was_clean or not view.has_elr else leave_uncleanly(view, broker_id)
     return Registered(end_offset, is_new_run, [*changes, record])
 
 

@@ -100,9 +100,11 @@ class ControllerClient(AutoCreation, Protocol):
         wishes: Sequence[tuple[str, int, Sequence[int] | None]],
         *,
         then: Callable[[list[Fault | None]], None],
+        may_change_replication_factor: bool = True,
     ) -> None:
         """Give partitions (topic, index) other replicas, or with None cancel their reassignment (KIP-455).
 
+        Where ``may_change_replication_factor`` is false, partitions get as many replicas as they had (KIP-860).
         ``then`` gets None for each accepted partition, and the reason for each refused partition.
         """
 

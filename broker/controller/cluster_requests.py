@@ -8,7 +8,7 @@ method raises StorageError where the metadata log cannot be written; nothing has
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -126,7 +126,7 @@ class ClusterRequests:
             stale = BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
             controller.when_durable(lambda: then(stale))
             return
-        broker = self._update_directories(broker, request)
+        broker = self._fail_directories(broker, request.offline_log_dirs)
         view = controller.view()
         is_caught_up = request.current_metadata_offset >= broker.broker_epoch
         active = [other for other in controller.others if other != broker.broker_id and view.is_active(other)]
@@ -142,6 +142,7 @@ class ClusterRequests:
             ),
         )
         self._change_state(view, broker, state, after)
+        self._cordon(broker, request.cordoned_log_dirs)
         sessions.touch(
             broker.broker_id, broker.broker_epoch, request.current_metadata_offset, self._clock.monotonic_ms()
         )
@@ -245,29 +246,26 @@ class ClusterRequests:
         else:
             self._controller.when_durable(then)
 
-    def _update_directories(
-        self, broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest
-    ) -> RegisterBrokerRecord:
-        """Take over which log directories have failed, and which take no new replicas; return the registration then."""
+    def _fail_directories(self, broker: RegisterBrokerRecord, failed: Sequence[bytes]) -> RegisterBrokerRecord:
+        """Take over which log directories have failed; return the registration then."""
         controller = self._controller
-        records: list[Record] = []
-        if request.offline_log_dirs:
-            records += fail_directories(controller.view(), broker, [bytes(one) for one in request.offline_log_dirs])
-        if (
-            request.cordoned_log_dirs is not None
-            and request.cordoned_log_dirs != broker.cordoned_log_dirs
-            and controller.image.features.metadata_version >= CORDONED_SINCE
-        ):
-            records.append(
-                BrokerRegistrationChangeRecord(
-                    broker_id=broker.broker_id,
-                    broker_epoch=broker.broker_epoch,
-                    cordoned_log_dirs=list(request.cordoned_log_dirs),
-                )
-            )
+        records = fail_directories(controller.view(), broker, [bytes(directory) for directory in failed])
         if records:
             controller.append(records)
         return controller.image.cluster.brokers[broker.broker_id]
+
+    def _cordon(self, broker: RegisterBrokerRecord, cordoned: Sequence[bytes] | None) -> None:
+        """Take over which log directories take no new replicas (KIP-1066). None says nothing of them."""
+        controller = self._controller
+        if (
+            cordoned is not None
+            and cordoned != broker.cordoned_log_dirs
+            and controller.image.features.metadata_version >= CORDONED_SINCE
+        ):
+            change = BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, cordoned_log_dirs=list(cordoned)
+            )
+            controller.append([change])
 
     def _change_state(
         self, view: ClusterView, broker: RegisterBrokerRecord, state: BrokerState, after: BrokerState

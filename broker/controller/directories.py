@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Final
 
-from broker.metadata.image.metadata_image import MetadataImage
-from broker.metadata.image.topics import PartitionImage
+DIRECTORIES_SINCE: Final = 17
+"""The metadata.version (3.7-IV2) from which on brokers register their log directories, and replicas have one."""
 
 RESERVED_IDS: Final = 100
 """Ids below this number are no directories."""
@@ -27,14 +27,3 @@ def is_reserved(directory: bytes) -> bool:
 def is_online(directory: bytes, online: Collection[bytes]) -> bool:
     """Whether a replica in this log directory can be used. A replica without a directory yet can."""
     return directory in online or (is_reserved(directory) and directory != LOST)
-
-
-def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:
-    """The brokers whose log directory with a replica of the partition is not online."""
-    offline = []
-    for broker_id in partition.replicas:
-        broker = image.cluster.brokers.get(broker_id)
-        # Brokers older than 3.7 do not say which directories they have.
-        if broker is None or (broker.log_dirs and not is_online(partition.directory_of(broker_id), broker.log_dirs)):
-            offline.append(broker_id)
-    return offline

@@ -85,10 +85,7 @@ class ElectionPlanner:
 
     def _result(self, topic: TopicImage, partition: PartitionImage) -> Result:
         is_preferred = self._type is ElectionType.PREFERRED
-        where = (topic.topic_id, partition.index)
-        if (
-            _has_preferred_leader(partition) if is_preferred else partition.leader != NO_LEADER
-        ) or where in self._elected:
+        if _has_preferred_leader(partition) if is_preferred else partition.leader != NO_LEADER:
             text = "Leader election not needed for topic partition."
             return _refusal(partition.index, ErrorCode.ELECTION_NOT_NEEDED, text)
         election = Election.PREFERRED if is_preferred else Election.UNCLEAN
@@ -99,8 +96,10 @@ class ElectionPlanner:
         if record is None:
             text = "Eligible topic partition leaders are not available."
             return _refusal(partition.index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
-        self._elected.add(where)
-        self.records.append(record)
+        where = (topic.topic_id, partition.index)
+        if where not in self._elected:  # the request may name a partition twice
+            self._elected.add(where)
+            self.records.append(record)
         return Result(partition_id=partition.index, error_message=None)
 
 

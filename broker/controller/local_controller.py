@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.controller.client import Heartbeat, HeartbeatAnswer
 from broker.controller.cluster_view import ClusterView
+from broker.controller.directories import DIRECTORIES_SINCE
 from broker.controller.placement import Placement
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
@@ -56,9 +57,6 @@ if TYPE_CHECKING:
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
 
 log = logging.getLogger(__name__)
-
-DIRECTORIES_REGISTER_SINCE: Final = 17
-"""The metadata.version (3.7-IV2) from which on brokers register their log directories (KIP-858)."""
 
 CONTROLLERS_UNREGISTER_SINCE: Final = 33
 """The metadata.version (4.4-IV2) from which on a controller's registration can be taken back."""
@@ -134,7 +132,10 @@ class LocalController:
             ended = self._own_broker().last_run_ended(was_clean=was_clean)
             if ended:
                 self.append(ended)
-        self.append([registration.broker_record(self._raft.end_offset)])
+        record = registration.broker_record(self._raft.end_offset)
+        if self.image.features.metadata_version < DIRECTORIES_SINCE:
+            record.log_dirs = []
+        self.append([record])
         changes, offline = self._own_broker().take_over(is_new_epoch=not was_clean, found=found)
         if offline:
             log.error("%d partitions are offline: their log directories are not available", offline)
@@ -189,7 +190,7 @@ class LocalController:
         if directory in self._directories:
             self._directories.remove(directory)
         changes = list(self._own_broker().directory_failed(directory, partitions))
-        if directory is not None and self.image.features.metadata_version >= DIRECTORIES_REGISTER_SINCE:
+        if directory is not None and self.image.features.metadata_version >= DIRECTORIES_SINCE:
             changes.append(
                 BrokerRegistrationChangeRecord(
                     broker_id=self.node_id, broker_epoch=self.broker_epoch, log_dirs=list(self._directories)
@@ -268,10 +269,13 @@ class LocalController:
         wishes: Sequence[tuple[str, int, Sequence[int] | None]],
         *,
         then: Callable[[list[Fault | None]], None],
+        may_change_replication_factor: bool = True,
     ) -> None:
         from broker.controller.reassignment import ReassignmentPlanner
 
-        planner = ReassignmentPlanner(self.view(), self._placement())
+        planner = ReassignmentPlanner(
+            self.view(), self._placement(), may_change_replication_factor=may_change_replication_factor
+        )
         results: list[Fault | None] = []
         for topic, index, replicas in wishes:
             try:

@@ -1,18 +1,18 @@
 """What this node's own registration, failed directories and stop change of partitions.
 
 A partition that no other registered broker has a replica of is this node's alone: nobody took over while it was away.
-The rules for such a partition are simpler than Kafka's, and keep its leader epoch over a clean stop. All other
-partitions go by Kafka's rules for a broker that comes and goes (`broker.controller.broker_changes`).
+The rules for such a partition are simpler than Kafka's, and keep its leader epoch over a clean stop.
+
+All other partitions go by Kafka's rules for a broker that comes and goes (`broker.controller.broker_changes`). That
+module is imported for such partitions only: most clusters have one broker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from broker.controller.broker_changes import election_of, leave, leave_uncleanly
 from broker.controller.cluster_view import ClusterView
 from broker.controller.directories import is_online
-from broker.controller.partition_change import Wanted, plan_change
 from broker.metadata.image.records import Record
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from protocol.records.cluster_metadata import NO_LEADER, PartitionChangeRecord
@@ -46,6 +46,8 @@ class OwnBroker:
         }
         if not shared or self._view.broker(self._node_id) is None:
             return []
+        from broker.controller.broker_changes import leave, leave_uncleanly
+
         changes = leave if was_clean or not self._view.has_elr else leave_uncleanly
         return [
             record
@@ -99,12 +101,18 @@ class OwnBroker:
 
     def _share(self, topic: TopicImage, partition: PartitionImage, where: bytes | None) -> Record | None:
         """The record that makes this node, which is active now, lead where nobody does."""
+        from broker.controller.broker_changes import election_of
+        from broker.controller.partition_change import Wanted, plan_change
+
         directories = {} if where is None or self._is_online(partition) else {self._node_id: where}
         wanted = Wanted(directories=directories, election=election_of(self._view, topic))
         return plan_change(self._view, topic, partition, wanted)
 
     def _give_up(self, topic: TopicImage, partition: PartitionImage) -> Record | None:
         """The record with which this node neither leads nor is in sync."""
+        from broker.controller.broker_changes import election_of
+        from broker.controller.partition_change import Wanted, plan_change
+
         view = self._view.with_leaving(self._node_id)
         isr = [broker for broker in partition.isr if broker != self._node_id]
         return plan_change(view, topic, partition, Wanted(isr=isr, election=election_of(view, topic)))

@@ -1,6 +1,6 @@
 """The one maker of PartitionChangeRecords: replicas in sync, leader, reassignment, directories, eligible leaders.
 
-wanted ─ a reassignment whose new replicas are all in sync is completed
+wanted ─ a reassignment whose added replicas are all in sync is completed
        ─ eligible leaders (KIP-966): who leaves the ISR while it is below min.insync.replicas
        ─ the leader is elected
        ─ what differs from the partition as it is goes into the record; no record if nothing differs
@@ -16,6 +16,7 @@ from enum import Enum, auto
 from typing import Final
 
 from broker.controller.cluster_view import ClusterView
+from broker.controller.directories import DIRECTORIES_SINCE
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from protocol.records.cluster_metadata import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 
@@ -28,9 +29,6 @@ RECOVERY_STATE_SINCE: Final = 4
 
 SHRINKING_KEEPS_EPOCH_SINCE: Final = 12
 """The metadata.version (3.6-IV0) from which on an ISR that shrinks begins no leader epoch."""
-
-DIRECTORIES_SINCE: Final = 17
-"""The metadata.version (3.7-IV2) from which on replicas have directories (KIP-858)."""
 
 
 class Election(Enum):
@@ -115,12 +113,16 @@ class _Change:
         return None if record == unchanged else record
 
     def _complete_reassignment(self) -> None:
-        """Leave out the removed replicas, if all added replicas are in sync (KIP-455)."""
+        """Leave out the removed replicas, if all added replicas are in sync (KIP-455).
+
+        If the partition gets fewer replicas, all of them must be in sync first.
+        """
         if not (self._adding or self._removing):
             return
         isr = [broker for broker in self._isr if broker not in self._removing]
         replicas = [broker for broker in self._replicas if broker not in self._removing]
-        if isr and replicas and set(self._adding) <= set(isr):
+        needed = replicas if len(self._removing) > len(self._adding) else self._adding
+        if isr and set(needed) <= set(isr):
             self._isr, self._replicas, self._adding, self._removing = isr, replicas, [], []
 
     def _find_eligible_leaders(self) -> None:
@@ -128,12 +130,8 @@ class _Change:
         if not self._view.has_elr or len(self._isr) >= self._min_isr():
             self._elr = []
             return
-        candidates = dict.fromkeys([*self._elr, *self._partition.isr])
-        self._elr = [
-            broker
-            for broker in candidates
-            if broker in self._replicas and broker not in self._isr and broker not in self._wanted.unclean_stops
-        ]
+        candidates = {*self._elr, *self._partition.isr} & {*self._replicas}
+        self._elr = sorted(candidates - {*self._isr} - {*self._wanted.unclean_stops})
 
     def _min_isr(self) -> int:
         return min(self._view.min_isr(self._topic), len(self._replicas))
@@ -160,8 +158,9 @@ class _Change:
         order = [self._partition.leader, *self._replicas]
         if self._wanted.election is Election.PREFERRED:
             order = [*self._replicas[:1], *order]
+        has_all_records = self._isr or self._elr
         for broker in order:
-            if (broker in self._isr or broker in self._elr) and self._can_lead(broker):
+            if broker in has_all_records and self._can_lead(broker):
                 return broker, True
         last = self._partition.last_known_elr
         if self._view.has_elr and not self._isr and not self._elr and len(last) == 1 and self._can_lead(last[0]):
@@ -191,9 +190,9 @@ class _Change:
     def _last_known_elr(self, leader: int) -> Sequence[int]:
         """The last leader, once the ISR is empty: it leads if nobody who was in sync comes back clean."""
         partition = self._partition
-        if not self._view.has_elr:
+        if not self._view.has_elr or leader != NO_LEADER:
             return ()
-        if not self._isr and partition.isr and partition.leader != NO_LEADER and leader == NO_LEADER:
+        if not self._isr and partition.isr and partition.leader != NO_LEADER:
             return (partition.leader,)
         return partition.last_known_elr
 

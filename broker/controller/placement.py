@@ -7,14 +7,20 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from broker.controller.directories import MIGRATING, RESERVED_IDS, UNASSIGNED, is_online, offline_replicas
+from broker.controller.directories import (
+    DIRECTORIES_SINCE,
+    MIGRATING,
+    RESERVED_IDS,
+    UNASSIGNED,
+    is_online,
+)
 from broker.controller.striping import Chance, StripedPlacer, UsableBroker
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
 from broker.request.faults import InvalidReplicaAssignment
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 
-__all__ = ["MAX_PARTITIONS_PER_REQUEST", "RESERVED_IDS", "Placement", "is_online", "offline_replicas"]
+__all__ = ["MAX_PARTITIONS_PER_REQUEST", "RESERVED_IDS", "Placement", "is_online"]
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
@@ -57,6 +63,8 @@ class Placement:
         this = image.cluster.brokers.get(broker_id)
         self._rack = None if this is None else this.rack
         self._is_stopping = bool(others) and this is not None and (this.fenced or this.in_controlled_shutdown)
+        # The image of a cluster that is being formatted has no metadata.version yet.
+        self._has_directories = not 0 < image.features.metadata_version < DIRECTORIES_SINCE
         self._placer: StripedPlacer | None = None
         self._load: Counter[bytes] | None = None
 
@@ -75,7 +83,7 @@ class Placement:
             leader=isr[0],
             leader_epoch=0,
             partition_epoch=0,
-            directories=tuple(self._directory(broker) for broker in brokers),
+            directories=tuple(self._directory(broker) for broker in brokers) if self._has_directories else (),
         )
 
     def place(self, partitions: int, replication_factor: int) -> list[list[int]]:
@@ -89,16 +97,17 @@ class Placement:
         """Raises `InvalidReplicaAssignment` for brokers that a partition cannot have."""
         if not brokers:
             raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
-        repeated = [broker for broker, times in Counter(brokers).items() if times > 1]
-        if repeated:
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes the broker {repeated[0]} more than once."
-            )
-        unknown = [broker for broker in brokers if broker != self.broker_id and broker not in self._others]
-        if unknown:
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
-            )
+        before = None
+        for broker in sorted(brokers):
+            if broker != self.broker_id and broker not in self._others:
+                raise InvalidReplicaAssignment(
+                    f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+                )
+            if broker == before:
+                raise InvalidReplicaAssignment(
+                    f"The manual partition assignment includes the broker {broker} more than once."
+                )
+            before = broker
 
     def check_assignment(self, index: int, brokers: Sequence[int], replication_factor: int | None) -> None:
         """Raises `InvalidReplicaAssignment` for brokers that new partition ``index`` cannot have.

@@ -68,10 +68,8 @@ class ReassignmentPlanner:
         self._placement.check_brokers(replicas)
         before = _settled_replicas(partition)
         if not self._may_change_replication_factor and len(replicas) != len(before):
-            raise InvalidReplicationFactor(
-                f"The replication factor is changed from {len(before)} to {len(replicas)}, which is not allowed"
-            )
-        removing = [broker for broker in partition.replicas if broker not in replicas]
+            raise InvalidReplicationFactor(f"The replication factor is changed from {len(before)} to {len(replicas)}")
+        removing = sorted(broker for broker in partition.replicas if broker not in replicas)
         adding = [
             broker for broker in replicas if broker not in partition.replicas or broker in partition.adding_replicas
         ]
@@ -82,7 +80,7 @@ class ReassignmentPlanner:
             Wanted(
                 replicas=[*replicas, *removing],
                 adding=sorted(adding),
-                removing=sorted(removing),
+                removing=removing,
                 election=election_of(self._view, topic),
             ),
         )

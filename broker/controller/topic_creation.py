@@ -198,11 +198,11 @@ class TopicPlanner:
             self.records.append(
                 ConfigRecord(resource_type=ConfigResource.TOPIC, resource_name=name, name=key, value=value)
             )
+        if "min.insync.replicas" in configs and self._image.features.has_eligible_leader_replicas:
+            self.records.append(ClearElrRecord(topic_name=name))
         for index, brokers in enumerate(replicas):
             partition = self._placement.partition(index, brokers)
             self.records.append(partition_record(topic_id, partition))
-        if "min.insync.replicas" in configs and self._image.features.has_eligible_leader_replicas:
-            self.records.append(ClearElrRecord(topic_name=name))
 
 
 def _refusal(name: str, fault: Fault) -> TopicResult:

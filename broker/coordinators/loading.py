@@ -65,6 +65,38 @@ Newest = dict[bytes | None, Version]
 """The last version of each key that has been read and not replayed yet, in the order of the log."""
 
 
+class CommitWait:
+    """Waits until the high watermark has reached the end of what was loaded. A `PartitionWatcher` until then.
+
+    The leader that comes next may not have the records above the high watermark. So before they are committed, no
+    client may see them, and no marker may be sent for them.
+    """
+
+    __slots__ = ("_end_offset", "_partition", "_then")
+
+    def __init__(self, partition: Partition, end_offset: int, then: Callable[[], None]) -> None:
+        """``then`` is called once, when all records below ``end_offset`` are committed; not behind `cancel`."""
+        self._partition = partition
+        self._end_offset = end_offset
+        self._then = then
+
+    def begin(self) -> None:
+        """Wait from now on; ``then`` may be called before this returns."""
+        self._partition.watch(self)
+        self.partition_changed()
+
+    def partition_changed(self) -> None:
+        """Part of `PartitionWatcher`."""
+        partition = self._partition
+        if partition.is_leader and partition.log.high_watermark >= self._end_offset:
+            partition.unwatch(self)
+            self._then()
+
+    def cancel(self) -> None:
+        """Wait no longer."""
+        self._partition.unwatch(self)
+
+
 class PartitionLoading:
     """The loading of one partition."""
 

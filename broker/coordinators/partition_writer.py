@@ -85,10 +85,24 @@ class PartitionWriter(Generic[Record]):
         self._entries: deque[_Entry] = deque()
         """Results and markers that are being written, in the order of the log."""
         self._is_closed = False
+        self._await_what_was_loaded()
 
     def __len__(self) -> int:
         """How many results and markers are being written."""
         return len(self._entries)
+
+    def _await_what_was_loaded(self) -> None:
+        """Let the first answers wait until what was loaded is acknowledged, as they wait for results before them.
+
+        The broker may have been killed before a flush that `flush.messages` asks for. What an answer without records
+        rests on would be lost with the power.
+        """
+        publication = Publication(self._partition)
+        if not publication.is_complete:
+            entry = _Entry(_nothing_to_replay, _nobody_to_answer)
+            self._entries.append(entry)
+            self._wait(entry, publication)
+            self._replicas.flush_if_due(self._partition)
 
     def append(self, result: CoordinatorResult[Record]) -> None:
         """Write a result. A result without records is answered once all results before it are answered."""
@@ -201,7 +215,8 @@ class PartitionWriter(Generic[Record]):
         if is_late:
             # The records are in the log and will be acknowledged at some time; only the caller's time is over.
             entry.complete(ErrorCode.REQUEST_TIMED_OUT)
-            self._wait(entry, publication)
+            if not self._replicas.produce_purgatory.is_closed:
+                self._wait(entry, publication)
             return
         entry.outcome = ErrorCode.NONE
         self._settle()
@@ -218,3 +233,11 @@ class PartitionWriter(Generic[Record]):
         producer_id = NO_PRODUCER_ID if result.transaction is None else result.transaction.producer_id
         for record in result.records:
             self._shard.replay(record, producer_id=producer_id)
+
+
+def _nothing_to_replay() -> None:
+    """What was loaded is replayed already."""
+
+
+def _nobody_to_answer(_: ErrorCode) -> None:
+    """Nobody has asked for what was loaded."""

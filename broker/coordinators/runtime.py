@@ -1,10 +1,13 @@
 """CoordinatorRuntime: the coordinators of the partitions of an internal topic that this node leads, found by key.
 
-    hosted ── waits ── loading ── active ── unloaded: deleted, offline, or stopped
-                          └──────────┘ another writer's batch was found: loaded again
+    led ── waits ── loading ── active ── unloaded: led by another node, deleted, offline, or stopped
+                       └──────────┘ another writer's batch was found: loaded again
+
+Loading reads the log up to its end, and lasts until all of that is committed. A new epoch of the same leader changes
+nothing, as in Kafka's coordinators of groups: no other coordinator can have written in between.
 
 A coordinator is a partition's state machine (a shard) and the writer of the shard's records. Groups are in
-``__consumer_offsets``; transactions will be in ``__transaction_state``.
+``__consumer_offsets``, transactions in ``__transaction_state``.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from protocol.errors import ErrorCode
 from storage.batch.record_batch import Codec
 
 if TYPE_CHECKING:
-    from broker.coordinators.loading import PartitionLoading
+    from broker.coordinators.loading import CommitWait, PartitionLoading
     from broker.coordinators.partition_writer import PartitionWriter
 
 log = logging.getLogger(__name__)
@@ -95,12 +98,14 @@ class Coordinator(Generic[ShardT]):
 class _Waiting(Generic[ShardT]):
     """A partition that waits to be loaded, or is loading."""
 
-    __slots__ = ("began_ms", "loading", "partition", "sweeps")
+    __slots__ = ("began_ms", "commit_wait", "loading", "partition", "sweeps")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.loading: PartitionLoading | None = None
-        """None before loading has begun."""
+        """None before loading has begun, and once the log has been read."""
+        self.commit_wait: CommitWait | None = None
+        """What waits for the high watermark, once the log has been read."""
         self.began_ms = 0
         """When loading has begun, in milliseconds of the monotonic clock."""
         self.sweeps: list[_Sweep[ShardT]] = []
@@ -287,15 +292,32 @@ class CoordinatorRuntime(Generic[ShardT]):
             chunk_bytes=self._chunk_bytes,
             later=self._later,
             stats=self.loading_stats,
-            done=partial(self._loaded, waiting, shard),
+            done=partial(self._replayed, waiting, shard),
         )
         if loading.is_at_end:
-            self._loaded(waiting, shard, loading.offset)
+            self._replayed(waiting, shard, loading.offset)
         else:
             loading.begin(self._slices)
 
     def _chunk_bytes(self) -> int:
         return max(self._settings.load_buffer_bytes // len(self._waiting), LEAST_CHUNK_BYTES)
+
+    def _replayed(self, waiting: _Waiting[ShardT], shard: ShardT, end_offset: int) -> None:
+        from broker.coordinators.loading import CommitWait
+
+        waiting.loading = None  # which holds `waiting`, to call this
+        partition = waiting.partition
+        if partition.log.high_watermark >= end_offset:
+            self._loaded(waiting, shard, end_offset)
+            return
+        log.info(
+            "%s is read up to offset %d, and is loaded once that is committed; the high watermark is %d",
+            partition.topic_partition,
+            end_offset,
+            partition.log.high_watermark,
+        )
+        waiting.commit_wait = CommitWait(partition, end_offset, partial(self._loaded, waiting, shard, end_offset))
+        waiting.commit_wait.begin()
 
     def _loaded(self, waiting: _Waiting[ShardT], shard: ShardT, end_offset: int) -> None:
         from broker.coordinators.partition_writer import PartitionWriter
@@ -303,7 +325,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         partition = waiting.partition
         index = partition.topic_partition.partition
         del self._waiting[index]
-        waiting.loading = None  # which holds `waiting`, to call this
+        waiting.commit_wait = None  # which holds `waiting`, too
         writer: PartitionWriter[Any] = PartitionWriter(
             partition,
             replicas=self._replicas,
@@ -343,6 +365,9 @@ class CoordinatorRuntime(Generic[ShardT]):
         del self._waiting[waiting.partition.topic_partition.partition]
         if waiting.loading is not None:
             waiting.loading.cancel()
+        if waiting.commit_wait is not None:
+            waiting.commit_wait.cancel()
+            waiting.commit_wait = None
         for sweep in waiting.sweeps:
             sweep.count_shard()
 

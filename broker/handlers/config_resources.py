@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from broker.metadata.brokers import Brokers
 from broker.metadata.cache import MetadataCache
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, UnsupportedVersion
-from broker.request.node import Node
 from config.resources import ConfigResource
 from protocol.messages.config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
@@ -15,9 +15,9 @@ TYPES_SINCE_VERSION = 1
 class ConfigResourcesHandler:
     """Reads the published image."""
 
-    def __init__(self, metadata: MetadataCache, node: Node) -> None:
+    def __init__(self, metadata: MetadataCache, brokers: Brokers) -> None:
         self._metadata = metadata
-        self._node = node
+        self._brokers = brokers
 
     def list_config_resources(
         self, request: ListConfigResourcesRequest, context: RequestContext
@@ -36,16 +36,17 @@ class ConfigResourcesHandler:
                 ListConfigResourcesResponse.Resource(resource_name=name, resource_type=type_)
                 for type_ in ConfigResource
                 if not wanted or type_ in wanted
-                for name in self._names(type_)
+                for name in self._names(type_, context)
             ]
         )
 
-    def _names(self, type_: ConfigResource) -> Iterable[str]:
+    def _names(self, type_: ConfigResource, context: RequestContext) -> Iterable[str]:
         match type_:
             case ConfigResource.TOPIC:
                 return self._metadata.image.topics.by_name
             case ConfigResource.BROKER | ConfigResource.BROKER_LOGGER:
-                return [str(self._node.node_id)]
+                # Fenced brokers, too, if the client could reach them.
+                return [str(broker_id) for broker_id in self._brokers.on(context.peer.listener).by_id]
             case ConfigResource.CLIENT_METRICS | ConfigResource.GROUP:
                 # Groups and subscriptions are known by their configs alone.
                 return [name for kind, name in self._metadata.image.configs.by_resource if kind == type_]

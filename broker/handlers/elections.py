@@ -1,5 +1,6 @@
 """ElectLeaders: let partitions be led by another of their replicas (API key 43; KIP-183, KIP-460)."""
 
+from collections.abc import Callable
 from enum import IntEnum
 
 from broker.metadata.cache import MetadataCache
@@ -24,15 +25,22 @@ class ElectionType(IntEnum):
     """Any replica, in sync or not, where there is no leader."""
 
 
-class ElectionsHandler:
-    """Reads the published image: this node leads whatever it has a replica of, so that no election changes anything."""
+Elect = Callable[[ElectLeadersRequest, Callable[[ElectLeadersResponse], None]], None]
+"""Has the controller in this process elect leaders; the second argument gets the answer once it is durable."""
 
-    def __init__(self, metadata: MetadataCache, node: Node) -> None:
+
+class ElectionsHandler:
+    """Asks the controller where other brokers can be leaders. A node alone leads whatever it has a replica of, so that
+    no election changes anything: then the published image has the answer."""
+
+    def __init__(self, metadata: MetadataCache, node: Node, elect: Elect | None = None) -> None:
         self._metadata = metadata
         self._node = node
+        self._elect = elect
 
-    def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-        """Say of each partition why it keeps its leader. If all are meant, those that need no election are left out."""
+    def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse | None:
+        """Elect leaders, or say of each partition why it keeps its leader. If all are meant, those that need no
+        election are left out."""
         if not context.may(Operation.ALTER, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not elect leaders")
         if request.election_type not in tuple(ElectionType):
@@ -40,6 +48,9 @@ class ElectionsHandler:
         if request.timeout_ms <= 0:
             raise RequestTimedOut(f"the request's timeout of {request.timeout_ms} ms was over before any election")
         election_type = ElectionType(request.election_type)
+        if self._elect is not None:
+            self._elect(request, context.respond)
+            return None
         if request.topic_partitions is None:
             results = [
                 TopicResult(

@@ -130,12 +130,11 @@ class MetadataHandler:
 
     def _found(self, topic: TopicImage, context: RequestContext) -> TopicAnswer:
         brokers = self._brokers.on(context.peer.listener)
-        version = context.api_version
         return TopicAnswer(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
-            partitions=[_partition_answer(partition, brokers, version) for partition in topic.partitions],
+            partitions=_partition_answers(topic.partitions, brokers, context.api_version),
         )
 
     def _create(self, missing: Sequence[str], context: RequestContext) -> None:
@@ -153,23 +152,29 @@ class MetadataHandler:
             self._auto_creation.auto_create(allowed)
 
 
-def _partition_answer(partition: PartitionImage, brokers: BrokersOnListener, version: int) -> Answer:
-    answer = Answer(
-        partition_index=partition.index,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-        offline_replicas=offline_replicas(partition, brokers),
-    )
-    if version == 0:
-        _leave_out_unavailable(answer, brokers)
-    if brokers.find(partition.leader) is None:
-        answer.leader_id = NO_LEADER
-        # A leader that is registered lacks only the listener.
-        is_listener_missing = version >= LISTENER_NOT_FOUND_SINCE_VERSION and partition.leader in brokers.registered_ids
-        answer.error_code = ErrorCode.LISTENER_NOT_FOUND if is_listener_missing else ErrorCode.LEADER_NOT_AVAILABLE
-    return answer
+def _partition_answers(partitions: Iterable[PartitionImage], brokers: BrokersOnListener, version: int) -> list[Answer]:
+    # One loop with few calls: answers with thousands of partitions are asked for often (bench: metadata_ms).
+    answers = []
+    reachable = brokers.by_id
+    for partition in partitions:
+        leader = partition.leader
+        answer = Answer(
+            partition_index=partition.index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=offline_replicas(partition, brokers),
+        )
+        if version == 0:
+            _leave_out_unavailable(answer, brokers)
+        if leader not in reachable:
+            # A leader that is registered lacks only the listener.
+            lacks_listener = version >= LISTENER_NOT_FOUND_SINCE_VERSION and leader in brokers.registered_ids
+            answer.error_code = ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
+            answer.leader_id = NO_LEADER
+        answers.append(answer)
+    return answers
 
 
 def _leave_out_unavailable(answer: Answer, brokers: BrokersOnListener) -> None:

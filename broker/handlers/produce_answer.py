@@ -103,6 +103,9 @@ class PendingAnswer:
                     if publication.is_lost
                     else ErrorCode.REQUEST_TIMED_OUT
                 )
+            elif self._acks == ALL_ACKS and publication.has_too_few_replicas:
+                # The records are there, and on fewer replicas than the topic demands.
+                answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         self._respond()
 
     def _respond(self) -> None:

@@ -5,7 +5,9 @@ transaction (Produce to version 11), or has added it (from version 12). Without 
 transaction which no coordinator ends, and readers of committed records would wait behind it for ever (KIP-890).
 
 Batches of the same producer for the same partition wait behind the first one, in their order. Between the coordinator's
-answer and the staging of the batch nothing else runs, so no marker can come in between.
+answer and the staging of the batch nothing else runs. But a marker may overtake the answer of a coordinator on another
+broker. To version 11 such a marker makes the answer void (`VerificationGuard`). From version 12 on its epoch is later
+than that of the batch, which is refused.
 """
 
 from collections import deque
@@ -14,11 +16,12 @@ from functools import partial
 from typing import Final
 
 from broker.coordinators.transaction.verification import PartitionVerifier
+from broker.handlers.verification_guard import VerificationGuard
 from broker.replication.partition import Partition
 from broker.request.faults import Fault
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import BatchHeader
-from storage.errors import OutOfOrderSequence
+from storage.errors import OutOfOrderSequence, StorageError
 
 ADDS_SINCE_VERSION: Final = 12
 """Of Produce: the partition is added to the transaction, and the client has not asked for that before."""
@@ -36,6 +39,7 @@ _NO_ANSWER: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
     }
 )
 """The coordinator could not say; the producer tries again."""
@@ -90,7 +94,7 @@ class Verification:
 
     def admit(self, transactional_id: str, version: int, batches: Sequence[TransactionalBatch]) -> None:
         """Append batches of one producer, sent in a request of ``version``, or refuse them; at once or later."""
-        asked: list[TransactionalBatch] = []
+        asked: list[tuple[TransactionalBatch, VerificationGuard]] = []
         for batch in batches:
             behind = self._waiting.get(batch.key)
             if behind is not None:
@@ -100,17 +104,19 @@ class Verification:
             elif self._must_ask(batch, version):
                 self._waiting[batch.key] = deque()
                 self._note_sequence(batch)
-                asked.append(batch)
+                header = batch.header
+                guard = VerificationGuard(batch.partition, header.producer_id, header.producer_epoch)
+                asked.append((batch, guard))
             else:
                 batch.append()
         if asked:
-            header = asked[0].header
+            header = asked[0][0].header
             ask = self._verifier.add if version >= ADDS_SINCE_VERSION else self._verifier.verify
             ask(
                 transactional_id,
                 header.producer_id,
                 header.producer_epoch,
-                [batch.partition.topic_partition for batch in asked],
+                [batch.partition.topic_partition for batch, _ in asked],
                 partial(self._answered, version, asked),
             )
 
@@ -132,19 +138,26 @@ class Verification:
             return False
         return version >= ADDS_SINCE_VERSION or self._is_enabled()
 
-    def _answered(self, version: int, batches: Sequence[TransactionalBatch], codes: Sequence[ErrorCode]) -> None:
-        for batch, code in zip(batches, codes, strict=True):
+    def _answered(
+        self,
+        version: int,
+        asked: Sequence[tuple[TransactionalBatch, VerificationGuard]],
+        codes: Sequence[ErrorCode],
+    ) -> None:
+        for (batch, guard), code in zip(asked, codes, strict=True):
             if code is not ErrorCode.NONE:
                 batch.refuse(_not_verified(batch, code, version))
             elif version >= ADDS_SINCE_VERSION and _skips_a_sequence(batch):
                 batch.refuse(_out_of_order(batch, 0))
             elif batch.header.base_sequence > (lowest := self._lowest_of(batch)):
                 batch.refuse(_out_of_order(batch, lowest))
+            elif version < ADDS_SINCE_VERSION and (error := _why_void(guard)) is not None:
+                batch.refuse(error)
             else:
                 batch.append()
                 if _is_open(batch):
                     self._lowest.pop(batch.key, None)
-        for batch in batches:
+        for batch, _ in asked:
             for admit in self._waiting.pop(batch.key):
                 admit()
 
@@ -159,6 +172,15 @@ def _is_open(batch: TransactionalBatch) -> bool:
     """Whether the batch's producer has its transaction open in the partition."""
     header = batch.header
     return batch.partition.log.producers.has_open_transaction(header.producer_id, header.producer_epoch)
+
+
+def _why_void(guard: VerificationGuard) -> Fault | StorageError | None:
+    """Why the coordinator's answer does not hold any more; None if it does."""
+    try:
+        guard.check()
+    except (Fault, StorageError) as error:
+        return error
+    return None
 
 
 def _out_of_order(batch: TransactionalBatch, expected: int) -> OutOfOrderSequence:

@@ -63,7 +63,7 @@ class QuorumHandler:
         return answer
 
     def add_raft_voter(self, request: AddRaftVoterRequest, context: RequestContext) -> None:
-        """Say why the controller does not vote. Nothing listens where it could fetch the metadata log from.
+        """Say why the controller does not vote: this node stays the only voter.
 
         Raises `InconsistentClusterId`, `InvalidRequest`, `UnsupportedVersion`, `DuplicateVoter` and `RequestTimedOut`.
         """
@@ -157,7 +157,7 @@ class QuorumHandler:
         return NO_UUID
 
     def _this_node(self) -> DescribeQuorumResponse.Node:
-        """The node with the endpoints that its controller has registered; nothing listens there."""
+        """The node with the endpoints that its controller has registered."""
         controller = self._metadata.image.cluster.controllers.get(self._node.node_id)
         endpoints = controller.end_points if controller is not None else []
         return DescribeQuorumResponse.Node(

@@ -55,7 +55,9 @@ class ReassignmentsHandler:
                 )
             context.respond(answer)
 
-        self._controller.reassign_partitions(wishes, then=altered)
+        self._controller.reassign_partitions(
+            wishes, then=altered, may_change_replication_factor=request.allow_replication_factor_change
+        )
 
     def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest, context: RequestContext

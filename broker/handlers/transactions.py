@@ -45,6 +45,12 @@ PRODUCER_FENCED_SINCE_VERSION: Final = 2
 BUMPS_EPOCH_SINCE_VERSION: Final = 5
 """Of EndTxn: the answer has the identity that the producer goes on with."""
 
+_NOT_LED_HERE: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
+"""What the coordinator of a group's partition says to a marker. Other coordinators of transactions know no such answer
+to WriteTxnMarkers (Kafka's would end its process); they look for the partition's leader anew."""
+
 PartitionCodes = Callable[[Sequence[ErrorCode]], None]
 
 
@@ -216,6 +222,8 @@ class TransactionsHandler:
 
         def written(of_producer: dict[TopicPartition, ErrorCode], partition: TopicPartition, code: ErrorCode) -> None:
             nonlocal left
+            if code in _NOT_LED_HERE:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if of_producer.get(partition, ErrorCode.NONE) is ErrorCode.NONE:
                 of_producer[partition] = code
             left -= 1

@@ -8,6 +8,7 @@ from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.result import ProducerIdAndEpoch
 from broker.coordinators.transaction.verification import PartitionVerifier, Verified
 from broker.handlers.offset_topics import OffsetTopics, PartitionErrors, TopicKey
+from broker.handlers.verification_guard import VerificationGuard
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_rules import CONSUMER_OFFSETS
 from broker.replication.partition import Partition
@@ -18,9 +19,11 @@ from broker.request.faults import (
     GroupAuthorizationFailed,
     InvalidGroupId,
     TransactionalIdAuthorizationFailed,
+    error_code_of,
 )
 from protocol.errors import ErrorCode
 from protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.coordinators.group.shard import GroupShard
@@ -39,6 +42,14 @@ TOPIC_IDS_SINCE_VERSION: Final = 6
 
 GROUP_ID_NOT_FOUND_SINCE_VERSION: Final = 6
 """Before, a generation of no group is an illegal one."""
+
+
+_TOLD: Final = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    # This broker has not led the group's partition without a break: the client looks for the group's coordinator.
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+}
 
 
 class TxnOffsetCommitHandler:
@@ -104,6 +115,7 @@ class TxnOffsetCommitHandler:
         elif version >= ADDS_SINCE_VERSION:
             self._verifier.add(request.transactional_id, *producer, [partition.topic_partition], then)
         elif self._is_verification_enabled():
+            then = _guarded(VerificationGuard(partition, *producer), then)
             self._verifier.verify(request.transactional_id, *producer, [partition.topic_partition], then)
         else:
             then([_code_of_unverified(*producer)])
@@ -144,9 +156,25 @@ class TxnOffsetCommitHandler:
         return self._groups.of(group_id)
 
 
+def _guarded(guard: VerificationGuard, then: Verified) -> Verified:
+    """``then``, called with an error if the coordinator's consent does not hold any more."""
+
+    def answered(codes: Sequence[ErrorCode]) -> None:
+        if codes[0] is ErrorCode.NONE:
+            try:
+                guard.check()
+            except (Fault, StorageError) as error:
+                codes = [error_code_of(error)]
+        then(codes)
+
+    return answered
+
+
 def _code_of_verification(code: ErrorCode) -> ErrorCode:
-    """NOT_COORDINATOR would make the client look for the group's coordinator: that of the transaction has moved."""
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.NOT_COORDINATOR else code
+    """The code for the client, which knows the group's coordinator only. NOT_COORDINATOR would make it look for that:
+    the coordinator of the transaction has moved. NETWORK_EXCEPTION, which older clients do not retry, is told as a
+    coordinator that loads, as in Kafka."""
+    return _TOLD.get(code, code)
 
 
 def _code_of_unverified(producer_id: int, producer_epoch: int) -> ErrorCode:

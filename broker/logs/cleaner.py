@@ -16,7 +16,7 @@ from broker.logs.removals import LogRemovals
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.child_process import ChildEnded
 from broker.runtime.clock import Clock
-from broker.runtime.worker_thread import WorkerThread
+from broker.runtime.worker_thread import MakeWorker, WorkerThread
 from config.broker_settings import BrokerSettings
 from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.log import Log
@@ -48,7 +48,7 @@ class LogCleaner:
     def __init__(
         self,
         *,
-        loop: asyncio.AbstractEventLoop,
+        make_worker: MakeWorker,
         clock: Clock,
         logs: LogManager,
         replicas: ReplicaManager,
@@ -57,7 +57,7 @@ class LogCleaner:
         settings: BrokerSettings,
     ) -> None:
         """``checkpoint_writer`` is the thread that writes all checkpoints."""
-        self._loop = loop
+        self._make_worker = make_worker
         self._clock = clock
         self._logs = logs
         self._replicas = replicas
@@ -112,7 +112,7 @@ class LogCleaner:
 
     async def _run_cleaner(self, number: int) -> None:
         """One cleaner: until there are to be fewer of them."""
-        process = CleanerProcess(f"cleaner-{number}", self._loop, self._clock)
+        process = CleanerProcess(self._make_worker(f"cleaner-{number}"))
         try:
             while number < self._cleaners:
                 candidate = self._choose()

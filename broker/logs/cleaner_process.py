@@ -1,11 +1,9 @@
 """CleanerProcess: a child process that cleans one log at a time, and the thread that speaks with it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 from broker.runtime.child_process import ChildProcess
-from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
@@ -17,8 +15,8 @@ CHILD: Final = "broker.logs.cleaner_child"
 class CleanerProcess:
     """A process that starts with the first order and ends when it is told to."""
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
-        self.thread = WorkerThread(name, loop, clock)
+    def __init__(self, thread: WorkerThread) -> None:
+        self.thread = thread
         """For blocking work of the round, one piece after the other."""
         self._child: ChildProcess | None = None
         self._may_have_child = False

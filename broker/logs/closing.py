@@ -5,7 +5,7 @@ import logging
 from typing import Final
 
 from broker.runtime.clock import Clock
-from broker.runtime.worker_thread import WorkerThread
+from broker.runtime.worker_thread import MakeWorker, WorkerThread
 from storage.errors import StorageError
 from storage.log_manager import ClosingLog, LogManager
 
@@ -15,16 +15,14 @@ MOST_UNDER_WAY: Final = 16
 """Logs that may wait for a thread: each holds its files open."""
 
 
-async def close_logs(
-    logs: LogManager, *, loop: asyncio.AbstractEventLoop, clock: Clock, threads_per_directory: int
-) -> None:
+async def close_logs(logs: LogManager, *, make_worker: MakeWorker, clock: Clock, threads_per_directory: int) -> None:
     """Close all logs and write the checkpoints. A directory that fails over it counts as failed.
 
     A sync waits for the disk most of its time, and several syncs at once share the wait (bench: partitions).
     """
     threads = {
         directory.path: [
-            WorkerThread(f"closing {number} of {directory.path}", loop, clock)
+            make_worker(f"closing {number} of {directory.path}")
             for number in range(min(threads_per_directory, len(logs.in_directory(directory))))
         ]
         for directory in logs.directories

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.runtime.child_process import ChildEnded, ChildProcess, Message
 from broker.runtime.clock import Clock
-from broker.runtime.worker_thread import WorkerThread
+from broker.runtime.worker_thread import MakeWorker, WorkerThread
 from config.log_config import LogConfig
 from storage.errors import LogDirFailed, StorageError
 from storage.log_finder import FoundLog
@@ -67,6 +67,7 @@ class LogLoading:
         *,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
+        make_worker: MakeWorker,
         processes_per_directory: int,
         recovery: str,
         stop: asyncio.Event,
@@ -75,6 +76,7 @@ class LogLoading:
         self._logs = logs
         self._loop = loop
         self._clock = clock
+        self._make_worker = make_worker
         self._processes_per_directory = processes_per_directory
         self._recovery = recovery
         self._stop = stop
@@ -235,7 +237,7 @@ class LogLoading:
 
     async def _recover_in_child(self, name: str, queue: deque[FoundLog]) -> None:
         """Recover logs from ``queue`` in one child process, which a thread speaks with, until the queue is empty."""
-        thread = WorkerThread(name, self._loop, self._clock)
+        thread = self._make_worker(name)
         child: ChildProcess | None = None
         try:
             while queue:

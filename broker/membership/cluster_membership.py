@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from broker.membership.alter_partition import AlterPartitionSender
@@ -31,6 +31,7 @@ from broker.runtime.clock import Clock
 from broker.runtime.shutdown import Shutdown, first_of
 from config.broker_settings import BrokerSettings
 from config.quorum import controller_addresses
+from protocol.api_keys import Versions
 from protocol.errors import ErrorCode
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 
@@ -81,6 +82,11 @@ class ClusterMembership:
         self.forwarder: Forwarder
         self.requests: BrokerRequests
         self.isr_sender: AlterPartitionSender
+
+    @property
+    def controllers_versions(self) -> Mapping[int, Versions]:
+        """The versions of the controllers' leader by API key; empty while none has answered."""
+        return self._heartbeats.known_versions
 
     @property
     def broker_epoch(self) -> int:
@@ -161,11 +167,12 @@ class ClusterMembership:
         self.quorum = RemoteQuorum(
             self.raft, bootstrap=self._bootstrap, make_peer=self.make_peer, clock=clock, chance=self._chance
         )
+        self._heartbeats = self._channel(timeout_ms=settings.broker_session_timeout_ms // 2)
         self.member = BrokerMember(
             registration,
             cluster_id=cluster_id,
             previous_broker_epoch=previous_broker_epoch,
-            channel=self._channel(timeout_ms=settings.broker_session_timeout_ms // 2),
+            channel=self._heartbeats,
             applied_offset=lambda: listener.image.end_offset - 1,
             clock=clock,
             chance=self._chance,

@@ -10,6 +10,7 @@ from broker.peers.peer import Peer
 from broker.peers.waiting import done_by
 from broker.raft.remote_quorum import RemoteQuorum
 from broker.runtime.clock import Clock
+from protocol.api_keys import Versions
 from protocol.errors import ErrorCode
 
 SOCKET_TIMEOUT_MS: Final = 30_000
@@ -42,6 +43,7 @@ class ControllerChannel:
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._peer: Peer | None = None
+        self._known_versions: Mapping[int, Versions] = {}
 
     async def ask(self, request: object, answer: type[Answer]) -> Answer | None:
         """Ask the leader. None if there is none, or it does not answer, or it leads no more. Raises Unencodable."""
@@ -63,6 +65,14 @@ class ControllerChannel:
             return (await peer.versions(timeout_ms=self._timeout_ms)).finalized_features
         except PeerError:
             return None
+
+    @property
+    def known_versions(self) -> Mapping[int, Versions]:
+        """The versions by API key that the last leader on this connection has named; empty before."""
+        known = None if self._peer is None else self._peer.known_versions
+        if known is not None:
+            self._known_versions = known
+        return self._known_versions
 
     def close(self) -> None:
         """Close the connection: what waits for an answer gets none."""

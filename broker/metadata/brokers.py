@@ -37,16 +37,21 @@ def alive_brokers(image: MetadataImage, listener: str) -> list[ListedBroker]:
     return [broker for broker in _listed(image.cluster, listener) if not broker.is_fenced]
 
 
+Placement = tuple[tuple[int, ...], tuple[bytes, ...]]
+"""The brokers with a partition's replicas, and the log directory of each replica."""
+
+
 class BrokersOnListener:
     """The brokers that have one listener, as one image has them."""
 
-    __slots__ = ("_by_id", "alive", "directories", "registered_ids", "usable_replicas")
+    __slots__ = ("alive", "by_id", "directories", "offline", "registered_ids")
 
     def __init__(self, cluster: ClusterImage, listener: str) -> None:
         listed = _listed(cluster, listener)
         self.registered_ids = cluster.brokers.keys()
         """The ids of all registered brokers, with or without the listener."""
-        self._by_id: Mapping[int, ListedBroker] = {broker.broker_id: broker for broker in listed}
+        self.by_id: Mapping[int, ListedBroker] = {broker.broker_id: broker for broker in listed}
+        """All brokers with the listener, fenced ones too."""
         self.alive: Sequence[ListedBroker] = [broker for broker in listed if not broker.is_fenced]
         """The brokers that are not fenced, by ascending id."""
         self.directories: Mapping[int, frozenset[bytes]] = {
@@ -55,23 +60,21 @@ class BrokersOnListener:
         }
         """The online log directories of each broker in `alive`; no directory for brokers older than 3.7, which do not
         say them."""
-        self.usable_replicas = frozenset(
-            (broker_id, directory) for broker_id, online in self.directories.items() for directory in online
-        )
-        """The same as pairs: a replica of this broker in this directory can be used."""
+        self.offline: dict[Placement, list[int]] = {}
+        """The offline replicas of partitions placed so, as far as `broker.handlers.replica_views` has been asked."""
 
     @property
     def listed(self) -> Sequence[ListedBroker]:
         """All brokers with the listener, fenced ones too, by ascending id."""
-        return list(self._by_id.values())
+        return list(self.by_id.values())
 
     def find(self, broker_id: int) -> ListedBroker | None:
         """The broker; None if it is not registered, or has no such listener."""
-        return self._by_id.get(broker_id)
+        return self.by_id.get(broker_id)
 
     def find_alive(self, broker_id: int) -> ListedBroker | None:
         """The broker; None also if it is fenced."""
-        broker = self._by_id.get(broker_id)
+        broker = self.by_id.get(broker_id)
         return None if broker is None or broker.is_fenced else broker
 
 

@@ -21,6 +21,7 @@ CONTROLLERS_REGISTER_SINCE: Final = 15
 """The metadata.version (3.7-IV0) from which on controllers register too (KIP-919)."""
 
 SUPPORTED_FEATURES: Final = {
+    "eligible.leader.replicas.version": (0, 1),
     "kraft.version": (0, 1),
     "metadata.version": METADATA_VERSIONS,
     "transaction.version": TRANSACTION_VERSIONS,
@@ -68,7 +69,7 @@ class Registration(NamedTuple):
     endpoints: Sequence[Listener]
     """The endpoints that clients are given."""
     controller_endpoint: Listener
-    """Where a Kafka that takes over would open its controller listener; nothing listens there."""
+    """The address of the controller listener; without such a listener, where a Kafka that takes over would open it."""
     rack: str | None
     directories: Sequence[bytes]
     """The ids of the log directories, 16 bytes each."""

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.network.connection_limits import ConnectionLimits
@@ -30,6 +30,10 @@ _OF_THE_PEER: Final = frozenset(
 )
 """The errors of accept(2) that belong to one connection, which is no longer in the backlog. After another error (no
 descriptor, no memory, a sandbox that forbids the call) the listener would be acceptable again at once."""
+
+
+Bind = Callable[[str, int, SocketOptions], socket.socket]
+"""Makes a socket that has this host and port, and does not listen yet. Raises `OSError`."""
 
 
 class CannotListen(Exception):
@@ -69,6 +73,7 @@ class Acceptor:
         options: SocketOptions,
         refusals: SendfileRefusals | None = None,
         backlog: int = 50,
+        bind: Bind = bound_socket,
         is_for_controllers: bool = False,
     ) -> None:
         """``is_for_controllers``: the listener's connections are served the APIs of a controller."""
@@ -85,6 +90,7 @@ class Acceptor:
         self._options = options
         self._refusals = refusals
         self._backlog = backlog
+        self._bind = bind
         self.is_for_controllers = is_for_controllers
         self._next_processor = 0
         self._socket: socket.socket | None = None
@@ -101,7 +107,7 @@ class Acceptor:
     def bind(self) -> int:
         """Reserve the address and return its port. No client can connect yet. Raises `CannotListen`."""
         try:
-            self._socket = bound_socket(self.host, self.port, self._options)
+            self._socket = self._bind(self.host, self.port, self._options)
         except OSError as error:
             reason = error.strerror or str(error)
             raise CannotListen(f"{self.listener}://{self.host}:{self.port} cannot be opened: {reason}") from error

@@ -58,7 +58,8 @@ class Processor:
         self._clock = clock
         self._now_us = now_us
         self._limits = limits
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
+        """In the order in which they came: they are closed in it, too."""
         self._closed = self._on_closed
         """Bound once for all connections."""
         self._end: asyncio.Future[None] = loop.create_future()
@@ -84,11 +85,11 @@ class Processor:
     def adopt(self, transport: Transport, session: Session) -> Connection:
         """Make a connection of a transport and read it from now on. Raises `OSError` if the system cannot."""
         connection = Connection(self._state, transport, session, self._closed)
-        self._connections.add(connection)
+        self._connections[connection] = None
         try:
             connection.start()
         except OSError:
-            self._connections.discard(connection)
+            self._connections.pop(connection, None)
             raise
         self.stats_of(session.peer.listener).connections_created += 1
         if self._idle_alarm is None and self.settings.connections_max_idle_ms >= 0:
@@ -100,7 +101,7 @@ class Processor:
         return self.stats.of(listener)
 
     def _on_closed(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self.stats_of(connection.peer.listener).connections_closed += 1
         self._limits.closed(connection.peer.listener, connection.peer.host)
         if not self._connections:

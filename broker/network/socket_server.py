@@ -5,14 +5,14 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from broker.network.acceptor import Acceptor
+from broker.network.acceptor import Acceptor, Bind
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
 from broker.network.latencies import LatencyReport
 from broker.network.processor import Processor
 from broker.network.processor_pool import ProcessorPool
 from broker.network.processor_state import NetworkSettings
-from broker.network.socket_options import SocketOptions
+from broker.network.socket_options import SocketOptions, bound_socket
 from broker.network.transport import SendfileRefusals
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock
@@ -39,10 +39,13 @@ class SocketServer:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         channel: RequestChannel,
+        bind: Bind = bound_socket,
         controller_listeners: Sequence[Listener] = (),
     ) -> None:
-        """Nothing is opened yet. ``controller_listeners`` are opened beside those for clients. Raises `UnknownHost`."""
+        """Nothing is opened yet. ``bind`` makes the listening sockets; ``controller_listeners`` are opened beside those
+        for clients. Raises `UnknownHost`."""
         self._settings = settings
+        self._bind = bind
         self._controller_listeners = tuple(controller_listeners)
         self._loop = loop
         self._clock = clock
@@ -160,6 +163,7 @@ class SocketServer:
                 options=options,
                 refusals=refusals,
                 backlog=settings.socket_listen_backlog_size,
+                bind=self._bind,
                 is_for_controllers=is_for_controllers,
             )
             for listeners, is_for_controllers in ((settings.listeners, False), (self._controller_listeners, True))

@@ -110,6 +110,14 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._transport.write(data)
         return exchange.answer
 
+    @property
+    def known_versions(self) -> NodeVersions | None:
+        """The answer to ApiVersions; None before it has come."""
+        asked = self._versions
+        if asked is None or not asked.done() or asked.cancelled() or asked.exception() is not None:
+            return None
+        return asked.result()
+
     async def versions(self, deadline_ms: int, longest_ms: int) -> NodeVersions:
         """What the node answers to ApiVersions. It is asked once, for all who want to know, and has ``longest_ms``.
 

@@ -98,6 +98,11 @@ class Peer:
         connection = await self._connected(deadline_ms)
         return await connection.versions(deadline_ms, self._request_timeout_ms)
 
+    @property
+    def known_versions(self) -> NodeVersions | None:
+        """What the node has said on this connection; None if it has not been asked for its versions yet."""
+        return None if self._connection is None else self._connection.known_versions
+
     def close(self) -> None:
         """Close the connection for good: requests that wait, and later ones, raise `PeerUnreachable`."""
         self._is_closed = True

@@ -32,7 +32,7 @@ class Publication:
         self.leader_epoch = partition.leader_epoch
         self.end_offset = log.log_end_offset
         """The high watermark that acks=all waits for."""
-        self.flush_offset = log.log_end_offset if log.unflushed_records >= log.config.flush_messages else 0
+        self.flush_offset = log.due_flush_offset
         """Up to where the log must be on disk before any acknowledgement; 0 unless ``flush.messages`` is reached."""
         self.is_complete = not self.flush_offset and log.high_watermark >= self.end_offset
         """Whether no acknowledgement has to wait, whatever the acks: on a single node almost always."""

@@ -19,7 +19,7 @@ from broker.request.faults import (
 )
 from broker.runtime.clock import Clock
 from protocol.records.cluster_metadata import NO_LEADER
-from storage.errors import LogDirFailed, LogRemoved, OffsetOutOfRange, StorageError
+from storage.errors import LogDirFailed, LogMoved, LogRemoved, OffsetOutOfRange, StorageError
 from storage.flushing import FlushTarget
 from storage.log import Log
 from storage.log_dir import LogDir
@@ -93,6 +93,7 @@ class Partition:
         "_clock",
         "_decides_alone",
         "_flush_owed",
+        "_has_moved",
         "_lag_max_ms",
         "_on_disk_failure",
         "_view",
@@ -159,6 +160,7 @@ class Partition:
         self._flush_owed: FlushTarget | None = None
         self.is_flush_late = False
         """A flush could not begin or go on, since there was no file descriptor: it is still to be done."""
+        self._has_moved = False
         self.is_gone = False
         """The topic was deleted, or the directory has failed. Objects that still refer to the partition check it."""
         self.watchers: dict[PartitionWatcher, None] | None = None
@@ -254,9 +256,11 @@ class Partition:
         if not self.is_gone:
             self._on_disk_failure(self, error)
 
-    def go(self) -> None:
-        """The partition leaves this node: its topic was deleted, or its directory has failed."""
+    def go(self, *, has_moved: bool = False) -> None:
+        """The partition leaves this node: its topic was deleted, its directory has failed, or the replica has moved to
+        another node."""
         self.is_gone = True
+        self._has_moved = has_moved
         self.leader = NO_LEADER
         self._decides_alone = False
         self.followers = None
@@ -265,6 +269,8 @@ class Partition:
         """The error for requests to a partition that is gone."""
         if self.log_dir.has_failed:
             return offline(self.topic_partition, self.log_dir)
+        if self._has_moved:
+            return LogMoved(f"{self.topic_partition} has no replica on node {self.node_id} any more")
         return LogRemoved(f"{self.topic_partition} was deleted")
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH) -> None:
@@ -272,7 +278,7 @@ class Partition:
         if self.leads_in(current_leader_epoch):
             return
         if self.is_gone:
-            if self.log_dir.has_failed:
+            if self.log_dir.has_failed or self._has_moved:
                 raise self.why_gone()
             raise UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
         if self.leader != self.node_id:

@@ -187,7 +187,9 @@ class ReplicaFetchers:
                 self._end(key)
 
     def _end(self, key: tuple[int, int]) -> None:
-        self._running.pop(key).task.cancel()
+        running = self._running.pop(key)
+        running.task.cancel()
+        running.peer.close()  # which a task that has not begun yet does not do
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

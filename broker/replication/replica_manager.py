@@ -100,12 +100,13 @@ class ReplicaManager:
             self._replication.leadership_changed(partition, is_new_epoch=True)
         self._notify_leadership_watcher(partition)
 
-    def drop(self, topic: str, index: int) -> None:
-        """Remove a partition whose topic is deleted; requests that wait for it are answered at once."""
+    def drop(self, topic: str, index: int, *, has_moved: bool = False) -> None:
+        """Remove a partition whose topic is deleted, or whose replica has moved to another node; requests that wait for
+        it are answered at once."""
         self._offline.discard((topic, index))
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
-            self._retire(partition)
+            self._retire(partition, has_moved=has_moved)
 
     def take_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """The files of these partitions, or their data directory, cannot be used: requests for them, waiting ones too,
@@ -122,8 +123,8 @@ class ReplicaManager:
         for partition in gone:
             self._retire(partition)
 
-    def _retire(self, partition: Partition) -> None:
-        partition.go()
+    def _retire(self, partition: Partition, *, has_moved: bool = False) -> None:
+        partition.go(has_moved=has_moved)
         if self._replication is not None:
             self._replication.left(partition)
         self.gone.add(partition)
@@ -297,6 +298,10 @@ class ReplicaManager:
             partition.notify_watchers()
         self.fetch_purgatory.check(partition)
         self.produce_purgatory.check(partition)
+        self.flush_if_due(partition)
+
+    def flush_if_due(self, partition: Partition) -> None:
+        """Begin a flush if one is due."""
         if partition.log.needs_flush(self._clock.now_ms()):
             self._flush(partition)
 

@@ -384,6 +384,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     storage.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     storage.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
     storage.TransactionCoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    storage.LogMoved: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     storage.LogRemoved: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     storage.DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,
     storage.TooManyOpenFiles: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -1,24 +1,20 @@
 """Flushers: one flusher thread for each data directory."""
 
-import asyncio
-
-from broker.runtime.clock import Clock
-from broker.runtime.worker_thread import Flusher, FlusherStats, WorkerThread
+from broker.runtime.worker_thread import Flusher, FlusherStats, MakeWorker, WorkerThread
 
 
 class Flushers:
     """Makes a flusher with its own thread for each directory on request. Threads start with their first sync."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
-        self._loop = loop
-        self._clock = clock
+    def __init__(self, make_worker: MakeWorker) -> None:
+        self._make_worker = make_worker
         self._by_path: dict[str, tuple[Flusher, WorkerThread]] = {}
 
     def of(self, path: str) -> Flusher:
         """The one flusher of the directory at ``path``."""
         known = self._by_path.get(path)
         if known is None:
-            thread = WorkerThread(f"flusher {path}", self._loop, self._clock)
+            thread = self._make_worker(f"flusher {path}")
             known = self._by_path[path] = Flusher(thread), thread
         return known[0]
 

@@ -80,6 +80,11 @@ class Purgatory:
         self._is_closed = False
         self.stats = PurgatoryStats()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing waits here any more: the broker stops."""
+        return self._is_closed
+
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
         """Complete ``operation`` if it can, else let it wait for an event of one of ``keys``, for ``timeout_ms`` at
         most. True if it is complete."""

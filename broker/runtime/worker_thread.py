@@ -18,7 +18,13 @@ REST_MS: Final = 1_000
 
 T = TypeVar("T")
 
+MakeWorker = Callable[[str], "WorkerThread"]
+"""Makes a worker thread of this name."""
+
 Failed = Callable[[Exception], None]
+
+MakeThread = Callable[[str, asyncio.AbstractEventLoop, Clock], "WorkerThread"]
+"""Makes a worker thread of this name, on a loop: the class `WorkerThread`, or what stands in for it."""
 
 
 class WorkerThread:

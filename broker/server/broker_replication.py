@@ -1,11 +1,14 @@
 """BrokerReplication: puts together what this broker replicates with other brokers, and tells it of new metadata."""
 
+from broker.coordinators.remote_markers import RemoteMarkers
+from broker.coordinators.remote_verification import RemoteVerification
 from broker.logs.cleaner import LogCleaner
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.peers.backoff import Backoff
 from broker.peers.connector import Connector
 from broker.peers.endpoint import PeerEndpoint
+from broker.peers.nodes import Nodes
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.replication.follower_log import FollowerLogs
@@ -51,7 +54,7 @@ class BrokerReplication:
         clock = services.clock
         self.fetchers = ReplicaFetchers(
             node_id=settings.node_id,
-            make_peer=self._make_peer,
+            make_peer=self._fetchers_peer,
             performer=FollowerLogs(
                 clock=clock,
                 logs=logs,
@@ -84,6 +87,10 @@ class BrokerReplication:
             watermark_moved=replicas.watermark_moved,
         )
         replicas.replicate_with(replication)
+        self.markers = RemoteMarkers(self._nodes("txn-marker-sender"), on_failure=shutdown.fail)
+        """Sends the markers of transactions to the leaders of their partitions."""
+        self.verification = RemoteVerification(self._nodes("add-partitions"), on_failure=shutdown.fail)
+        """Asks the coordinators of transactions that write to partitions of this broker."""
         services.scheduler.every(
             max(settings.replica_lag_time_max_ms // 2, 1), lambda: replication.shrink_isrs(replicas.partitions())
         )
@@ -94,13 +101,21 @@ class BrokerReplication:
             self.fetchers.addresses_changed(self.view.address_of)
 
     async def close(self) -> None:
-        """Replicate nothing any more, and return when no log is being changed."""
+        """Replicate nothing any more, ask no other broker, and return when no log is being changed."""
         await self.fetchers.close()
+        await self.markers.close()
+        await self.verification.close()
 
-    def _make_peer(self, broker_id: int, client_id: str) -> Peer | None:
-        address: PeerEndpoint | None = self.view.address_of(broker_id)
-        if address is None:
-            return None
+    def _nodes(self, purpose: str) -> Nodes:
+        """The other brokers, to be asked for one purpose."""
+        client_id = f"broker-{self._settings.node_id}-{purpose}"
+        return Nodes(self.view.address_of, lambda address: self._peer(address, client_id))
+
+    def _fetchers_peer(self, broker_id: int, client_id: str) -> Peer | None:
+        address = self.view.address_of(broker_id)
+        return None if address is None else self._peer(address, client_id)
+
+    def _peer(self, address: PeerEndpoint, client_id: str) -> Peer:
         ids = self._services.ids
         return Peer(
             address,

@@ -16,14 +16,16 @@ from broker.metadata.image.records import InconsistentMetadata
 from broker.metadata.registration import RegistrationRefused
 from broker.metrics.http import MetricsEndpoint, Readiness
 from broker.metrics.sources import PERIOD_MS, MetricSources
-from broker.network.acceptor import CannotListen
+from broker.network.acceptor import Bind, CannotListen
 from broker.network.connection_limits import UnknownHost
+from broker.network.socket_options import bound_socket
 from broker.network.socket_server import SocketServer
 from broker.raft.observers import Observers
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown, first_of
+from broker.runtime.worker_thread import MakeThread, WorkerThread
 from broker.server.apis import serve_all
 from broker.server.handlers import Handlers
 from broker.server.lifecycle import BrokerLifecycle
@@ -38,7 +40,6 @@ from storage.files import FileSystem
 from storage.open_files import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from broker.handlers.forwarding import ForwardingHandler
     from broker.metrics.pages import Pages
     from broker.peers.connector import Connector
 
@@ -63,11 +64,13 @@ class BrokerServer:
         clock: Clock | None = None,
         files: FileSystem | None = None,
         ids: Ids | None = None,
+        worker: MakeThread = WorkerThread,
+        bind: Bind = bound_socket,
         connector: "Connector | None" = None,
         most_open_files: int = DEFAULT_LIMIT,
     ) -> None:
-        """``connector`` connects to other nodes; ``most_open_files``: how many files of segments may be open at a
-        time."""
+        """``worker`` makes all worker threads, ``bind`` the listening sockets; ``connector`` connects to other nodes.
+        ``most_open_files``: how many files of segments may be open at a time."""
         self._settings = settings
         self._connector = connector
         self._most_open_files = most_open_files
@@ -78,7 +81,9 @@ class BrokerServer:
         self._startup: Startup | None = None
         self._has_served = False
         """Whether the logs were used, so that a stop in order closes them in order."""
-        self.services = services = Services(asyncio.get_running_loop(), clock=clock, files=files, ids=ids)
+        self.services = services = Services(
+            asyncio.get_running_loop(), clock=clock, files=files, ids=ids, worker=worker
+        )
         self.log_dirs = LogDirs(services.files, settings)
         self.registry = Registry()
         self.controller_registry = Registry(self.registry.stats)
@@ -90,6 +95,7 @@ class BrokerServer:
                 loop=services.loop,
                 clock=services.clock,
                 channel=self._channel,
+                bind=bind,
                 controller_listeners=settings.opened_controller_listeners,
             )
         except UnknownHost as error:
@@ -259,15 +265,15 @@ class BrokerServer:
             clock=self.services.clock,
             own_controller=components.controller,
             auto_creation=components.auto_creation,
-            forwarding=self._make_forwarding(),
+            membership=None if self._startup is None else self._startup.membership,
             producer_ids=components.producer_ids,
             group_coordinators=components.group_coordinator.groups,
             transaction_coordinator=components.transaction_coordinator,
+            verifier=components.verifier,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
-            observers=Observers()
-            if components.controller_listener is None
-            else components.controller_listener.observers,
+            elect=None if controller_listener is None else controller_listener.elect_leaders,
+            observers=Observers() if controller_listener is None else controller_listener.observers,
         )
         serve_all(self.registry, handlers)
         dispatcher = Dispatcher(self.registry, self.controller_registry)
@@ -379,7 +385,7 @@ class BrokerServer:
         """Close all logs. If a log or a checkpoint cannot be written to its end, there is no clean-shutdown marker."""
         await close_logs(
             components.logs,
-            loop=self.services.loop,
+            make_worker=self.services.make_worker,
             clock=self.services.clock,
             threads_per_directory=self._settings.num_recovery_threads_per_data_dir,
         )
@@ -411,14 +417,6 @@ class BrokerServer:
             readiness=lambda: self.readiness,
             fail=self.shutdown.fail,
         )
-
-    def _make_forwarding(self) -> "ForwardingHandler | None":
-        membership = self._startup.membership if self._startup is not None else None
-        if membership is None:
-            return None
-        from broker.handlers.forwarding import ForwardingHandler
-
-        return ForwardingHandler(membership.forwarder)
 
     def _make_pages(self) -> "Pages":
         # Imported with the first page: with the library it would take a fifth of the time that a start may take.

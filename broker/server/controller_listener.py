@@ -1,5 +1,6 @@
 """ControllerListener: what this node, the only controller of its cluster, serves to brokers that join it."""
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,6 +19,8 @@ from broker.server.controller_apis import serve_controller
 from broker.server.controller_handlers import ControllerHandlers
 from broker.server.handlers import Handlers
 from config.listeners import Listener
+
+log = logging.getLogger(__name__)
 
 CHECKED_EVERY_MS: Final = 1_000
 """How often the sessions of brokers are looked at, at least: a session may begin behind a look."""
@@ -45,6 +48,8 @@ class ControllerListener:
         Raises StorageError where the metadata log cannot be written.
         """
         self._services = services
+        self._endpoints = tuple(endpoints)
+        self._session_timeout_ms = settings.session_timeout_ms
         self._requests = ClusterRequests(controller, cluster_id=cluster_id, clock=services.clock, settings=settings)
         self._node = Node(
             node_id=metadata_log.leader_id,
@@ -64,6 +69,8 @@ class ControllerListener:
             self._requests, node_id=metadata_log.leader_id, broker_epoch=lambda: controller.broker_epoch
         )
         """Changes the ISRs of the partitions that this node leads."""
+        self.elect_leaders = self._requests.elect_leaders
+        """Elects leaders, for clients of the broker of this node."""
         self.observers = self._fetches.observers
         """The nodes that follow the metadata log, for DescribeQuorum on each listener."""
         _write_endpoints(metadata_log, endpoints)
@@ -86,7 +93,9 @@ class ControllerListener:
                 dispatch=dispatcher.handle,
             ),
         )
-        self._check_sessions()
+        # Brokers could not send heartbeats while the logs were loaded, however long that took.
+        self._services.scheduler.once(self._session_timeout_ms, self._check_sessions)
+        log.info("other brokers find the controller at %s", ", ".join(map(str, self._endpoints)))
 
     def stop(self) -> None:
         """Answer the fetches that wait; later fetches are told that this controller is being stopped."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.marker_appender import MarkerAppender
+from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.fetch.executor import FetchExecutor
 from broker.fetch.fast_path import FetchFastPath
@@ -30,6 +31,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.registration import SUPPORTED_FEATURES
 from broker.raft.client import RaftClient
 from broker.raft.observers import Observers
 from broker.replication.replica_manager import ReplicaManager
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from broker.handlers.configs import ConfigsHandler
     from broker.handlers.delegation_tokens import DelegationTokensHandler
     from broker.handlers.delete_records import DeleteRecordsHandler
-    from broker.handlers.elections import ElectionsHandler
+    from broker.handlers.elections import Elect, ElectionsHandler
     from broker.handlers.features import FeaturesHandler
     from broker.handlers.find_coordinator import FindCoordinatorHandler
     from broker.handlers.forwarding import ForwardingHandler
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from broker.handlers.transaction_listings import TransactionListingsHandler
     from broker.handlers.transactions import TransactionsHandler
     from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
+    from broker.membership.cluster_membership import ClusterMembership
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -89,14 +92,17 @@ class Handlers:
     own_controller: ControllerClient | None
     """None where the controllers are other nodes."""
     auto_creation: AutoCreation
-    forwarding: "ForwardingHandler | None"
+    membership: "ClusterMembership | None"
     """Where the controllers are other nodes."""
     producer_ids: ProducerIds
     group_coordinators: Groups
     transaction_coordinator: TransactionCoordinator
+    verifier: PartitionVerifier
     marker_appender: MarkerAppender
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
+    elect: "Elect | None" = None
+    """Elects leaders where other brokers can join the cluster of this node."""
     observers: Observers = field(default_factory=Observers)
     """The nodes that follow the metadata log of this node."""
 
@@ -107,6 +113,15 @@ class Handlers:
         return self.own_controller
 
     # What handlers ask for
+
+    @cached_property
+    def forwarding(self) -> "ForwardingHandler | None":
+        """Forwards to controllers elsewhere."""
+        if self.membership is None:
+            return None
+        from broker.handlers.forwarding import ForwardingHandler
+
+        return ForwardingHandler(self.membership.forwarder)
 
     @cached_property
     def brokers(self) -> Brokers:
@@ -122,7 +137,7 @@ class Handlers:
     def produce(self) -> ProduceHandler:
         dynamic_config = self.dynamic_config
         verification = Verification(
-            self.transaction_coordinator,
+            self.verifier,
             is_enabled=lambda: dynamic_config.settings.transaction_partition_verification_enable,
         )
         return ProduceHandler(self.replicas, self.partitions, self.metadata_cache, verification)
@@ -156,7 +171,16 @@ class Handlers:
 
     @cached_property
     def api_versions(self) -> ApiVersionsHandler:
-        return ApiVersionsHandler(self.metadata_cache, self.raft.quorum, self.node)
+        membership = self.membership
+        if membership is None:
+            return ApiVersionsHandler(self.metadata_cache, self.raft, self.node)
+        return ApiVersionsHandler(
+            self.metadata_cache,
+            self.raft,
+            self.node,
+            supported_features=SUPPORTED_FEATURES,
+            controllers_versions=lambda: membership.controllers_versions,
+        )
 
     @cached_property
     def init_producer_id(self) -> InitProducerIdHandler:
@@ -208,7 +232,7 @@ class Handlers:
     def config_resources(self) -> "ConfigResourcesHandler":
         from broker.handlers.config_resources import ConfigResourcesHandler
 
-        return ConfigResourcesHandler(self.metadata_cache, self.node)
+        return ConfigResourcesHandler(self.metadata_cache, self.brokers)
 
     @cached_property
     def configs(self) -> "ConfigsHandler":
@@ -226,7 +250,7 @@ class Handlers:
     def elections(self) -> "ElectionsHandler":
         from broker.handlers.elections import ElectionsHandler
 
-        return ElectionsHandler(self.metadata_cache, self.node)
+        return ElectionsHandler(self.metadata_cache, self.node, self.elect)
 
     @cached_property
     def log_dirs(self) -> "LogDirsHandler":
@@ -336,7 +360,7 @@ class Handlers:
         dynamic_config = self.dynamic_config
         return TxnOffsetCommitHandler(
             self.group_coordinators,
-            self.transaction_coordinator,
+            self.verifier,
             self.metadata_cache,
             is_verification_enabled=lambda: dynamic_config.settings.transaction_partition_verification_enable,
         )

@@ -8,6 +8,7 @@ from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.server.replica_assignment import ReplicaAssignment
 
 if TYPE_CHECKING:
+    from broker.coordinators.transaction_markers import TransactionMarkers
     from broker.server.broker_replication import BrokerReplication
 
 
@@ -28,6 +29,7 @@ class BrokerMetadataPublisher:
         replica_assignment: ReplicaAssignment,
         group_coordinator: GroupCoordinator,
         replication: "BrokerReplication | None" = None,
+        transaction_markers: "TransactionMarkers | None" = None,
     ) -> None:
         self.subscribers: tuple[MetadataSubscriber, ...] = (
             # New leaders are asked at their new addresses.
@@ -36,6 +38,8 @@ class BrokerMetadataPublisher:
             dynamic_config,
             # Coordinators of added and removed partitions are notified by the replica manager, in this step.
             replica_assignment,
+            # Markers go to new leaders, this broker among them.
+            *(() if transaction_markers is None else (transaction_markers,)),
             # Offsets of deleted topics go last: a commit for the topic finds it gone by then.
             group_coordinator,
         )

@@ -153,7 +153,7 @@ class ReplicaAssignment:
         for topic_partition, changed in delta.topics.changed_partitions.items():
             hosted = self._replicas.find(*topic_partition)
             if self._node_id not in changed.replicas:
-                self._drop(*topic_partition)
+                self._drop(*topic_partition, has_moved=True)
             elif hosted is None:
                 self._to_host.append((image.topics.by_name[topic_partition.topic].topic_id, changed.index))
             else:
@@ -283,8 +283,8 @@ class ReplicaAssignment:
             if actual is not None and actual != image.directory_of(self._node_id):
                 self._assign_directory(topic.topic_id, image.index, actual)
 
-    def _drop(self, topic: str, index: int) -> None:
-        self._replicas.drop(topic, index)
+    def _drop(self, topic: str, index: int, *, has_moved: bool = False) -> None:
+        self._replicas.drop(topic, index, has_moved=has_moved)
         topic_partition = TopicPartition(topic, index)
         directory = self._logs.directory_of(topic_partition)
         if directory is None:

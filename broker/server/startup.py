@@ -10,8 +10,9 @@ from broker.controller.client import AutoCreation, ControllerClient
 from broker.controller.local_controller import LocalController
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.marker_appender import MarkerAppender
+from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
-from broker.coordinators.transaction_markers import LocalMarkers
+from broker.coordinators.transaction_markers import TransactionMarkers
 from broker.fetch.sessions import FetchSessions
 from broker.logs.background_tasks import LogBackgroundTasks
 from broker.logs.cleaner import LogCleaner
@@ -74,6 +75,7 @@ class ServerComponents(NamedTuple):
     producer_ids: ProducerIds
     group_coordinator: GroupCoordinator
     transaction_coordinator: TransactionCoordinator
+    verifier: PartitionVerifier
     marker_appender: MarkerAppender
     log_cleaner: LogCleaner
     publisher: BrokerMetadataPublisher
@@ -145,6 +147,7 @@ class Startup:
             slots=settings.max_incremental_fetch_session_cache_slots,
         )
         self._was_clean = False
+        self._transaction_markers: TransactionMarkers
         metric_sources.logs = self._logs
         metric_sources.replicas = self._replicas
         metric_sources.fetch_sessions = self._fetch_sessions
@@ -175,11 +178,13 @@ class Startup:
         marker_appender = MarkerAppender(self._replicas, group_coordinator.groups)
         transaction_coordinator = self._make_transaction_coordinator(producer_ids, marker_appender)
         marker_appender.route(TRANSACTION_STATE, transaction_coordinator.transactions)
+        verifier = self._make_verifier(transaction_coordinator)
         publisher = BrokerMetadataPublisher(
             dynamic_config=dynamic_config,
             replica_assignment=replica_assignment,
             group_coordinator=group_coordinator,
             replication=self.replication,
+            transaction_markers=self._transaction_markers,
         )
         loader.publish_to(publisher.publish)
         self._start_background_tasks(group_coordinator, removals)
@@ -198,6 +203,7 @@ class Startup:
             producer_ids=producer_ids,
             group_coordinator=group_coordinator,
             transaction_coordinator=transaction_coordinator,
+            verifier=verifier,
             marker_appender=marker_appender,
             log_cleaner=log_cleaner,
             publisher=publisher,
@@ -353,6 +359,7 @@ class Startup:
             self._logs,
             loop=self._services.loop,
             clock=self._services.clock,
+            make_worker=self._services.make_worker,
             processes_per_directory=settings.num_recovery_threads_per_data_dir,
             recovery=settings.ottla_recovery,
             stop=self._shutdown.asked,
@@ -452,8 +459,13 @@ class Startup:
         self, producer_ids: ProducerIds, marker_appender: MarkerAppender
     ) -> TransactionCoordinator:
         services = self._services
-        markers = LocalMarkers(
-            marker_appender, replicas=self._replicas, metadata=self._metadata, later=services.scheduler.once
+        markers = self._transaction_markers = TransactionMarkers(
+            marker_appender,
+            node_id=self._settings.node_id,
+            replicas=self._replicas,
+            metadata=self._metadata,
+            later=services.scheduler.once,
+            remote=None if self.replication is None else self.replication.markers,
         )
         coordinator = self._metric_sources.transaction_coordinator = TransactionCoordinator(
             self._settings,
@@ -468,10 +480,27 @@ class Startup:
         )
         return coordinator
 
+    def _make_verifier(self, coordinator: TransactionCoordinator) -> PartitionVerifier:
+        """What says whether a transaction may write to a partition: the coordinator here, or the one that it has."""
+        if self.replication is None:
+            return coordinator
+        from broker.coordinators.verification_router import VerificationRouter
+
+        return VerificationRouter(
+            coordinator,
+            self.replication.verification,
+            node_id=self._settings.node_id,
+            metadata=self._metadata,
+            clock=self._services.clock,
+            later=self._services.scheduler.once,
+            stats=coordinator.stats.verification,
+            retry_max_ms=self._settings.add_partitions_to_txn_retry_backoff_max_ms,
+        )
+
     def _make_log_cleaner(self, settings: BrokerSettings, removals: LogRemovals) -> LogCleaner:
         services = self._services
         cleaner = self._metric_sources.log_cleaner = LogCleaner(
-            loop=services.loop,
+            make_worker=services.make_worker,
             clock=services.clock,
             logs=self._logs,
             replicas=self._replicas,

@@ -106,6 +106,25 @@ class Member(BrokerProcess):
         }
 
 
+class Primary(BrokerProcess):
+    """This broker with its own controller, which other brokers can join."""
+
+    def __init__(self, directory: Path, *, node_id: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, port=port_below_client_ports())
+        self.id = node_id
+        self.controller_port = self.port + 1
+        self.settings = {
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "offsets.topic.replication.factor": "2",
+            "offsets.topic.num.partitions": "3",
+            "transaction.state.log.replication.factor": "2",
+            "transaction.state.log.num.partitions": "3",
+            **(settings or {}),
+        }
+
+
 class Cluster:
     """Nodes by their ids, closed together."""
 
@@ -131,6 +150,14 @@ class Cluster:
             port=port,
         )
         node.features = self.features
+        self.nodes[node_id] = node
+        node.start()
+        return node
+
+    def add_primary(self, node_id: int = 1, settings: Mapping[str, str] | None = None) -> Primary:
+        """Start this broker with its own controller, which the other nodes join."""
+        node = Primary(self.directory / f"primary-{node_id}", node_id=node_id, settings=settings)
+        self.controllers.append(node.controller_port)
         self.nodes[node_id] = node
         node.start()
         return node

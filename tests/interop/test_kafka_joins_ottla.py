@@ -1,69 +1,29 @@
-"""An Apache Kafka broker joins the cluster of a running Ottla: registered, asked by clients, stopped, and back."""
+"""An Apache Kafka broker joins the cluster of a running Ottla: registered, asked by clients, in sync, stopped, back."""
 
 from __future__ import annotations
 
-import re
 import shutil
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
-from dev.apache_kafka import ApacheKafka
 from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.kafka_jars import BEFORE, KAFKA_VERSION
 from tests.interop import programs
+from tests.interop.clusters import CLUSTER, PATIENCE_S, Admin, KafkaNode, Load, numbers_in
 from tests.interop.conftest import installed
-from tests.interop.java_tools import CLASSES, JavaTools
+from tests.interop.java_tools import ADDRESS_AFTER_SUBCOMMAND, CLASSES, JavaTools
 
-PATIENCE_S: Final = 60.0
-SESSION_MS: Final = 4_000
 OTTLA: Final = {
     "controller.listener.names": "CONTROLLER",
-    "broker.session.timeout.ms": str(SESSION_MS),
+    "broker.session.timeout.ms": "4000",
     "metadata.log.max.record.bytes.between.snapshots": "1500",
+    "ottla.cluster.id": CLUSTER,
 }
-
-
-class KafkaBroker(ApacheKafka):
-    """Apache Kafka as broker 2 of a cluster whose controller is an Ottla."""
-
-    def __init__(self, directory: Path, ottla: BrokerProcess, *, port: int, libraries: str) -> None:
-        super().__init__(directory, settings=None, port=port, libraries=libraries)
-        self._ottla = ottla
-        self.heap, self.quick_start = "512M", True
-
-    def _write_properties(self) -> None:
-        listener = f"PLAINTEXT://{self.bootstrap}"
-        properties = {
-            "process.roles": "broker",
-            "node.id": "2",
-            "listeners": listener,
-            "advertised.listeners": listener,
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._ottla.port + 1}",
-            "log.dirs": str(self.data_directory),
-        }
-        text = "".join(f"{key}={value}\n" for key, value in properties.items())
-        (self.directory / "server.properties").write_text(text)
-
-    def format(self) -> None:
-        """Write the settings, and format the directory for Ottla's cluster if it is new."""
-        self._write_properties()
-        if (self.data_directory / "meta.properties").exists():
-            return
-        command = self._java(
-            "kafka.tools.StorageTool",
-            *("format", "-t", self._ottla.cluster_id, "--no-initial-controllers"),
-            *("-c", str(self.directory / "server.properties")),
-        )
-        with self.log_path.open("ab") as log:
-            subprocess.run(command, check=True, stdout=log, stderr=log)
+TOPIC: Final = "shared"
+REPLICAS: Final = "2:1,1:2"
 
 
 @pytest.fixture
@@ -78,11 +38,15 @@ def ottla(tmp_path: Path) -> Iterator[BrokerProcess]:
         process.close()
 
 
-@pytest.fixture
-def kafka(ottla: BrokerProcess, tmp_path: Path) -> Iterator[KafkaBroker]:
-    libraries = str(installed(programs.kafka_libraries))
-    broker = KafkaBroker(
-        tmp_path / "kafka", ottla, port=port_below_client_ports(above=ottla.port + 1), libraries=libraries
+@pytest.fixture(params=[KAFKA_VERSION, BEFORE])
+def kafka(request: pytest.FixtureRequest, ottla: BrokerProcess, tmp_path: Path) -> Iterator[KafkaNode]:
+    broker = KafkaNode(
+        tmp_path / "kafka",
+        role="broker",
+        node_id=2,
+        controllers=[ottla.port + 1],
+        libraries=str(installed(lambda: programs.kafka_libraries(request.param))),
+        port=port_below_client_ports(above=ottla.port + 1),
     )
     broker.start()
     try:
@@ -91,84 +55,111 @@ def kafka(ottla: BrokerProcess, tmp_path: Path) -> Iterator[KafkaBroker]:
         broker.close()
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} has not come to pass"
-        time.sleep(0.05)
+class ControllerTools:
+    """Kafka's tools, sent straight to Ottla's controller listener."""
+
+    def __init__(self, java: JavaTools, ottla: BrokerProcess) -> None:
+        self._java = java
+        self._address = ("--bootstrap-controller", f"127.0.0.1:{ottla.port + 1}")
+
+    def lines(self, tool: str, *arguments: str) -> list[str]:
+        after = tool in ADDRESS_AFTER_SUBCOMMAND
+        words = (*arguments, *self._address) if after else (*self._address, *arguments)
+        return programs.run([*self._java.command, CLASSES[tool], *words], timeout_s=PATIENCE_S).done().lines
 
 
-def leaders(bootstrap: str, topic: str) -> dict[int, int]:
-    """The leader of each partition, as the broker at this address tells a client that has not asked another broker."""
-    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=30).topics[topic]
-    return {} if found.error else {number: partition.leader for number, partition in found.partitions.items()}
+def roles(lines: list[str]) -> dict[int, str]:
+    """The role of each node in the quorum."""
+    return {int(row[0]): row[-1] for row in (line.split() for line in lines) if row and row[0].isdigit()}
 
 
-def quorum(java: JavaTools, ottla: BrokerProcess) -> dict[int, str]:
-    """The role of each node in the quorum, as Ottla's controller listener tells it."""
-    command = [*java.command, CLASSES["kafka-metadata-quorum"]]
-    words = ["--bootstrap-controller", f"127.0.0.1:{ottla.port + 1}", "describe", "--replication"]
-    rows = [line.split() for line in programs.run([*command, *words], timeout_s=PATIENCE_S).done().lines]
-    return {int(row[0]): row[-1] for row in rows if row[0].isdigit()}
+def snapshots(process: BrokerProcess) -> set[str]:
+    """The snapshots of the metadata that a node has written or loaded."""
+    found = process.data_directory.glob("__cluster_metadata-0/*.checkpoint")
+    return {path.name for path in found if not path.name.startswith("0" * 20)}
+
+
+@pytest.mark.timeout(120)
+def test_kafkas_tools_ask_the_controller_listener(ottla: BrokerProcess) -> None:
+    tools = ControllerTools(JavaTools(installed(programs.java), ottla.bootstrap), ottla)
+    admin = Admin(ottla.bootstrap)
+    admin.create("orders", [[1]])
+
+    assert roles(tools.lines("kafka-metadata-quorum", "describe", "--replication")) == {1: "Leader"}
+    status = "\n".join(tools.lines("kafka-metadata-quorum", "describe", "--status"))
+    assert f'"endpoints": ["CONTROLLER://127.0.0.1:{ottla.port + 1}"]' in status
+    assert tools.lines("kafka-cluster", "cluster-id") == [f"Cluster ID: {CLUSTER}"]
+    assert any("metadata.version" in line and "4.0-IV3" in line for line in tools.lines("kafka-features", "describe"))
+    of_topic = ("--entity-type", "topics", "--entity-name", "orders")
+    tools.lines("kafka-configs", "--alter", *of_topic, "--add-config", "retention.ms=123456")
+    described = JavaTools(installed(programs.java), ottla.bootstrap).lines("kafka-configs", "--describe", *of_topic)
+    assert "retention.ms=123456 " in "".join(described)
 
 
 @pytest.mark.timeout(300)
-def test_a_kafka_broker_joins_forwards_and_comes_back(ottla: BrokerProcess, kafka: KafkaBroker) -> None:
+def test_a_kafka_broker_joins_and_what_clients_ask_of_it_is_decided_by_ottla(
+    ottla: BrokerProcess, kafka: KafkaNode
+) -> None:
     java = JavaTools(installed(programs.java), kafka.bootstrap)
-    # Both take part in the quorum, and Kafka's clients see both brokers.
-    assert quorum(java, ottla) == {1: "Leader", 2: "Observer"}
-    brokers = [line for line in java.lines("kafka-broker-api-versions") if " -> (" in line]
-    assert [line.partition(" ")[0] for line in sorted(brokers)] == sorted([ottla.bootstrap, kafka.bootstrap])
-    assert "Leader" in "".join(java.lines("kafka-metadata-quorum", "describe", "--replication")), "by Envelope"
+    tools = ControllerTools(java, ottla)
+    # Both are in the quorum, and Kafka's clients see both brokers.
+    assert roles(tools.lines("kafka-metadata-quorum", "describe", "--replication")) == {1: "Leader", 2: "Observer"}
+    assert roles(java.lines("kafka-metadata-quorum", "describe", "--replication")) == {1: "Leader", 2: "Observer"}
+    brokers = [line.partition(" ")[0] for line in java.lines("kafka-broker-api-versions") if " -> (" in line]
+    assert sorted(brokers) == sorted([ottla.bootstrap, kafka.bootstrap])
 
-    # What a client asks of Kafka is decided by Ottla.
-    created = java.lines("kafka-topics", "--create", "--topic", "first", "--replica-assignment", "2,1,2")
-    assert created[-1] == "Created topic first."
-    assert leaders(kafka.bootstrap, "first") == {0: 2, 1: 1, 2: 2}
-    refused = java.run("kafka-topics", "--create", "--topic", "first").refused()
-    assert "Topic 'first' already exists." in refused.said
-    java.lines(
-        *("kafka-configs", "--alter", "--entity-type", "topics", "--entity-name", "first"),
-        *("--add-config", "retention.ms=123456"),
-    )
-    described = java.lines("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", "first")
-    assert re.search(r"retention\.ms=123456 ", "".join(described))
-
+    created = java.lines("kafka-topics", "--create", "--topic", TOPIC, "--replica-assignment", REPLICAS)
+    assert created[-1] == f"Created topic {TOPIC}."
+    refused = java.run("kafka-topics", "--create", "--topic", TOPIC).refused()
+    assert f"Topic '{TOPIC}' already exists." in refused.said
     of_broker = ("--entity-type", "brokers", "--entity-name", "2")
     java.lines("kafka-configs", "--alter", *of_broker, "--add-config", "log.cleaner.threads=2")
     assert "log.cleaner.threads=2 " in "".join(java.lines("kafka-configs", "--describe", *of_broker))
+    admin = Admin(kafka.bootstrap)
+    admin.until(lambda: admin.leaders(TOPIC) == [2, 1], "the topic has its leaders")
+    java.lines("kafka-topics", "--delete", "--topic", TOPIC)
+    admin.until(lambda: TOPIC not in admin.client.list_topics(timeout=10).topics, "the topic is gone")
 
-    # Kafka leads what the controller gives it. Only Kafka is asked.
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
-    producer.produce("first", b"one", partition=0)
-    assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "none", "enable.auto.commit": False})
-    consumer.assign([TopicPartition("first", 0, 0)])
-    message = consumer.poll(30)
-    assert message is not None
-    assert message.value() == b"one"
-    consumer.close()
 
-    # Ottla dies and comes back: another epoch of the same leader.
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kafka", [KAFKA_VERSION], indirect=True)
+def test_partitions_of_both_are_in_sync_through_deaths_and_stops(ottla: BrokerProcess, kafka: KafkaNode) -> None:
+    both = f"{ottla.bootstrap},{kafka.bootstrap}"
+    java, admin = JavaTools(installed(programs.java), kafka.bootstrap), Admin(both)
+    admin.create(TOPIC, [[2, 1], [1, 2]])
+    loads = [Load(both, TOPIC, partition=partition, acks="all", rate_s=200) for partition in (0, 1)]
+    for load in loads:
+        load.wait_for(100)
+    admin.until(lambda: admin.isrs(TOPIC) == [{1, 2}, {1, 2}], "both are in sync")
+
+    # Ottla dies and comes back: the same leader of the quorum in another epoch.
     ottla.kill()
     ottla.start()
-    second = java.lines("kafka-topics", "--create", "--topic", "second", "--replica-assignment", "2")
-    assert second[-1] == "Created topic second."
-    assert leaders(kafka.bootstrap, "second") == {0: 2}
+    for load in loads:
+        load.wait_for(100)
+    admin.until(lambda: admin.isrs(TOPIC) == [{1, 2}, {1, 2}], "both are in sync again")
 
-    # Kafka stops in order: nothing is led by it. It returns with an empty copy of the metadata: from a snapshot.
+    # Kafka stops in order, and hands over. It returns without its copy of the metadata: a snapshot is its beginning.
     kafka.stop()
-    until(lambda: leaders(ottla.bootstrap, "first")[0] == -1, "a stopped broker leads nothing")
-    snapshots = [path.name for path in ottla.data_directory.glob("__cluster_metadata-0/*.checkpoint")]
-    assert any(not name.startswith("0" * 20) for name in snapshots), snapshots
+    admin.until(lambda: admin.leaders(TOPIC) == [1, 1], "Ottla leads what Kafka led")
+    for load in loads:
+        load.wait_for(50)
+    assert snapshots(ottla)
     shutil.rmtree(kafka.data_directory / "__cluster_metadata-0")
     kafka.start()
-    until(lambda: leaders(kafka.bootstrap, "first")[0] == 2, "a broker that is back leads what it had")
-    assert leaders(kafka.bootstrap, "second") == {0: 2}
-    loaded = [path.name for path in kafka.data_directory.glob("__cluster_metadata-0/*.checkpoint")]
-    assert any(name in snapshots for name in loaded if not name.startswith("0" * 20)), (snapshots, loaded)
+    assert snapshots(kafka) & snapshots(ottla)
+    admin.until(lambda: admin.isrs(TOPIC) == [{1, 2}, {1, 2}], "Kafka has caught up")
+    java.lines("kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions")
+    admin.until(lambda: admin.leaders(TOPIC) == [2, 1], "Kafka leads what it led")
+    for load in loads:
+        load.wait_for(50)
 
     # Kafka dies: its session is over after a while.
     kafka.kill()
-    until(lambda: leaders(ottla.bootstrap, "first")[0] == -1, "a dead broker leads nothing")
-    assert "fenced" in ottla.log_text()
+    admin.until(lambda: admin.leaders(TOPIC) == [1, 1], "Ottla leads alone")
+    for load in loads:
+        load.wait_for(50)
+        load.end()
+    for partition, load in enumerate(loads):
+        assert not load.errors
+        assert numbers_in(ottla.bootstrap, TOPIC, partition) == sorted(load.acknowledged)

@@ -1,5 +1,7 @@
-"""The leadership of a partition goes to another node and comes back, as published metadata would have it."""
+"""The leadership of a partition goes to another node and comes back, as published metadata would have it; a follower
+fetches from this node."""
 
+from broker.replication.in_sync_replicas import FollowerFetch
 from broker.replication.partition import LeaderAndIsr, Partition
 from tests.support.broker import InProcessBroker
 
@@ -24,3 +26,39 @@ def hand_over_now(broker: InProcessBroker, topic: str, leader: int, index: int =
     state = LeaderAndIsr(leader, partition.leader_epoch + 1, partition.replicas, partition.in_sync_replicas)
     replicas.apply(partition, state)
     return partition
+
+
+def replicate(broker: InProcessBroker, topic: str, index: int = 0, *, leader: int = OURS) -> Partition:
+    """Give the partition a second replica, in sync, on the other node, and let ``leader`` lead it in a new epoch."""
+
+    async def apply() -> Partition:
+        replicas = broker.server.components.replicas
+        partition = replicas.partition(topic, index)
+        state = LeaderAndIsr(
+            leader,
+            partition.leader_epoch + 1,
+            (OURS, OTHER),
+            frozenset({OURS, OTHER}),
+            partition_epoch=partition.leader_epoch + 1,
+        )
+        replicas.apply(partition, state)
+        return partition
+
+    return broker.run(apply())
+
+
+def follower_fetches(broker: InProcessBroker, partition: Partition, offset: int | None = None) -> None:
+    """The other node, which follows, has everything below ``offset``, or below the end of the log."""
+
+    async def fetch() -> None:
+        assert partition.followers is not None
+        end_offset = partition.log.log_end_offset
+        has = end_offset if offset is None else offset
+        partition.followers.fetched(
+            OTHER, FollowerFetch(has, 0, 1), leaders_end_offset=end_offset, now_ms=broker.clock.monotonic_ms()
+        )
+        if partition.advance_high_watermark():
+            broker.server.components.replicas.watermark_moved(partition)
+
+    broker.run(fetch())
+    broker.settle()

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS
+from storage.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS, META_PROPERTIES, MetaProperties
 from storage.errors import LogDirFailed
+from storage.log_dir import LogDir
 from storage.retention import apply_retention
 from tests.support.disk import EVERYTHING, NOTHING
-from tests.support.files import PowerLost
+from tests.support.files import FaultyFileSystem, PowerLost
 from tests.support.logs import LogHome, T, batch_of, values_in
 from tests.support.power import PoweredStorage
 
@@ -28,6 +29,15 @@ def storage(tmp_path: Path) -> PoweredStorage:
     storage = PoweredStorage(tmp_path)
     storage.create("orders")
     return storage
+
+
+def test_a_data_directory_that_is_made_is_there_after_a_power_cut(tmp_path: Path) -> None:
+    files = FaultyFileSystem()
+    path = tmp_path / "var" / "lib" / "data"
+    directory = LogDir.lock(files, str(path))
+    directory.write_properties(MetaProperties("Lq2xlGBqTcCbPwVhzU0q5A", 1, None), "")
+    files.cut_power(str(tmp_path))
+    assert (path / META_PROPERTIES).exists()
 
 
 def at_every_moment(

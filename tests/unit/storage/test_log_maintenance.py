@@ -56,6 +56,28 @@ def test_flush_messages_counts_from_the_last_flush(home: LogHome) -> None:
     assert not log.needs_flush(T)
 
 
+def test_what_waits_for_a_flush_waits_until_it_is_done(home: LogHome) -> None:
+    """A batch that is sent again while its flush is under way is not acknowledged before the first is."""
+    home.config = home.config.replace(flush_messages=2)
+    log = home.open()
+    home.append_values(log, b"a")
+    assert log.due_flush_offset == 0
+    home.append_values(log, b"b")
+    assert log.due_flush_offset == 2
+    target = log.begin_flush(T)
+    assert target is not None
+    assert log.due_flush_offset == 2, "the flush is under way"
+    home.append_values(log, b"c")
+    assert log.due_flush_offset == 2, "the third record needs no flush, and is behind two that do"
+    home.append_values(log, b"d")
+    assert log.due_flush_offset == 4
+    target.perform()
+    log.complete_flush(target)
+    assert log.due_flush_offset == 4
+    log.flush(T)
+    assert log.due_flush_offset == 0
+
+
 def test_flush_ms_waits_since_the_last_flush(home: LogHome) -> None:
     home.config = home.config.replace(flush_ms=1000)
     log = home.open()

@@ -242,6 +242,7 @@ def test_the_loop_turns_while_partitions_are_loaded(broker: InProcessBroker) -> 
         for number in range(300):
             log.stage_trusted(bytearray(stored([put(f"{partition}-{number}")])))
         log.append_all(T)
+        broker.server.components.replicas.partition("elsewhere", partition).advance_high_watermark()
     clock_ns = 0
 
     def now_ns() -> int:

@@ -155,6 +155,31 @@ def test_what_is_flushed_late_is_answered_in_time_and_replayed_all_the_same(
     assert answers == [E.REQUEST_TIMED_OUT]
 
 
+def test_what_was_loaded_and_is_not_flushed_is_waited_for_where_flush_messages_asks_for_it(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker was killed before the flush: the power may be cut next."""
+    broker.create_topic(TOPIC, flush_messages=1)
+    first = Toy(broker)
+    first.start()
+    held = HeldFlushes(broker, monkeypatch)
+    assert first.put(("a", "1")) == []
+    first.stop()
+    second = Toy(broker)
+    second.start()
+    assert second.values == {"a": "1"}
+    answers: list[E] = []
+
+    async def ask() -> None:
+        second.runtime.of("a").write(CoordinatorResult([], answers.append))
+
+    broker.run(ask())
+    broker.advance(10_000)
+    assert answers == []
+    held.flush()
+    assert answers == [E.NONE]
+
+
 def test_changes_are_replayed_in_the_order_of_the_log_whichever_needs_a_flush(
     broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from protocol.messages.topics import DeleteTopicsRequest
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.files import FaultyFileSystem
-from tests.support.leadership import OTHER, OURS, hand_over, hand_over_now
+from tests.support.leadership import OTHER, OURS, follower_fetches, hand_over, hand_over_now, replicate
 from tests.support.requests import produce_request
 from tests.unit.broker.coordinators.toy import TOPIC, Register, Toy
 
@@ -358,3 +358,110 @@ def test_of_an_unloaded_shard_nothing_is_kept(broker: InProcessBroker, toy: Toy)
     broker.settle()
     gc.collect()
     assert shard() is None
+
+
+# Another node follows
+
+
+def test_a_change_is_made_and_answered_once_the_followers_have_it(broker: InProcessBroker, toy: Toy) -> None:
+    partition = replicate(broker, TOPIC)
+    first, second = toy.put(("a", "1")), toy.put(("b", "2"))
+    assert (first, second, toy.values, partition.log.log_end_offset) == ([], [], {}, 2)
+    follower_fetches(broker, partition, 1)
+    assert (first, second, toy.values) == ([E.NONE], [], {"a": "1"})
+    follower_fetches(broker, partition)
+    assert (first, second, toy.values) == ([E.NONE], [E.NONE], {"a": "1", "b": "2"})
+
+
+def test_what_the_followers_do_not_have_in_time_is_made_when_they_have_it(broker: InProcessBroker, toy: Toy) -> None:
+    partition = replicate(broker, TOPIC)
+    answers = toy.put(("a", "1"))
+    broker.advance(5_000)
+    assert (answers, toy.values) == ([E.REQUEST_TIMED_OUT], {})
+    follower_fetches(broker, partition)
+    assert (answers, toy.values) == ([E.REQUEST_TIMED_OUT], {"a": "1"})
+
+
+def test_a_change_that_waits_for_followers_when_the_leadership_goes_is_answered_and_not_made(
+    broker: InProcessBroker, toy: Toy
+) -> None:
+    partition = replicate(broker, TOPIC)
+    answers = toy.put(("a", "1"))
+    replicate(broker, TOPIC, leader=OTHER)
+    assert answers == [E.NOT_COORDINATOR]
+    # The other node did not have it, and this node has removed it.
+    partition.log.truncate_to(0, broker.clock.now_ms())
+    replicate(broker, TOPIC)
+    follower_fetches(broker, partition)
+    toy.wait_until_loaded()
+    assert toy.values == {}
+    assert [shard.replayed for shard in toy.shards] == [[], []]
+
+
+def test_a_change_outlives_a_new_epoch_of_the_same_leader(broker: InProcessBroker, toy: Toy) -> None:
+    partition = replicate(broker, TOPIC)
+    answers = toy.put(("a", "1"))
+    replicate(broker, TOPIC)
+    assert answers == []
+    follower_fetches(broker, partition)
+    assert (answers, toy.values, len(toy.shards)) == ([E.NONE], {"a": "1"}, 1)
+
+
+def test_a_partition_is_loaded_once_all_of_it_is_committed(
+    broker: InProcessBroker, toy: Toy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    toy.put(("a", "1"))
+    partition = replicate(broker, TOPIC, leader=OTHER)
+    append_as_follower(partition, b"b", b"c")
+    replicate(broker, TOPIC)
+    broker.wait_until(lambda: "is read up to offset 3" in caplog.text)
+    assert (refused_with(toy), toy.runtime.loading) == (E.COORDINATOR_LOAD_IN_PROGRESS, 1)
+    assert toy.end_transaction(TransactionMarker(12, 3, True, 1)) == [E.COORDINATOR_LOAD_IN_PROGRESS]
+    follower_fetches(broker, partition, 2)
+    assert refused_with(toy) is E.COORDINATOR_LOAD_IN_PROGRESS
+    follower_fetches(broker, partition, 3)
+    assert (toy.runtime.loading, [shard.is_loaded for shard in toy.shards]) == (0, [True, True])
+    assert toy.values == {"a": "1", "b": "theirs", "c": "theirs"}
+    assert partition.watchers is None
+
+
+@pytest.mark.parametrize("how", ["goes", "stop", "new epoch"])
+def test_the_leadership_may_change_while_the_end_of_what_was_loaded_is_not_committed(
+    broker: InProcessBroker, toy: Toy, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    caplog.set_level("INFO")
+    partition = replicate(broker, TOPIC, leader=OTHER)
+    append_as_follower(partition, b"b")
+    replicate(broker, TOPIC)
+    broker.wait_until(lambda: "is read up to offset 1" in caplog.text)
+    if how == "goes":
+        replicate(broker, TOPIC, leader=OTHER)
+        assert refused_with(toy) is E.NOT_COORDINATOR
+    elif how == "stop":
+        toy.stop()
+        assert refused_with(toy) is E.COORDINATOR_NOT_AVAILABLE
+    else:
+        replicate(broker, TOPIC)
+        assert refused_with(toy) is E.COORDINATOR_LOAD_IN_PROGRESS
+        follower_fetches(broker, partition)
+        assert toy.values == {"b": "theirs"}
+    assert partition.watchers is None
+    assert [shard.is_loaded for shard in toy.shards] == [True, how == "new epoch"]
+
+
+def test_a_sweep_reaches_what_is_loaded_once_it_is_committed(broker: InProcessBroker, toy: Toy) -> None:
+    partition = replicate(broker, TOPIC, leader=OTHER)
+    append_as_follower(partition, b"b")
+    replicate(broker, TOPIC)
+    ended: list[bool] = []
+
+    async def sweep() -> None:
+        toy.runtime.sweep(Register.remove_all, lambda: ended.append(True))
+
+    broker.run(sweep())
+    broker.settle()
+    assert ended == []
+    broker.wait_until(lambda: partition.watchers is not None)
+    follower_fetches(broker, partition)
+    broker.wait_until(lambda: bool(ended))

@@ -80,7 +80,7 @@ def test_a_partition_that_an_adopted_directory_was_moving_is_taken_back(
     moving = PartitionChangeRecord(partition_id=1, topic_id=orders, replicas=[1, 2], adding_replicas=[2])
     controller = broker.server.components.controller
     assert controller is not None
-    controller._append([moving])
+    controller.append([moving])
     broker.settle()
 
     assert codes(reassign(broker, {1: wanted})) == {1: E.NONE}

@@ -113,7 +113,7 @@ def test_features_from_level_0_are_for_those_who_can_read_them(
     assert {feature.name for feature in answer.supported_features} == supported
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     assert finalized == {"metadata.version": 25, "kraft.version": 1, "transaction.version": 2}
-    assert answer.finalized_features_epoch >= 0
+    assert answer.finalized_features_epoch == broker.server.metadata.image.end_offset - 1
 
 
 @serves(ApiVersionsRequest, E.INVALID_REQUEST, versions=[3, 4, 5])

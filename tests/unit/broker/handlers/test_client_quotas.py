@@ -23,7 +23,7 @@ def adopt(broker: InProcessBroker, entity: Mapping[str, str | None], **quotas: f
     """Quotas as a Kafka has set them that ran on the directory before."""
     parts = [ClientQuotaRecord.Entity(entity_type=kind, entity_name=name) for kind, name in entity.items()]
     published: list[None] = []
-    broker.server.components.controller._append(
+    broker.server.components.controller.append(
         [ClientQuotaRecord(entity=parts, key=key, value=value, remove=False) for key, value in quotas.items()],
         lambda: published.append(None),
     )

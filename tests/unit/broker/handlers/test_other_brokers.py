@@ -12,9 +12,11 @@ import pytest
 
 from broker.coordinators.partitioning import partition_of
 from broker.replication.partition import LeaderAndIsr
+from config.resources import ConfigResource
 from dev.serving import assert_served, every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol.messages.config_resources import ListConfigResourcesRequest
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -218,6 +220,15 @@ def test_the_cluster_has_the_brokers_of_the_listener_and_fenced_ones_where_asked
         assert told("INSIDE", fenced=True) == [first, second, third]
         third = DescribedBroker(broker_id=3, host="broker-3.example", port=9_203, is_fenced=True)
         assert told("OUTSIDE", fenced=True) == [outside, third]
+
+
+@serves(ListConfigResourcesRequest, versions=[1])
+def test_the_brokers_of_the_listener_have_configs_fenced_ones_too(broker: InProcessBroker) -> None:
+    request = ListConfigResourcesRequest(resource_types=[ConfigResource.BROKER, ConfigResource.BROKER_LOGGER])
+    for listener, names in {"INSIDE": ["1", "2", "3"], "OUTSIDE": ["1", "3"]}.items():
+        found = ask(broker, request, 1, listener).config_resources
+        for type_ in (ConfigResource.BROKER, ConfigResource.BROKER_LOGGER):
+            assert [one.resource_name for one in found if one.resource_type == type_] == names
 
 
 # Coordinators ---------------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import pytest
 from broker.coordinators.transaction.verification import Verified
 from broker.handlers.produce_verification import MOST_NOTED, PartitionNotVerified, TransactionalBatch, Verification
 from protocol.errors import ErrorCode as E
+from storage.batch.markers import Marker
 from storage.batch.record_batch import BatchHeader, read_header
-from storage.producer_state import Producers, after_batch
+from storage.producer_state import Producers, after_batch, after_marker
 from storage.topic_partition import TopicPartition
 from tests.support.batches import produced
 
@@ -31,10 +32,19 @@ class Leader:
         topic, _, index = name.rpartition("-")
         self.topic_partition = TopicPartition(topic, int(index))
         self.log = Log()
+        self.led_since_epoch = 0
 
     def append(self, header: BatchHeader) -> None:
         entries = self.log.producers.entries
         entries[header.producer_id] = after_batch(entries.get(header.producer_id), header, len(entries))
+
+    def end(self, producer_id: int, epoch: int) -> None:
+        """A marker ends the producer's transaction."""
+        entries = self.log.producers.entries
+        marker = Marker(
+            offset=9, timestamp=0, producer_id=producer_id, producer_epoch=epoch, is_commit=False, coordinator_epoch=1
+        )
+        entries[producer_id], _ = after_marker(entries.get(producer_id), marker)
 
 
 class Coordinator:
@@ -243,3 +253,46 @@ def test_of_producers_that_never_come_back_only_so_many_are_remembered() -> None
         exchange.coordinator.answer(E.TRANSACTION_ABORTABLE)
     assert len(exchange.verification._lowest) <= MOST_NOTED
     assert exchange.verification._waiting == {}
+
+
+# A coordinator on another broker, whose answer may be overtaken
+
+
+@pytest.mark.parametrize("knows_producer", [False, True])
+def test_an_answer_that_the_transactions_marker_has_overtaken_is_void(knows_producer: bool) -> None:
+    exchange = Exchange()
+    leader = exchange.partitions["orders-0"]
+    if knows_producer:
+        leader.end(PRODUCER, 3)
+    exchange.send(ABORTABLE, "orders-0", "orders-1", epoch=3)
+    exchange.send(ABORTABLE, "orders-0", epoch=3, sequence=1)
+    leader.end(PRODUCER, 3)
+    exchange.coordinator.answer(E.NONE, E.NONE)
+    assert exchange.outcomes == [("orders-0", 0, "InvalidTransactionState"), ("orders-1", 0)]
+    exchange.coordinator.answer(E.TRANSACTION_ABORTABLE)
+    assert exchange.outcomes[2:] == [("orders-0", 1, "TRANSACTION_ABORTABLE")]
+
+
+def test_the_marker_of_the_transaction_before_leaves_the_answer_to_a_new_producer_as_it_is() -> None:
+    # The transaction before had epoch 3, and its end has begun epoch 4.
+    exchange = Exchange()
+    exchange.send(NEW, "orders-0", epoch=4)
+    exchange.partitions["orders-0"].end(PRODUCER, 4)
+    exchange.coordinator.answer(E.NONE)
+    assert exchange.outcomes == [("orders-0", 0)]
+
+
+def test_an_answer_does_not_outlive_the_leadership_in_which_it_was_asked_for() -> None:
+    exchange = Exchange()
+    exchange.send(ABORTABLE, "orders-0")
+    exchange.partitions["orders-0"].led_since_epoch = 2
+    exchange.coordinator.answer(E.NONE)
+    assert exchange.outcomes == [("orders-0", 0, "NotLeaderOrFollower")]
+
+
+@pytest.mark.parametrize("version", [OLD, ABORTABLE, NEW])
+def test_a_coordinator_that_cannot_be_reached_is_asked_again_by_the_producer(version: int) -> None:
+    exchange = Exchange()
+    exchange.send(version, "orders-0")
+    exchange.coordinator.answer(E.NETWORK_EXCEPTION)
+    assert exchange.outcomes == [("orders-0", 0, "NOT_ENOUGH_REPLICAS")]

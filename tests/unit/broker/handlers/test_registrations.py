@@ -13,7 +13,7 @@ def adopt(broker: InProcessBroker, node_id: int, metadata_version: int = 25) -> 
     """Another broker and controller as a Kafka knew them that ran on the directory before."""
     cluster = broker.server.components.metadata.image.cluster
     published: list[None] = []
-    broker.server.components.controller._append(
+    broker.server.components.controller.append(
         [
             FeatureLevelRecord(name="metadata.version", feature_level=metadata_version),
             dataclasses.replace(cluster.brokers[1], broker_id=node_id, fenced=True),

@@ -314,6 +314,27 @@ def test_markers_of_the_past_are_refused(broker: InProcessBroker, orders: bytes,
     assert code(producer_epoch=2, coordinator_epoch=4) == E.INVALID_PRODUCER_EPOCH
 
 
+@serves(WriteTxnMarkersRequest, E.NOT_LEADER_OR_FOLLOWER)
+@every_version(WriteTxnMarkersRequest)
+def test_a_marker_for_a_group_that_has_no_coordinator_here_goes_to_another_leader(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    with_coordinators(broker)
+    client = TransactionalClient(broker)
+    client.producer_id, client.producer_epoch = 7, 3
+    marker = client.marker()
+    marker.topics[0].name = OFFSETS
+
+    def code() -> int:
+        [answer] = broker.ask(WriteTxnMarkersRequest(markers=[marker]), version).markers
+        return int(answer.topics[0].partitions[0].error_code)
+
+    assert code() == E.NONE
+    # As while the partition is loading: the partition is led here, and its coordinator is not there.
+    monkeypatch.setattr(broker.server.components.group_coordinator.groups, "_active", {})
+    assert code() == E.NOT_LEADER_OR_FOLLOWER
+
+
 @serves(WriteTxnMarkersRequest, E.INVALID_PRODUCER_EPOCH, versions=[2])
 def test_a_marker_of_transaction_version_2_has_the_epoch_behind_its_transaction(
     broker: InProcessBroker, orders: bytes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from broker.logs.cleaner_process import CleanerProcess
 from broker.runtime.clock import LoopClock
+from broker.runtime.worker_thread import WorkerThread
 from storage.cleaning.candidates import order_for
 from storage.cleaning.order import CleaningReport
 from tests.support.cleaning import LIMITS, CompactedLog
@@ -20,7 +21,7 @@ def test_after_a_kill_behind_the_last_answer_the_next_order_is_carried_out(tmp_p
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        process = CleanerProcess("cleaner", loop, LoopClock(loop, time.time))
+        process = CleanerProcess(WorkerThread("cleaner", loop, LoopClock(loop, time.time)))
         try:
             for _ in range(2):
                 results = [result async for result in process.clean(order)]

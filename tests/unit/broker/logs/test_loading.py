@@ -10,6 +10,7 @@ import pytest
 from broker.logs import loading as log_loading
 from broker.logs.closing import close_logs
 from broker.logs.loading import LogLoading, Stopped
+from broker.runtime.worker_thread import WorkerThread
 from config.log_config import LogConfig
 from storage.files import FileSystem
 from storage.loading import AFTER_UNCLEAN_STOP, ALWAYS, NEVER
@@ -23,6 +24,10 @@ from tests.support.logs import SMALL, T, batch_of, close_all, load_all, marker, 
 CONFIG = LogConfig(**SMALL)
 TOPIC_ID = b"t" * 16
 PARTITIONS = [TopicPartition("orders", number) for number in range(3)]
+
+
+def worker(name: str) -> WorkerThread:
+    return WorkerThread(name, asyncio.get_running_loop(), ManualClock(T))
 
 
 class Node:
@@ -62,8 +67,7 @@ class Node:
         """Stop in order, with the threads that the daemon has for it."""
 
         async def close() -> None:
-            loop = asyncio.get_running_loop()
-            await close_logs(self.logs, loop=loop, clock=ManualClock(T), threads_per_directory=2)
+            await close_logs(self.logs, make_worker=worker, clock=ManualClock(T), threads_per_directory=2)
 
         asyncio.run(close())
         self.logs.leave()
@@ -79,6 +83,7 @@ class Node:
                 self.lock(),
                 loop=asyncio.get_running_loop(),
                 clock=ManualClock(T),
+                make_worker=worker,
                 processes_per_directory=2,
                 recovery=recovery,
                 stop=stop,

@@ -137,7 +137,8 @@ def test_where_no_thread_can_start_a_flusher_that_stops_syncs_on_the_loop(monkey
             raise RuntimeError("can't start new thread")
 
         monkeypatch.setattr(threading.Thread, "start", exhausted)
-        flushers = Flushers(asyncio.get_running_loop(), clock)
+        loop = asyncio.get_running_loop()
+        flushers = Flushers(lambda name: WorkerThread(name, loop, clock))
         disk = Disk()
         disk.written = 7
         flushed: list[int] = []

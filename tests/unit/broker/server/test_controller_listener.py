@@ -230,6 +230,23 @@ def test_a_broker_that_is_silent_is_fenced_when_its_session_is_over(broker: InPr
     broker.wait_until(lambda: member.is_fenced)
 
 
+def test_a_broker_has_a_whole_session_behind_the_start_of_its_controller(broker: InProcessBroker) -> None:
+    member = Member(broker)
+    member.register()
+    member.heartbeat()
+    broker.restart()
+    member.client = broker.connect("CONTROLLER")
+    broker.advance(8_900)
+    assert not member.is_fenced
+
+    assert member.heartbeat().error_code == E.NONE
+    broker.advance(8_900)
+    assert not member.is_fenced
+
+    broker.advance(2_000)
+    broker.wait_until(lambda: member.is_fenced)
+
+
 def test_a_broker_of_an_old_epoch_is_told_so_in_each_answer(broker: InProcessBroker) -> None:
     member = Member(broker)
     member.register()

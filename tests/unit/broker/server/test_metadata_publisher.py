@@ -1,16 +1,18 @@
 """BrokerMetadataPublisher: the order of its subscribers, and that answers come after all of them."""
 
 from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.coordinators.transaction_markers import TransactionMarkers
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.server.replica_assignment import ReplicaAssignment
 from tests.support.broker import InProcessBroker
 
 
-def test_settings_come_first_then_replicas_then_groups(broker: InProcessBroker) -> None:
+def test_settings_come_first_then_replicas_then_transactions_and_groups(broker: InProcessBroker) -> None:
     subscribers = broker.server.components.publisher.subscribers
     assert [type(subscriber) for subscriber in subscribers] == [
         DynamicBrokerConfig,
         ReplicaAssignment,
+        TransactionMarkers,
         GroupCoordinator,
     ]
 
@@ -33,4 +35,4 @@ def test_every_subscriber_has_heard_of_a_topic_before_its_creation_is_answered(b
 
     broker.create_topic("orders")
 
-    assert heard == ["DynamicBrokerConfig", "ReplicaAssignment", "GroupCoordinator"]
+    assert heard == ["DynamicBrokerConfig", "ReplicaAssignment", "TransactionMarkers", "GroupCoordinator"]

@@ -80,7 +80,7 @@ def test_a_partition_that_changes_before_its_log_is_made_is_hosted_once(
     monkeypatch.setattr(ReplicaManager, "host", counted)
     controller = broker.server.components.controller
     assert controller is not None
-    controller._append([PartitionChangeRecord(partition_id=MOST_AT_ONCE + 1, topic_id=topic_id, leader=1)])
+    controller.append([PartitionChangeRecord(partition_id=MOST_AT_ONCE + 1, topic_id=topic_id, leader=1)])
     metadata = broker.server.metadata
     broker.wait_until(lambda: metadata.image.topics.by_name["orders"].partitions[MOST_AT_ONCE + 1].leader_epoch == 1)
     broker.advance(1)

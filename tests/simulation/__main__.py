@@ -1,0 +1,132 @@
+"""`make simulate`: brokers in a simulated world, one run for each seed. A seed repeats its run exactly.
+
+python -m tests.simulation --seeds 1000 --first 0        a thousand runs, beginning with seed 0
+python -m tests.simulation --seed 4711 --trace           one run, with everything that happens in it
+python -m tests.simulation --seeds 100 --twice           each run twice: both must be the same
+"""
+
+import argparse
+import logging
+import os
+import secrets
+import sys
+import time
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from zlib import crc32
+
+from tests.simulation import system
+
+if TYPE_CHECKING:
+    from tests.simulation.run import Result
+
+REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
+
+PORTION: Final = 20
+"""Seeds that a process takes at a time."""
+
+_real_time = time.perf_counter
+
+
+class Portion(NamedTuple):
+    """The seeds that a process runs next."""
+
+    scenario: str
+    first: int
+    seeds: int
+    is_run_twice: bool
+
+
+def main() -> int:
+    """Run; 1 if a seed has failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--scenario", default="single-node", help="what happens in a run")
+    parser.add_argument("--seeds", type=int, default=1_000, help="how many runs")
+    parser.add_argument("--first", type=int, help="the first seed; by default any")
+    parser.add_argument("--processes", type=int, default=2, help="how many processes share the seeds")
+    parser.add_argument("--twice", action="store_true", help="run each seed twice, and compare")
+    parser.add_argument("--seed", type=int, help="run this seed only")
+    parser.add_argument("--trace", action="store_true", help="with --seed: print every event")
+    parser.add_argument("--log", action="store_true", help="with --seed: print what the brokers log")
+    options = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # The order of sets is a part of a run, and is chosen when a process starts.
+        environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(REPOSITORY)}
+        os.execve(sys.executable, [sys.executable, "-P", "-m", "tests.simulation", *sys.argv[1:]], environment)
+    system.install()
+    _log_to_stdout(logging.INFO if options.log else logging.CRITICAL + 1)
+    if options.seed is not None:
+        return _run_one(options.scenario, options.seed, prints_trace=options.trace)
+    first = secrets.randbelow(1_000_000_000) if options.first is None else options.first
+    return _run_many(options.scenario, first, options.seeds, options.processes, is_run_twice=options.twice)
+
+
+def _log_to_stdout(level: int) -> None:
+    """Log lines with their simulated time, and the machine whose process has written them."""
+    from tests.simulation.process import CURRENT
+
+    class WithPlaceAndTime(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            process = CURRENT.get()
+            host = "nobody" if process is None else process.host
+            return f"{time.monotonic_ns() / 1e9:.6f} {host} {super().format(record)}"
+
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(WithPlaceAndTime("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def _run_one(scenario: str, seed: int, *, prints_trace: bool) -> int:
+    from tests.simulation.run import run_seed
+
+    result = run_seed(scenario, seed, keeps_lines=prints_trace)
+    for line in result.lines:
+        print(line)
+    print(f"seed {seed}: {result.events} events in {result.simulated_s:.3f} s, hash {result.digest}\n{result.failure}")
+    return 1 if result.failure else 0
+
+
+def _run_many(scenario: str, first: int, seeds: int, processes: int, *, is_run_twice: bool) -> int:
+    print(f"{scenario}: seeds {first} to {first + seeds - 1}", flush=True)
+    began_s = _real_time()
+    portions = [
+        Portion(scenario, start, min(PORTION, first + seeds - start), is_run_twice)
+        for start in range(first, first + seeds, PORTION)
+    ]
+    failed = events = hash_of_all = 0
+    simulated_s = 0.0
+    with get_context("fork").Pool(processes) as pool:
+        for results in pool.imap(_run_portion, portions):
+            for result in results:
+                events += result.events
+                simulated_s += result.simulated_s
+                hash_of_all = crc32(result.digest.encode(), hash_of_all)
+                if result.failure:
+                    failed += 1
+                    print(f"seed {result.seed}: {result.failure}", flush=True)
+    took_s = _real_time() - began_s
+    print(
+        f"{seeds} runs in {took_s:.1f} s, {events} events in {simulated_s / 3600:.1f} simulated hours, "
+        f"{failed} failed, hash {hash_of_all:08x}",
+        flush=True,
+    )
+    return 1 if failed else 0
+
+
+def _run_portion(portion: Portion) -> "list[Result]":
+    from tests.simulation.run import run_seed
+
+    results = []
+    for seed in range(portion.first, portion.first + portion.seeds):
+        result = run_seed(portion.scenario, seed)
+        if portion.is_run_twice and not result.failure:
+            again = run_seed(portion.scenario, seed)
+            if again.digest != result.digest:
+                result = result._replace(failure=f"a second run was another: {result.digest}, then {again.digest}")
+        results.append(result)
+    return results
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,199 @@
+"""Three brokers that replicate to each other, one of them with the controller, through kills and bad networks.
+
+Records are acknowledged by all replicas in sync, two at least. So whatever is killed: an acknowledged record is in the
+log of every later leader, what a consumer has read stays as it was, and in the end all replicas have the same logs.
+"""
+
+import asyncio
+from random import Random
+from typing import Final
+
+from storage.batch.record_batch import read_header
+from tests.simulation.cluster import PORT, SimulatedBroker, require
+from tests.simulation.load import LEDGER, PATIENCE_S, PLAIN, STORM, Load
+from tests.simulation.network import Weather
+from tests.simulation.operator import Operator
+from tests.simulation.simulation import Simulation
+
+CONTROLLER_PORT: Final = 9093
+NODES: Final = (1, 2, 3)
+
+SETTINGS: Final = {
+    "controller.listener.names": "CONTROLLER",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "2000",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "2",
+}
+
+
+def make_cluster(simulation: Simulation, random: Random) -> list[SimulatedBroker]:
+    """The machines of a cluster whose controller is the first of them."""
+    interval_bytes = str(random.choice((0, 200, 4_096)))
+    snapshot_bytes = str(random.choice((2_000, 20_000_000)))
+    segment_bytes = random.choice((1_000, 4_000, 100_000))
+    brokers = []
+    for node_id in NODES:
+        name = f"broker-{node_id}"
+        settings = {
+            **SETTINGS,
+            "node.id": str(node_id),
+            "log.index.interval.bytes": interval_bytes,
+            "metadata.log.max.record.bytes.between.snapshots": snapshot_bytes,
+        }
+        if node_id == NODES[0]:
+            settings["listeners"] = f"PLAINTEXT://{name}:{PORT},CONTROLLER://{name}:{CONTROLLER_PORT}"
+        else:
+            settings["process.roles"] = "broker"
+            settings["controller.quorum.bootstrap.servers"] = f"broker-{NODES[0]}:{CONTROLLER_PORT}"
+        brokers.append(SimulatedBroker(simulation, name, settings, segment_bytes=segment_bytes))
+    return brokers
+
+
+async def replicated(simulation: Simulation) -> None:
+    """The scenario of one seed."""
+    random = simulation.chance.of("scenario")
+    brokers = make_cluster(simulation, random)
+    for broker in brokers:
+        await _started(broker)
+    load = Load(simulation, [(broker.name, PORT) for broker in brokers], is_kept=True, may_change=False)
+    await load.create_topics(replicas=len(NODES))
+    load.begin(random, most_writers=0)
+    if random.random() < 0.5:
+        operator = load.client("operator")
+        load.begin_one(operator, Operator(operator, [*PLAIN, *LEDGER], NODES))
+    for _ in range(random.randint(1, 5)):
+        await asyncio.sleep(random.expovariate(0.7))
+        await _disturb(simulation, brokers, load, random)
+    simulation.network.heal_all()
+    for broker in brokers:
+        broker.check()
+        if not broker.is_running:
+            _start(broker)
+    await load.come_to_rest()
+    await _all_in_sync(brokers)
+    await load.check()
+    _compare_logs(brokers)
+
+
+async def _started(broker: SimulatedBroker) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        await broker.start()
+
+
+def _start(broker: SimulatedBroker) -> None:
+    """Start without waiting: a member waits for its controller, which may be down."""
+    task = asyncio.get_running_loop().create_task(broker.start())
+    broker.starting = task
+
+
+async def _disturb(simulation: Simulation, brokers: list[SimulatedBroker], load: Load, random: Random) -> None:
+    """One disturbance, and sometimes the end of those before it."""
+    network = simulation.network
+    broker = random.choice(brokers)
+    kind = random.choice(("kill", "kill", "kill", "power", "power", "stop", "storm", "part", "cut off", "heal"))
+    if kind == "storm":
+        network.weather = STORM
+        await asyncio.sleep(random.uniform(0.1, 5.0))
+        network.weather = Weather()
+    elif kind == "part":
+        other = random.choice([one for one in brokers if one is not broker])
+        network.part(broker.name, other.name)
+        await asyncio.sleep(random.uniform(0.1, 6.0))
+    elif kind == "cut off":
+        for name in (*(one.name for one in brokers if one is not broker), *load.clients):
+            if random.random() < 0.8:
+                network.part(broker.name, name)
+        await asyncio.sleep(random.uniform(0.1, 8.0))
+    elif kind == "heal":
+        network.heal_all()
+    elif broker.is_running:
+        if kind == "power" and all_in_sync(brokers[0]):
+            # What it loses is on the others, and it does not lead before it has caught up. Two power cuts at a time
+            # may lose what no disk has yet.
+            broker.cut_power()
+        elif kind != "stop":
+            broker.kill()
+        else:
+            broker.begin_stop()
+            await asyncio.sleep(random.uniform(0.0, 3.0))
+            if broker.is_running:
+                broker.kill()
+    if random.random() < 0.5:
+        network.heal_all()
+    for one in brokers:
+        if not one.is_running and random.random() < 0.6:
+            await asyncio.sleep(random.expovariate(3.0))
+            _start(one)
+
+
+def all_in_sync(controller: SimulatedBroker) -> bool:
+    """Whether the controller has every replica in sync, as far as can be seen."""
+    if controller.server is None or not controller.server.readiness.is_ready:
+        return False
+    topics = controller.server.metadata.image.topics.by_name.values()
+    return all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions)
+
+
+async def _all_in_sync(brokers: list[SimulatedBroker]) -> None:
+    """Wait until every replica of every partition is in sync, which must come by itself."""
+    deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
+    while missing := _not_in_sync(brokers):
+        require(asyncio.get_running_loop().time() < deadline_s, f"after {PATIENCE_S:.0f} s {missing}")
+        await asyncio.sleep(0.2)
+
+
+def _not_in_sync(brokers: list[SimulatedBroker]) -> str:
+    """Which replica is not in sync, as a sentence; empty if all are."""
+    for broker in brokers:
+        broker.check()
+        if broker.server is None or not broker.server.readiness.is_ready:
+            return f"{broker.name} is not ready"
+        image = broker.server.metadata.image
+        for topic, index in (*PLAIN, *LEDGER):
+            found = image.topics.by_name.get(topic)
+            partition = None if found is None else found.partition(index)
+            if partition is None:
+                return f"{broker.name} does not know {topic}-{index}"
+            if (
+                set(partition.isr) != set(partition.replicas)
+                or partition.adding_replicas
+                or partition.removing_replicas
+            ):
+                return f"{broker.name} says that of {topic}-{index} only {sorted(partition.isr)} are in sync"
+            if broker.node_id not in partition.replicas:
+                continue
+            log = broker.server.components.replicas.partition(topic, index).log
+            if log.high_watermark < log.log_end_offset:
+                return (
+                    f"{broker.name} has the high watermark {log.high_watermark} of {topic}-{index}, "
+                    f"whose log ends at {log.log_end_offset}"
+                )
+    return ""
+
+
+def _compare_logs(brokers: list[SimulatedBroker]) -> None:
+    """Every replica has the same batches below the high watermark."""
+    for topic, index in (*PLAIN, *LEDGER):
+        logs = {}
+        for broker in brokers:
+            assert broker.server is not None
+            image = broker.server.metadata.image.topics.by_name[topic].partition(index)
+            assert image is not None
+            if broker.node_id not in image.replicas:
+                continue
+            partition = broker.server.components.replicas.partition(topic, index)
+            high_watermark = partition.log.high_watermark
+            logs[broker.name] = [
+                (header.base_offset, header.partition_leader_epoch, header.crc)
+                for _, data in partition.log.batches()
+                if (header := read_header(data)).base_offset < high_watermark
+            ]
+        shortest = min(map(len, logs.values()))
+        first_name, first = next(iter(logs.items()))
+        for name, batches in logs.items():
+            for ours, theirs in zip(batches[:shortest], first, strict=False):
+                require(ours == theirs, f"{topic}-{index}: {name} has the batch {ours} where {first_name} has {theirs}")

@@ -1,0 +1,209 @@
+"""What a broker asks the controllers for itself: blocks of producer ids, topics, places of replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from broker.membership.broker_requests import BrokerRequests
+from broker.membership.controller_channel import ControllerChannel
+from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFailed
+from broker.metadata.internal_topics import InternalTopic
+from broker.peers.backoff import Backoff
+from protocol.codec import decoder
+from protocol.errors import ErrorCode
+from protocol.headers import decode_request_header, frame_response
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from tests.support.clock import ManualClock
+
+ORDERS, PAYMENTS = bytes([1] * 16), bytes([2] * 16)
+FIRST_DIR, SECOND_DIR = bytes([7] * 16), bytes([8] * 16)
+
+
+class Controllers:
+    """The controllers' leader. It answers with `answers` first, None being no answer, and then as it should."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.answers: deque[Any] = deque()
+        self.created: list[CreateTopicsRequest] = []
+        self.refuses_topics = False
+        self.next_id = 1_000
+        self.closed = False
+
+    async def ask(self, request: Any, answer: type) -> Any:
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        if self.answers:
+            return self.answers.popleft()
+        if isinstance(request, AllocateProducerIdsRequest):
+            first, self.next_id = self.next_id, self.next_id + 1_000
+            return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=1_000)
+        assert isinstance(request, AssignReplicasToDirsRequest)
+        return assigned(request)
+
+    async def forward(self, request: ClientRequest) -> bytes:
+        await asyncio.sleep(0)
+        if self.refuses_topics:
+            raise ForwardingFailed("no controller has answered within 60000 ms")
+        header, position = decode_request_header(request.frame)
+        wanted, _ = decoder(CreateTopicsRequest, header.api_version)(memoryview(request.frame), position)
+        self.created.append(wanted)
+        topics = [CreateTopicsResponse.Topic(name=topic.name, configs=[]) for topic in wanted.topics]
+        chunks = frame_response(header.correlation_id, CreateTopicsResponse(topics=topics), header.api_version)
+        return b"".join(bytes(cast(bytes, chunk)) for chunk in chunks)[4:]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def assigned(request: AssignReplicasToDirsRequest, code: ErrorCode = ErrorCode.NONE) -> AssignReplicasToDirsResponse:
+    """The answer in which every replica has the code."""
+    of_directory = AssignReplicasToDirsResponse.Directory
+    of_topic = of_directory.Topic
+    return AssignReplicasToDirsResponse(
+        directories=[
+            of_directory(
+                id=directory.id,
+                topics=[
+                    of_topic(
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            of_topic.Partition(partition_index=partition.partition_index, error_code=code)
+                            for partition in topic.partitions
+                        ],
+                    )
+                    for topic in directory.topics
+                ],
+            )
+            for directory in request.directories
+        ]
+    )
+
+
+def internal_topic(name: str) -> InternalTopic | None:
+    return InternalTopic(50, 3, (("cleanup.policy", "compact"),)) if name == "__consumer_offsets" else None
+
+
+def asking(test: Callable[[BrokerRequests, Controllers, Callable[[Callable[[], bool]], Awaitable[None]]], Any]) -> None:
+    """Run a test beside the task that asks; the test is given a way to wait until something holds."""
+
+    async def run() -> None:
+        controllers, clock = Controllers(), ManualClock()
+        requests = BrokerRequests(
+            cast(ControllerChannel, controllers),
+            cast(Forwarder, controllers),
+            node_id=7,
+            broker_epoch=lambda: 50,
+            internal_topic=internal_topic,
+            clock=clock,
+            backoff=Backoff(lambda: 0.5),
+        )
+        task = asyncio.ensure_future(requests.run())
+
+        async def until(condition: Callable[[], bool]) -> None:
+            for _ in range(10_000):
+                if condition():
+                    return
+                await asyncio.sleep(0)
+                clock.advance(1)
+            raise AssertionError("it has not come to pass")
+
+        try:
+            await test(requests, controllers, until)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert controllers.closed
+
+    asyncio.run(run())
+
+
+def test_a_block_of_producer_ids_is_asked_for_until_the_controllers_give_it() -> None:
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        blocks: list[range] = []
+        controllers.answers += [None, AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)]
+
+        requests.allocate_producer_ids(blocks.append)
+        requests.allocate_producer_ids(blocks.append)
+        await until(lambda: len(blocks) == 2)
+
+        assert blocks == [range(1_000, 2_000), range(2_000, 3_000)]
+        assert controllers.asked[0] == AllocateProducerIdsRequest(broker_id=7, broker_epoch=50)
+        assert len(controllers.asked) == 4
+
+    asking(test)
+
+
+def test_a_topic_is_created_with_the_clusters_defaults_and_a_coordinators_topic_with_the_brokers() -> None:
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        requests.auto_create(["orders", "__consumer_offsets", "orders"])
+        await until(lambda: bool(controllers.created))
+
+        orders, offsets = controllers.created[0].topics
+        assert (orders.name, orders.num_partitions, orders.replication_factor, orders.configs) == ("orders", -1, -1, [])
+        assert (offsets.num_partitions, offsets.replication_factor) == (50, 3)
+        assert [(config.name, config.value) for config in offsets.configs] == [("cleanup.policy", "compact")]
+
+    asking(test)
+
+
+def test_a_topic_that_could_not_be_created_is_asked_for_again_by_its_client() -> None:
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        controllers.refuses_topics = True
+        requests.auto_create(["orders"])
+        blocks: list[range] = []
+        await until(lambda: not requests._new_topics)
+
+        controllers.refuses_topics = False
+        requests.allocate_producer_ids(blocks.append)
+        await until(lambda: bool(blocks))
+        assert controllers.created == []
+        requests.auto_create(["orders"])
+        await until(lambda: bool(controllers.created))
+
+    asking(test)
+
+
+def test_the_controllers_are_told_where_replicas_are_until_they_have_it() -> None:
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        controllers.answers += [None, AssignReplicasToDirsResponse(error_code=77, directories=[])]
+        requests.assign_directory(ORDERS, 0, FIRST_DIR)
+        requests.assign_directory(ORDERS, 1, SECOND_DIR)
+        requests.assign_directory(PAYMENTS, 0, FIRST_DIR)
+        await until(lambda: len(controllers.asked) == 3 and not requests._places)
+
+        asked = controllers.asked[-1]
+        assert (asked.broker_id, asked.broker_epoch) == (7, 50)
+        assert {
+            (bytes(directory.id), bytes(topic.topic_id), partition.partition_index)
+            for directory in asked.directories
+            for topic in directory.topics
+            for partition in topic.partitions
+        } == {(FIRST_DIR, ORDERS, 0), (SECOND_DIR, ORDERS, 1), (FIRST_DIR, PAYMENTS, 0)}
+
+    asking(test)
+
+
+def test_a_replica_that_is_gone_is_not_told_of_again_and_another_error_is() -> None:
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        requests.assign_directory(ORDERS, 0, FIRST_DIR)
+        probe = AssignReplicasToDirsRequest(broker_id=7, broker_epoch=50, directories=[])
+        of_directory = AssignReplicasToDirsRequest.Directory
+        partition = of_directory.Topic.Partition(partition_index=0)
+        probe.directories.append(
+            of_directory(id=FIRST_DIR, topics=[of_directory.Topic(topic_id=ORDERS, partitions=[partition])])
+        )
+        controllers.answers += [
+            assigned(probe, ErrorCode.UNKNOWN_SERVER_ERROR),
+            assigned(probe, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+        await until(lambda: not requests._places)
+
+        assert len(controllers.asked) == 2
+
+    asking(test)
