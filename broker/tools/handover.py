@@ -159,7 +159,9 @@ def _next_steps(
         names = ", ".join(listener.name for listener in settings.controller_listeners)
         yield f"   Take the listener {names} out of `listeners`: a broker opens none for controllers."
     others = [f"{broker_id}" for broker_id in sorted(image.cluster.brokers) if broker_id != source.node_id]
-    if others:
+    if others and controller.endpoint == endpoint_in_metadata(source):
+        yield f"   Brokers {', '.join(others)} find the controller where this node's own was: leave them running."
+    elif others:
         yield f"   Brokers {', '.join(others)}: the same controller.quorum.bootstrap.servers, and a restart."
     yield (
         "From then on the controller decides. Do not start Ottla with process.roles=broker,controller on this data "

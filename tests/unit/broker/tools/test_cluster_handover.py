@@ -225,8 +225,18 @@ def test_what_to_do_next_is_said_with_the_addresses_of_the_node(
     assert "process.roles=broker\n" in said
     assert f"controller.quorum.bootstrap.servers=127.0.0.1:{port}\n" in said
     assert "node.id=1" in said
-    assert "Brokers 7: the same controller.quorum.bootstrap.servers" in said
+    assert "Brokers 7 find the controller where this node's own was" in said
     assert "1 topics, metadata.version 25" in said
+
+
+def test_brokers_that_had_joined_the_node_are_told_a_new_address(
+    stopped: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert handover(target, "--data", stopped, "--controller-endpoint", "c.example:9093") == 0
+
+    said = capsys.readouterr().out
+    assert "controller.quorum.bootstrap.servers=c.example:9093\n" in said
+    assert "Brokers 7: the same controller.quorum.bootstrap.servers, and a restart." in said
 
 
 def test_settings_name_the_directories_and_what_the_controller_applies(
