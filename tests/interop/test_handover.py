@@ -396,3 +396,47 @@ def test_brokers_that_had_joined_the_node_follow_the_controller_at_the_same_addr
     found = numbers_in(f"{ottla.bootstrap}", "both")
     assert found == list(range(len(found)))
     assert set(load.acknowledged) <= set(found)
+
+
+@pytest.mark.timeout(300)
+def test_a_node_on_the_controllers_directory_needs_no_kafka_any_more(move: Move) -> None:
+    ottla = move.ottla
+    create(ottla.bootstrap, "orders")
+    commit(ottla.bootstrap, "orders", 42)
+    load = Load(ottla.bootstrap, "orders", rate_s=200)
+    load.wait_for(200)
+    move.hand_over()
+    move.controller.start()
+    move.become_member()
+    create(ottla.bootstrap, "under-kafka")
+    load.wait_for(200)
+
+    # The controller stops, and a node of ours goes on as that controller, and as a broker of the same id.
+    move.controller.stop()
+    port = port_below_client_ports(above=move.kafka.port)
+    last = BrokerProcess(move.directory / "last", port=port)
+    last.data_directory = move.controller.data_directory
+    last.settings = {
+        **OURS,
+        "node.id": str(CONTROLLER),
+        "listeners": f"PLAINTEXT://{last.bootstrap},CONTROLLER://{move.controllers}",
+        "controller.listener.names": "CONTROLLER",
+    }
+    move.nodes.append(last)
+    last.start()
+    load.wait_for(200)
+    reassign_all(move, last, CONTROLLER)
+    load.wait_for(200)
+    remove_broker(move, ottla, OTTLA)
+    load.end()
+
+    last.stop()
+    last.settings = {**OURS, "node.id": str(CONTROLLER)}
+    last.start()
+    assert load.errors == []
+    found = numbers_in(last.bootstrap, "orders")
+    assert found == list(range(len(found)))
+    assert set(load.acknowledged) <= set(found)
+    assert committed(last.bootstrap, "orders") == 42
+    topics = AdminClient({"bootstrap.servers": last.bootstrap}).list_topics(timeout=30).topics
+    assert topics.keys() == {"orders", "under-kafka", "__consumer_offsets"}
