@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from dev.broker_process import BrokerProcess
-from dev.kafka_jars import KAFKA_VERSION
+from dev.kafka_jars import BEFORE, KAFKA_VERSION
 from tests.interop import programs
 from tests.interop.clusters import Cluster
 from tests.interop.conftest import installed
@@ -226,3 +226,33 @@ def test_a_cluster_goes_on_while_its_controllers_die_in_turn(tmp_path: Path, lib
 def leading_controller(member: BrokerProcess) -> int:
     """The leader that a member has logged last."""
     return int(re.findall(r"the controllers' leader is node (\d+)", member.log_text())[-1])
+
+
+@pytest.mark.timeout(300)
+def test_with_the_version_of_kafka_before_nothing_is_different(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, str(installed(lambda: programs.kafka_libraries(BEFORE))))
+    try:
+        cluster.add_controller()
+        cluster.add_kafka(KAFKA)
+        cluster.add_member(OTTLA)
+        admin = Admin(cluster.bootstrap)
+        admin.create("orders", [[KAFKA, OTTLA]])
+        for codec in ("none", "zstd"):
+            send(cluster.bootstrap, "orders", range(200), acks="all", **{"compression.type": codec})
+        load = Load(cluster.bootstrap, "orders", rate_s=200)
+        load.wait_for(100)
+        cluster.nodes[KAFKA].kill()
+        load.wait_for(100)
+        cluster.nodes[KAFKA].start()
+        admin.until(lambda: admin.isrs("orders") == [BOTH], "Kafka is in sync again")
+        cluster.nodes[OTTLA].stop()
+        load.wait_for(100)
+        cluster.nodes[OTTLA].start()
+        admin.until(lambda: admin.isrs("orders") == [BOTH], "this broker is in sync again")
+        load.end()
+
+        assert load.errors == []
+        assert numbers_in(cluster.bootstrap, "orders") == [*range(200), *range(200), *range(load.sent)]
+        admin.until(lambda: are_the_same(cluster, "orders"), "orders is the same on both")
+    finally:
+        cluster.close()
