@@ -153,7 +153,7 @@ class MetadataHandler:
 
 
 def _partition_answers(partitions: Iterable[PartitionImage], brokers: BrokersOnListener, version: int) -> list[Answer]:
-    # One loop with few calls: answers with thousands of partitions are asked for often (bench: metadata_ms).
+    # One loop with few calls: answers with thousands of partitions are asked for often (bench: partitions).
     answers = []
     reachable = brokers.by_id
     for partition in partitions:

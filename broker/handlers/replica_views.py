@@ -13,7 +13,7 @@ _KEPT: Final = 10_000
 def offline_replicas(partition: PartitionImage, brokers: BrokersOnListener) -> list[int]:
     """The brokers whose replica of the partition cannot be used from this listener: the broker is not registered or is
     fenced, has no such listener, or the log directory with the replica is not online. Callers change nothing in it."""
-    # Partitions have few placements, and answers have many partitions (bench: metadata_ms).
+    # Partitions have few placements, and answers have many partitions (bench: partitions).
     placement = partition.replicas, partition.directories
     offline = brokers.offline.get(placement)
     if offline is None:

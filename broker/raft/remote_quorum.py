@@ -11,6 +11,7 @@ from broker.peers.errors import PeerError
 from broker.peers.peer import Peer
 from broker.peers.waiting import pause_until
 from broker.raft.observer import MAX_BYTES, AnswerRefused, Next, QuorumObserver
+from broker.request.node import NO_NODE
 from broker.runtime.clock import Clock
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotResponse
@@ -120,6 +121,9 @@ class RemoteQuorum:
         if step is not Next.ASK_AGAIN:
             self._leader = None
             return
+        if self._observer.leader_id == NO_NODE:
+            # No node has named this one: it was asked in its turn, and leads.
+            self._observer.leader_id = self._id_of(peer.endpoint)
         leader = PeerEndpoint(self._observer.leader_id, peer.endpoint.host, peer.endpoint.port)
         if leader != self._leader:
             self._leader = leader
@@ -158,6 +162,13 @@ class RemoteQuorum:
             for voter in voters.voters
             for endpoint in voter.endpoints[:1]
         ]
+
+    def _id_of(self, endpoint: PeerEndpoint) -> int:
+        """The id of the voter with this address; `NO_NODE` if there is none."""
+        if endpoint.node_id != UNKNOWN_ID:
+            return endpoint.node_id
+        same = (voter.node_id for voter in self._voters() if (voter.host, voter.port) == (endpoint.host, endpoint.port))
+        return next(same, NO_NODE)
 
     def _peer(self, endpoint: PeerEndpoint) -> Peer:
         address = endpoint.host, endpoint.port

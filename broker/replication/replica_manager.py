@@ -226,10 +226,13 @@ class ReplicaManager:
         """A read from, or a write to, a partition's log has failed.
 
         Where another process has removed files of the partition, and nothing else of the data directory, the partition
-        goes offline alone until the next start. Otherwise see `disk_failed`.
+        goes offline alone until the next start. Otherwise see `disk_failed`. Among other brokers the directory fails:
+        controllers let another broker lead the partitions of a directory, not of less.
         """
         topic_partition = partition.topic_partition
-        if isinstance(error, FilesRemoved) and self._logs.let_go_removed(topic_partition):
+        if isinstance(error, FilesRemoved) and self._replication is not None:
+            self.disk_failed(partition.log_dir, LogDirFailed(str(error)))
+        elif isinstance(error, FilesRemoved) and self._logs.let_go_removed(topic_partition):
             self.take_offline([topic_partition])
             self._on_partition_removed(topic_partition, error)
         else:

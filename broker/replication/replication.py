@@ -81,17 +81,38 @@ class Replication:
         if partition.advance_high_watermark():
             self._watermark_moved(partition)
         if replica not in followers.maximal_isr:
-            change = followers.expand(
-                own_broker_epoch=self._view.broker_epoch,
-                high_watermark=partition.log.high_watermark,
-                is_eligible=self._view.is_eligible,
-            )
-            self._submit(partition, followers, change)
+            self._expand(partition, followers)
 
-    def shrink_isrs(self, partitions: Iterable[Partition]) -> None:
-        """Ask for ISRs without the followers that lag; called every half of `replica.lag.time.max.ms`."""
-        now_ms = self._clock.monotonic_ms()
+    def _expand(self, partition: Partition, followers: InSyncReplicas) -> None:
+        change = followers.expand(
+            own_broker_epoch=self._view.broker_epoch,
+            high_watermark=partition.log.high_watermark,
+            is_eligible=self._view.is_eligible,
+        )
+        self._submit(partition, followers, change)
+
+    def brokers_changed(self, partitions: Iterable[Partition]) -> None:
+        """Brokers were fenced or unfenced, or have registered: followers that have caught up may be eligible by now.
+
+        Their next fetch would not say so: a fetch session names no partition without news.
+        """
         for partition in list(partitions):
+            followers = partition.followers
+            if followers is not None and len(followers.maximal_isr) <= len(followers.followers):
+                if partition.advance_high_watermark():
+                    self._watermark_moved(partition)
+                self._expand(partition, followers)
+
+    def maintain_isrs(self, partitions: Iterable[Partition]) -> None:
+        """Ask for ISRs without the followers that lag, and again for those that the controller has refused; called
+        every half of `replica.lag.time.max.ms`."""
+        partitions = list(partitions)
+        self.brokers_changed(partitions)
+        self._shrink_isrs(partitions)
+
+    def _shrink_isrs(self, partitions: Iterable[Partition]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for partition in partitions:
             followers = partition.followers
             if followers is None or len(followers.isr) == 1:
                 continue

@@ -78,7 +78,8 @@ class BrokerReplication:
             count=settings.num_replica_fetchers,
             on_failure=shutdown.fail,
         )
-        replication = Replication(
+        self._replicas = replicas
+        self._replication = replication = Replication(
             clock=clock,
             view=self.view,
             alterer=alterer,
@@ -92,13 +93,14 @@ class BrokerReplication:
         self.verification = RemoteVerification(self._nodes("add-partitions"), on_failure=shutdown.fail)
         """Asks the coordinators of transactions that write to partitions of this broker."""
         services.scheduler.every(
-            max(settings.replica_lag_time_max_ms // 2, 1), lambda: replication.shrink_isrs(replicas.partitions())
+            max(settings.replica_lag_time_max_ms // 2, 1), lambda: replication.maintain_isrs(replicas.partitions())
         )
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Part of `MetadataSubscriber`: brokers may have other addresses."""
         if not delta.cluster.is_empty:
             self.fetchers.addresses_changed(self.view.address_of)
+            self._replication.brokers_changed(self._replicas.partitions())
 
     async def close(self) -> None:
         """Replicate nothing any more, ask no other broker, and return when no log is being changed."""

@@ -1,24 +1,23 @@
-"""Clusters of Apache Kafka's nodes and this broker's, and a load whose acknowledgements are remembered."""
+"""Clusters of Apache Kafka's nodes and this broker's."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from typing import Final
 
 from dev.apache_kafka import ApacheKafka
-from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.broker_process import port_below_client_ports
+from tests.support.clusters import PATIENCE_S
+from tests.support.clusters import Cluster as ClusterOfOurs
 
 CLUSTER: Final = "b3R0bGEtdGVzdC1jbHVzdA"
 WITHOUT_NEW_GROUPS: Final = dict.fromkeys(("group.version", "share.version", "streams.version"), 0)
 """The features that this broker does not have: a cluster that it joins has them at level 0."""
-PATIENCE_S: Final = 90.0
 
 
 class KafkaNode(ApacheKafka):
@@ -40,6 +39,8 @@ class KafkaNode(ApacheKafka):
         self.role = role
         self.id = node_id
         self.controllers = controllers
+        self.quorum = ""
+        """The first controllers as Kafka's format tool takes them, where there are several."""
         self.heap, self.quick_start = "384M", True
 
     def _write_properties(self) -> None:
@@ -65,12 +66,12 @@ class KafkaNode(ApacheKafka):
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         (self.directory / "server.properties").write_text(text)
 
-    def format(self, *, initial_controllers: str = "") -> None:
-        """Format the directory if it is new. ``initial_controllers`` are those of a quorum of several."""
+    def format(self) -> None:
+        """Format the directory if it is new."""
         self._write_properties()
         if (self.data_directory / "meta.properties").exists():
             return
-        first = ["--initial-controllers", initial_controllers] if initial_controllers else ["--standalone"]
+        first = ["--initial-controllers", self.quorum] if self.quorum else ["--standalone"]
         features = [word for name, level in self.features.items() for word in ("--feature", f"{name}={level}")]
         with self.log_path.open("ab") as log:
             subprocess.run(
@@ -84,63 +85,41 @@ class KafkaNode(ApacheKafka):
                 stderr=log,
             )
 
-
-class Member(BrokerProcess):
-    """This broker as a member of a cluster."""
-
-    def __init__(
-        self, directory: Path, *, node_id: int, controllers: Sequence[int], settings: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(directory, port=port_below_client_ports())
-        self.id = node_id
-        self.settings = {
-            "process.roles": "broker",
-            "node.id": str(node_id),
-            "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in controllers),
-            "offsets.topic.replication.factor": "2",
-            "offsets.topic.num.partitions": "3",
-            "transaction.state.log.replication.factor": "2",
-            "transaction.state.log.num.partitions": "3",
-            "transaction.state.log.min.isr": "1",
-            **(settings or {}),
-        }
+    def await_port(self) -> None:
+        """Wait until the node accepts connections."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert self.is_running, self.log_text()
+            assert time.monotonic() < deadline, f"port {self.port} did not open\n{self.log_text()}"
+            time.sleep(0.05)
 
 
-class Primary(BrokerProcess):
-    """This broker with its own controller, which other brokers can join."""
-
-    def __init__(self, directory: Path, *, node_id: int = 1, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(directory, port=port_below_client_ports())
-        self.id = node_id
-        self.controller_port = self.port + 1
-        self.settings = {
-            "node.id": str(node_id),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "controller.listener.names": "CONTROLLER",
-            "offsets.topic.replication.factor": "2",
-            "offsets.topic.num.partitions": "3",
-            "transaction.state.log.replication.factor": "2",
-            "transaction.state.log.num.partitions": "3",
-            **(settings or {}),
-        }
+def directory_id(node_id: int) -> str:
+    """The id of a controller's log directory, which the other controllers of its quorum know."""
+    return urlsafe_b64encode(bytes([node_id] * 16)).decode().rstrip("=")
 
 
-class Cluster:
-    """Nodes by their ids, closed together."""
+class Cluster(ClusterOfOurs):
+    """Nodes of Kafka and of ours."""
 
     def __init__(self, directory: Path, libraries: str, *, features: Mapping[str, int] = WITHOUT_NEW_GROUPS) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self.libraries = libraries
         self.features = features
-        self.nodes: dict[int, BrokerProcess] = {}
-        self.controllers: list[int] = []
-        """Their ports."""
 
     def add_controller(self, node_id: int = 100, settings: Mapping[str, str] | None = None) -> KafkaNode:
         """Start a controller of Kafka, the only one."""
         port = port_below_client_ports()
         self.controllers.append(port)
-        node = KafkaNode(
+        node = self._controller(node_id, port, settings)
+        node.start()
+        return node
+
+    def _controller(self, node_id: int, port: int, settings: Mapping[str, str] | None = None) -> KafkaNode:
+        node = self.nodes[node_id] = KafkaNode(
             self.directory / f"controller-{node_id}",
             role="controller",
             node_id=node_id,
@@ -150,17 +129,29 @@ class Cluster:
             port=port,
         )
         node.features = self.features
-        self.nodes[node_id] = node
-        node.start()
         return node
 
-    def add_primary(self, node_id: int = 1, settings: Mapping[str, str] | None = None) -> Primary:
-        """Start this broker with its own controller, which the other nodes join."""
-        node = Primary(self.directory / f"primary-{node_id}", node_id=node_id, settings=settings)
-        self.controllers.append(node.controller_port)
-        self.nodes[node_id] = node
-        node.start()
-        return node
+    def add_quorum(self, *node_ids: int) -> list[KafkaNode]:
+        """Start controllers of Kafka that vote together."""
+        nodes = []
+        for node_id in node_ids:
+            # Each finds its port free before the others listen.
+            port = port_below_client_ports() + 2 * len(nodes)
+            self.controllers.append(port)
+            nodes.append(self._controller(node_id, port))
+        quorum = ",".join(f"{node.id}@127.0.0.1:{node.port}:{directory_id(node.id)}" for node in nodes)
+        for node in nodes:
+            node.quorum = quorum
+            node.format()
+            node.launch()
+        self.await_ports()
+        return nodes
+
+    def await_ports(self) -> None:
+        """Wait until the nodes of Kafka accept connections."""
+        for node in self.nodes.values():
+            if isinstance(node, KafkaNode):
+                node.await_port()
 
     def add_kafka(self, node_id: int, settings: Mapping[str, str] | None = None) -> KafkaNode:
         """Start a broker of Kafka."""
@@ -176,15 +167,6 @@ class Cluster:
         node.start()
         return node
 
-    def add_member(self, node_id: int, settings: Mapping[str, str] | None = None) -> Member:
-        """Start this broker as a member."""
-        node = Member(
-            self.directory / f"member-{node_id}", node_id=node_id, controllers=self.controllers, settings=settings
-        )
-        self.nodes[node_id] = node
-        node.start()
-        return node
-
     @property
     def bootstrap(self) -> str:
         """The brokers, for clients."""
@@ -193,146 +175,3 @@ class Cluster:
             for node in self.nodes.values()
             if not (isinstance(node, KafkaNode) and node.role != "broker")
         )
-
-    def close(self) -> None:
-        """Kill all nodes that run."""
-        for node in self.nodes.values():
-            node.close()
-
-
-class Admin:
-    """A client for administration, which sees the cluster from all its brokers."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-    def create(self, topic: str, assignment: Sequence[Sequence[int]], **config: str) -> None:
-        """Create a topic whose partitions have these replicas; the first replica of each leads."""
-        wanted = NewTopic(
-            topic,
-            num_partitions=len(assignment),
-            replica_assignment=[list(one) for one in assignment],
-            config={key.replace("_", "."): value for key, value in config.items()},
-        )
-        self.client.create_topics([wanted])[topic].result(30)
-        self.until(lambda: self.leaders(topic) == [one[0] for one in assignment], f"{topic} has its leaders")
-
-    def partitions(self, topic: str) -> list[Any]:
-        """The partitions as the brokers' Metadata has them."""
-        topics = self.client.list_topics(topic, timeout=10).topics
-        return [partition for _, partition in sorted(topics[topic].partitions.items())]
-
-    def leaders(self, topic: str) -> list[int]:
-        try:
-            return [partition.leader for partition in self.partitions(topic)]
-        except KafkaException:
-            return []
-
-    def isrs(self, topic: str) -> list[set[int]]:
-        try:
-            return [set(partition.isrs) for partition in self.partitions(topic)]
-        except KafkaException:
-            return []
-
-    def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until a condition holds."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
-            time.sleep(0.05)
-
-
-class Load:
-    """An idempotent producer in a thread: it sends numbers, and remembers which were acknowledged, and when."""
-
-    def __init__(self, bootstrap: str, topic: str, *, partition: int = 0, rate_s: float = 500, **settings: Any) -> None:
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "message.timeout.ms": 120_000,
-                "linger.ms": 2,
-                "log_level": 0,
-                **settings,
-            }
-        )
-        self._topic = topic
-        self._partition = partition
-        self._pause_s = 1 / rate_s
-        self._ends = threading.Event()
-        self.acknowledged: list[int] = []
-        self.errors: list[str] = []
-        self.times: list[float] = []
-        """When each acknowledgement came."""
-        self.sent = 0
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._ends.is_set():
-            number = self.sent
-            self._producer.produce(
-                self._topic,
-                str(number).encode(),
-                partition=self._partition,
-                on_delivery=lambda error, message: self._delivered(error, int(message.value())),
-            )
-            self.sent += 1
-            self._producer.poll(self._pause_s)
-        self._producer.flush(130)
-
-    def _delivered(self, error: object, number: int) -> None:
-        if error is None:
-            self.acknowledged.append(number)
-            self.times.append(time.monotonic())
-        else:
-            self.errors.append(f"{number}: {error}")
-
-    def wait_for(self, more: int) -> None:
-        """Wait until so many more records are acknowledged."""
-        wanted = len(self.acknowledged) + more
-        deadline = time.monotonic() + PATIENCE_S
-        while len(self.acknowledged) < wanted:
-            assert time.monotonic() < deadline, f"{wanted - len(self.acknowledged)} acknowledgements are missing"
-            assert not self.errors, self.errors[:3]
-            time.sleep(0.01)
-
-    def end(self) -> None:
-        """Stop sending, and wait for the last acknowledgement."""
-        self._ends.set()
-        self._thread.join()
-
-    @property
-    def longest_pause_s(self) -> float:
-        """The longest time without an acknowledgement."""
-        return max((after - before for before, after in zip(self.times, self.times[1:], strict=False)), default=0.0)
-
-
-def numbers_in(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
-    """All numbers in a partition, in the order of the log."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
-    try:
-        end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1]
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        found: list[int] = []
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            position = consumer.position([TopicPartition(topic, partition)])[0].offset
-            if position >= end:
-                return found
-            assert time.monotonic() < deadline, f"{topic} is read up to {position} of {end}"
-            for message in consumer.consume(5_000, timeout=0.5):
-                assert message.error() is None, message.error()
-                value = message.value()
-                assert value is not None
-                found.append(int(value))
-    finally:
-        consumer.close()

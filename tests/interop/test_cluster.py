@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ from confluent_kafka import Producer
 from dev.broker_process import BrokerProcess
 from dev.kafka_jars import KAFKA_VERSION
 from tests.interop import programs
-from tests.interop.clusters import Admin, Cluster, Load, numbers_in
+from tests.interop.clusters import Cluster
 from tests.interop.conftest import installed
 from tests.interop.java_tools import JavaTools
+from tests.support.clusters import Admin, Load, numbers_in
 
 KAFKA: Final = 1
 OTTLA: Final = 7
@@ -191,3 +193,36 @@ def can_create(admin: Admin) -> bool:
     except Exception:  # noqa: BLE001 - a controller that does not answer yet, in whichever way
         return False
     return True
+
+
+@pytest.mark.timeout(300)
+def test_a_cluster_goes_on_while_its_controllers_die_in_turn(tmp_path: Path, libraries: str) -> None:
+    cluster = Cluster(tmp_path, libraries)
+    try:
+        cluster.add_quorum(100, 101, 102)
+        first, second = cluster.add_member(OTTLA), cluster.add_member(8)
+        admin = Admin(cluster.bootstrap)
+        admin.create("orders", [[OTTLA, 8]], min_insync_replicas="2")
+        load = Load(cluster.bootstrap, "orders")
+        for stop in (BrokerProcess.kill, BrokerProcess.stop):
+            load.wait_for(100)
+            leader = leading_controller(first)
+            stop(cluster.nodes[leader])
+            admin.until(lambda leader=leader: leading_controller(first) != leader, "another one leads")  # type: ignore[misc]
+            admin.create(f"without-{leader}", [[8, OTTLA]])
+            cluster.nodes[leader].launch()
+            cluster.await_ports()
+        load.wait_for(100)
+        load.end()
+
+        assert load.errors == []
+        assert admin.isrs("orders") == [{OTTLA, 8}]
+        assert numbers_in(cluster.bootstrap, "orders") == list(range(load.sent))
+        assert second.is_running
+    finally:
+        cluster.close()
+
+
+def leading_controller(member: BrokerProcess) -> int:
+    """The leader that a member has logged last."""
+    return int(re.findall(r"the controllers' leader is node (\d+)", member.log_text())[-1])

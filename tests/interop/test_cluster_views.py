@@ -22,9 +22,10 @@ from protocol.messages.producers import DescribeProducersRequest
 from protocol.messages.topic_partitions import DescribeTopicPartitionsRequest
 from protocol.schema import describe
 from tests.interop import programs
-from tests.interop.clusters import Admin, Cluster, KafkaNode, Member
+from tests.interop.clusters import Cluster, KafkaNode
 from tests.interop.conftest import installed
 from tests.support.batches import produced, record
+from tests.support.clusters import Admin, Member
 from tests.support.raw_client import RawClient
 from tests.support.requests import fetch_request, produce_request
 

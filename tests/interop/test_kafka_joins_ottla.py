@@ -12,9 +12,10 @@ import pytest
 from dev.broker_process import BrokerProcess, port_below_client_ports
 from dev.kafka_jars import BEFORE, KAFKA_VERSION
 from tests.interop import programs
-from tests.interop.clusters import CLUSTER, PATIENCE_S, Admin, KafkaNode, Load, numbers_in
+from tests.interop.clusters import CLUSTER, KafkaNode
 from tests.interop.conftest import installed
 from tests.interop.java_tools import ADDRESS_AFTER_SUBCOMMAND, CLASSES, JavaTools
+from tests.support.clusters import PATIENCE_S, Admin, Load, numbers_in
 
 OTTLA: Final = {
     "controller.listener.names": "CONTROLLER",

@@ -193,7 +193,7 @@ def test_a_follower_that_lags_leaves_the_isr_and_the_high_watermark_goes_on(home
     leader.fetch(2, 1)
     leader.clock.advance(LAG_MAX_MS + 1)
     leader.fetch(2, 1)
-    leader.replication.shrink_isrs([leader.partition])
+    leader.replication.maintain_isrs([leader.partition])
     assert leader.cluster.wanted_isr == {1, 2}
     assert leader.log.high_watermark == 0
 
@@ -211,9 +211,24 @@ def test_a_follower_without_news_for_long_is_in_sync_when_records_come(home: Log
     leader.clock.advance(10 * LAG_MAX_MS)  # a fetch session does not name what is unchanged
 
     leader.write(b"a")
-    leader.replication.shrink_isrs([leader.partition])
+    leader.replication.maintain_isrs([leader.partition])
 
     assert leader.cluster.wanted_isr is None
+
+
+def test_a_follower_that_has_caught_up_before_it_was_unfenced_joins_when_it_is(home: LogHome) -> None:
+    leader = Leader(home, isr=(1, 3))
+    leader.cluster.fenced.add(2)
+    leader.fetch(2, 0)
+    assert leader.cluster.wanted_isr is None
+
+    leader.cluster.fenced.clear()
+    leader.replication.brokers_changed([leader.partition])
+    assert leader.cluster.wanted_isr == {1, 2, 3}
+
+    leader.cluster.answer(IsrRefused())
+    leader.replication.maintain_isrs([leader.partition])
+    assert leader.cluster.wanted_isr == {1, 2, 3}
 
 
 def test_a_refused_change_is_asked_for_again_and_an_outdated_one_waits_for_the_metadata(home: LogHome) -> None:
