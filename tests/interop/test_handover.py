@@ -289,13 +289,11 @@ def test_a_kafka_controller_goes_on_with_what_a_single_node_has_decided(move: Mo
 def reassign_all(move: Move, asked: BrokerProcess, place: int) -> None:
     """Move every partition to one broker with Kafka's own tool, and wait for it."""
     known = AdminClient({"bootstrap.servers": asked.bootstrap}).list_topics(timeout=30).topics
-    partitions = [
-        {"topic": topic, "partition": partition, "replicas": [place]}
-        for topic, described in known.items()
-        for partition in described.partitions
-    ]
-    plan = move.directory / "plan.json"
-    plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    wanted, plan = move.directory / "topics.json", move.directory / "plan.json"
+    wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": topic} for topic in known]}))
+    words = ("kafka-reassign-partitions", "--topics-to-move-json-file", str(wanted), "--broker-list", str(place))
+    *_, proposed = move.at(asked).lines(*words, "--generate")
+    plan.write_text(proposed)
     words = ("kafka-reassign-partitions", "--reassignment-json-file", str(plan))
     move.at(asked).run(*words, "--execute").done()
     until(lambda: "still in progress" not in move.at(asked).run(*words, "--verify").done().said, "all are moved")
