@@ -204,10 +204,13 @@ def test_a_cluster_goes_on_while_its_controllers_die_in_turn(tmp_path: Path, lib
         admin = Admin(cluster.bootstrap)
         admin.create("orders", [[OTTLA, 8]], min_insync_replicas="2")
         load = Load(cluster.bootstrap, "orders")
-        for stop in (BrokerProcess.kill, BrokerProcess.stop):
+        for is_killed in (True, False):
             load.wait_for(100)
             leader = leading_controller(first)
-            stop(cluster.nodes[leader])
+            if is_killed:
+                cluster.nodes[leader].kill()
+            else:
+                cluster.nodes[leader].stop()
             admin.until(lambda leader=leader: leading_controller(first) != leader, "another one leads")  # type: ignore[misc]
             admin.create(f"without-{leader}", [[8, OTTLA]])
             cluster.nodes[leader].launch()
