@@ -11,9 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from broker.controller.client import Heartbeat, HeartbeatAnswer
-from broker.controller.cluster_view import ClusterView
 from broker.controller.directories import DIRECTORIES_SINCE
-from broker.controller.placement import Placement
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
@@ -49,9 +47,11 @@ from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.controller.broker_sessions import BrokerSessions
+    from broker.controller.cluster_view import ClusterView
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
     from broker.controller.own_broker import OwnBroker
     from broker.controller.partition_creation import GrowthResult, MorePartitions
+    from broker.controller.placement import Placement
     from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
     from broker.controller.topic_creation import NewTopic, TopicResult
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
@@ -290,6 +290,8 @@ class LocalController:
             self._raft.when_durable(lambda: then(results))
 
     def _placement(self) -> Placement:
+        from broker.controller.placement import Placement
+
         return Placement(
             self.image,
             broker_id=self.node_id,
@@ -444,6 +446,8 @@ class LocalController:
 
     def view(self) -> ClusterView:
         """The cluster as the next plan has to see it."""
+        from broker.controller.cluster_view import ClusterView
+
         return ClusterView(self.image, self._configs)
 
     def when_durable(self, then: Callable[[], None]) -> None:

@@ -1,11 +1,15 @@
 """Follower: a broker that fetches from this one as a follower, by one of its requests."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.replication.in_sync_replicas import FollowerFetch
-from broker.replication.partition import Partition
-from broker.replication.replication import Replication
 from broker.request.faults import NotLeaderOrFollower
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+    from broker.replication.replication import Replication
 
 
 class FollowerId(NamedTuple):

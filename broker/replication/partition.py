@@ -1,12 +1,13 @@
 """Partition: a partition that this node has a replica of, with its log, replicas in sync and high watermark."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker.replication.cluster_view import Alone, ClusterView
 from broker.replication.disk_reserve import DiskReserve
-from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.isolation import FetchIsolation
 from broker.request.faults import (
     FencedLeaderEpoch,
@@ -25,6 +26,9 @@ from storage.log import Log
 from storage.log_dir import LogDir
 from storage.sentinels import NO_EPOCH
 from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.replication.in_sync_replicas import InSyncReplicas
 
 DiskFailed = Callable[["Partition", StorageError], None]
 """Called when a read from, or a write to, a partition's log has failed."""
@@ -210,18 +214,20 @@ class Partition:
 
     def _know_followers(self, state: LeaderAndIsr) -> None:
         self._decides_alone = len(state.replicas) == 1 and not state.is_recovering
-        self.followers = (
-            None
-            if self._decides_alone
-            else InSyncReplicas(
-                node_id=self.node_id,
-                replicas=state.replicas,
-                isr=state.in_sync_replicas,
-                partition_epoch=state.partition_epoch,
-                epoch_start_offset=self.log.log_end_offset,
-                now_ms=self._clock.monotonic_ms(),
-                lag_max_ms=self._lag_max_ms,
-            )
+        if self._decides_alone:
+            self.followers = None
+            return
+        # A broker without others imports as little as it can before it is ready (docs/decisions/starting.md).
+        from broker.replication.in_sync_replicas import InSyncReplicas
+
+        self.followers = InSyncReplicas(
+            node_id=self.node_id,
+            replicas=state.replicas,
+            isr=state.in_sync_replicas,
+            partition_epoch=state.partition_epoch,
+            epoch_start_offset=self.log.log_end_offset,
+            now_ms=self._clock.monotonic_ms(),
+            lag_max_ms=self._lag_max_ms,
         )
 
     def make_follower(self, state: LeaderAndIsr) -> None:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.controller.placement import is_online
+from broker.controller.directories import is_online
 from broker.logs.cleaner import LogCleaner
 from broker.logs.removals import LogRemovals
 from broker.metadata.cache import MetadataCache
