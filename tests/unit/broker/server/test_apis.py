@@ -1,10 +1,13 @@
 """The list of APIs: each once, each with its own handler."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from broker.server.apis import APIS, Api
+from dev.broker_process import REPOSITORY
 from protocol.api_keys import ASKED_CONTROLLERS, ApiKey
 from protocol.schema import request_class
 from tests.support.broker import InProcessBroker
@@ -36,3 +39,27 @@ def test_the_handler_of_an_api_takes_its_requests(broker: InProcessBroker, api: 
 @pytest.mark.parametrize("key", sorted(ASKED_CONTROLLERS), ids=lambda key: key.title)
 def test_what_only_controllers_are_asked_is_not_served(broker: InProcessBroker, key: ApiKey) -> None:
     assert broker.server.registry.route(key, key.versions[1]) is None
+
+
+FORWARDS_FIRST = """
+from broker.dispatch.registry import Registry
+from broker.request.stats import RequestStats
+from broker.server.apis import serve_all
+from protocol.api_keys import FORWARDED, ApiKey
+
+class OfAMember:
+    class forwarding:
+        def forward(self): ...
+
+registry = Registry(RequestStats())
+serve_all(registry, OfAMember())
+for key in FORWARDED - {ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS}:
+    for version in key.versions:
+        assert registry.route(key, version).handler is OfAMember.forwarding.forward
+"""
+
+
+def test_a_member_reads_what_it_forwards_although_no_handler_of_its_family_was_needed() -> None:
+    # In a process of its own: the tests have imported the messages of every family.
+    done = subprocess.run([sys.executable, "-c", FORWARDS_FIRST], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
