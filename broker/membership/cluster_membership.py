@@ -32,7 +32,7 @@ from broker.runtime.shutdown import Shutdown, first_of
 from config.broker_settings import BrokerSettings
 from config.quorum import controller_addresses
 from protocol.api_keys import Versions
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, described
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,9 @@ class ClusterMembership:
         except PeerError:  # which the peer has logged
             return None
         if answer.error_code != ErrorCode.NONE:
-            log.warning("%s is no controller: it has answered with error %d", peer.endpoint, answer.error_code)
+            log.warning(
+                "%s is no controller: it has answered with error %s", peer.endpoint, described(answer.error_code)
+            )
             return None
         return answer.cluster_id
 

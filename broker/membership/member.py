@@ -176,6 +176,8 @@ class BrokerMember:
             waited_ms = self._clock.monotonic_ms() - began_ms
             if not self.registered.is_set() and waited_ms + pause_ms > self._settings.registration_timeout_ms:
                 reason = "no controller has answered" if code is None else f"the last answer was {described(code)}"
+                if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                    reason = "another process is this broker"
                 raise RegistrationRefused(
                     f"broker {self._registration.node_id} could not be registered within "
                     f"{self._settings.registration_timeout_ms} ms: {reason}"

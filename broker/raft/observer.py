@@ -55,6 +55,10 @@ class WrongCluster(RegistrationRefused):
     """The controllers belong to another cluster. It names both ids."""
 
 
+class NodeIdTaken(RegistrationRefused):
+    """A controller has the id of this broker, which is no controller."""
+
+
 class AnswerRefused(Exception):
     """An answer that no leader gives: damaged records, records out of order, a snapshot of what is known, an error that
     says that the node is no controller."""
@@ -158,6 +162,7 @@ class QuorumObserver:
 
         Raises:
             WrongCluster: the node has refused the cluster's id.
+            NodeIdTaken: the node names a leader with the id of this observer.
             AnswerRefused: the answer cannot be true; nothing of it was handed over.
             InconsistentMetadata: committed records cannot be replayed.
         """
@@ -203,6 +208,8 @@ class QuorumObserver:
     def _redirected(self, error_code: int, leader_id: int, leader_epoch: int, endpoints: dict[int, Endpoint]) -> Next:
         """An error of the partition, which may name a leader. An older epoch than this observer's names none."""
         self._download = None
+        if leader_id == self._node_id:
+            raise NodeIdTaken(f"a controller of the cluster has the node.id {leader_id} too")
         if error_code not in _EXPECTED:
             raise _unexpected(error_code)
         if error_code not in _NAMES_THE_LEADER or leader_epoch < self.leader_epoch or leader_id == NO_NODE:

@@ -75,6 +75,7 @@ class RemoteQuorum:
 
         Raises:
             WrongCluster: the controllers belong to another cluster.
+            NodeIdTaken: a controller has the id of this broker.
             InconsistentMetadata: committed records cannot be replayed.
         """
         peer = self._next_peer()
