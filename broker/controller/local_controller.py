@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.controller.client import Heartbeat, HeartbeatAnswer
 from broker.controller.directories import DIRECTORIES_SINCE
+from broker.controller.election_counts import ElectionCounts
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
@@ -36,6 +37,7 @@ from protocol.records.cluster_metadata import (
     BrokerRegistrationChangeRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    PartitionChangeRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
@@ -83,6 +85,7 @@ class LocalController:
         self._transaction = MetadataTransaction()
         self._was_in_transaction = metadata.is_in_transaction
         self._configs = ConfigView(self, settings)
+        self.elections = ElectionCounts()
         self.sessions: BrokerSessions | None = None
         """The sessions of the other brokers (`broker.controller.cluster_requests`). None where no other broker can
         reach this controller: brokers that an adopted directory names are gone for good then."""
@@ -462,6 +465,8 @@ class LocalController:
         for record in records:
             for counts in self._transaction.pass_on(record):
                 delta.replay(counts)
+                if isinstance(counts, PartitionChangeRecord):
+                    self.elections.count(counts, self.image)
         self.image = delta.apply(self._raft.end_offset)
 
 

@@ -103,7 +103,7 @@ class FetchHandler:
             fetch_max_bytes=self._fetch_max_bytes,
             follower=None if follower_id is None else self._follower(follower_id),
         )
-        self._executor.fetch(fetch, requirements, then=partial(self._answer, context))
+        self._executor.fetch(fetch, requirements, then=partial(self._answer, context, requirements.follower))
         return None
 
     def _follower(self, follower_id: FollowerId) -> Follower:
@@ -138,7 +138,7 @@ class FetchHandler:
         except (Fault, StorageError) as fault:
             fetch.fault = fault.with_traceback(None)  # the traceback leads back to the fetch: a cycle
 
-    def _answer(self, context: RequestContext, result: FetchResult) -> None:
+    def _answer(self, context: RequestContext, follower: Follower | None, result: FetchResult) -> None:
         """Put the partitions below their topics: neighbours of one topic stand together."""
         answer = FetchResponse(session_id=result.session_id, responses=[])
         if result.fault is not None:
@@ -154,6 +154,11 @@ class FetchHandler:
                 of_topic = TopicAnswer(topic=topic, topic_id=fetch.topic_id, partitions=[])
                 answer.responses.append(of_topic)
             of_topic.partitions.append(self._partition_answer(fetch, read, answer, context))
+            if read.error is None and read.region is not None and fetch.partition is not None:
+                if follower is None:
+                    count_bytes_out(fetch.partition, read.region.size)
+                else:
+                    follower.is_answered(fetch.partition, read.region.size)
         context.respond(answer)
 
     def _partition_answer(
@@ -168,8 +173,6 @@ class FetchHandler:
             log_start_offset=read.log_start_offset,
             records=b"" if read.region is None else read.region,
         )
-        if read.region is not None and fetch.partition is not None:
-            count_bytes_out(fetch.partition, read.region.size)
         if read.aborted_transactions is not None:
             of_partition.aborted_transactions = [
                 Answer.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)

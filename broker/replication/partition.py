@@ -59,6 +59,8 @@ class LeaderAndIsr(NamedTuple):
     in_sync_replicas: frozenset[int]
     partition_epoch: int = 0
     """The version of the partition at the controller."""
+    adding_replicas: frozenset[int] = frozenset()
+    """The replicas that a reassignment adds."""
     is_recovering: bool = False
     """The leader was elected though it was not in sync, and the controller does not know yet that it has taken over."""
 
@@ -83,7 +85,11 @@ class PartitionStats:
     """How many fetches have read the partition; a fetch that has waited counts once."""
     failed_fetches: int = 0
     fetched_bytes: int = 0
-    """Bytes of records in answers to fetches."""
+    """Bytes of records in answers to fetches of consumers."""
+    followed_batches: int = 0
+    """Batches that were fetched from the leader. The log counts these, too, among those that were appended."""
+    followed_records: int = 0
+    followed_bytes: int = 0
 
 
 class Partition:
@@ -101,6 +107,7 @@ class Partition:
         "_lag_max_ms",
         "_on_disk_failure",
         "_view",
+        "adding_replicas",
         "disk_reserve",
         "followers",
         "in_sync_replicas",
@@ -240,7 +247,8 @@ class Partition:
         self.owes_epoch_start = False
 
     def _take(self, state: LeaderAndIsr) -> None:
-        self.leader, self.leader_epoch, self.replicas, self.in_sync_replicas, _, self.is_recovering = state
+        self.leader, self.leader_epoch, self.replicas, self.in_sync_replicas = state[:4]
+        self.adding_replicas, self.is_recovering = state.adding_replicas, state.is_recovering
 
     def isr_committed(self) -> None:
         """The controller has answered this leader with another ISR, before the metadata tells of it."""

@@ -331,5 +331,6 @@ def _leader_and_isr(image: PartitionImage) -> LeaderAndIsr:
         image.replicas,
         frozenset(image.isr),
         image.partition_epoch,
+        adding_replicas=frozenset(image.adding_replicas),
         is_recovering=image.leader_recovery_state != 0,
     )
