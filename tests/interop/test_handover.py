@@ -285,6 +285,8 @@ def test_a_kafka_controller_goes_on_with_what_a_single_node_has_decided(move: Mo
     assert numbers_in(move.kafka.bootstrap, "orders") == list(range(200))
     create(ottla.bootstrap, "after")
     until(lambda: bool(admin.leaders("after")), "the controller makes topics")
+    described = "\n".join(move.at(ottla).lines("kafka-topics", "--describe", "--topic", "after"))
+    assert "PartitionCount: 1" in described, "a tool that asks the member first"
 
 
 def reassign_all(move: Move, asked: BrokerProcess, place: int) -> None:
