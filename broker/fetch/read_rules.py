@@ -4,14 +4,19 @@ Whether a partition may be read, and up to which offset, is the partition's own 
 `Partition.visible_end` and `Partition.has_nothing_for`.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-from broker.replication.follower import Follower
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import Partition
 from broker.request.faults import NegativeFetchSize
 from storage.index.transaction_index import AbortedTransaction
 from storage.reading import LogRead
+
+if TYPE_CHECKING:
+    from broker.replication.follower import Follower
 
 
 class FetchRequirements:
@@ -45,7 +50,7 @@ class FetchRequirements:
         """Whether ``size`` bytes of records are answered at once: nothing is missing, or the fetch does not wait."""
         return size >= self.min_bytes or self.max_wait_ms <= 0
 
-    def without_wait(self) -> "FetchRequirements":
+    def without_wait(self) -> FetchRequirements:
         """The same for a fetch that has waited as long as it was asked to."""
         return FetchRequirements(
             isolation=self.isolation,

@@ -4,18 +4,14 @@ The registry reads it, and from there ApiVersions, the dispatcher and the metric
 `protocol.api_keys`, its messages in ``protocol.messages``, and what makes the handler in `broker.server.handlers`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from broker.dispatch.registry import Handler, Registry, Shortcut
 from broker.handlers.fetch import FETCH_CONSUMER
 from broker.server.handlers import Handlers
 from protocol.api_keys import FORWARDED, ApiKey
-
-if TYPE_CHECKING:
-    from broker.handlers.forwarding import ForwardingHandler
 
 
 class Api(NamedTuple):
@@ -115,35 +111,16 @@ _ALTER_CONFIGS: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
 """Their handler changes the levels of this broker's loggers, and forwards the rest by itself."""
 
 
-_FORWARDED_FAMILIES: Final[Mapping[str, tuple[ApiKey, ...]]] = {
-    "acls": (ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
-    "client_quotas": (ApiKey.ALTER_CLIENT_QUOTAS,),
-    "delegation_tokens": (
-        ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN,
-    ),
-    "elections": (ApiKey.ELECT_LEADERS,),
-    "features": (ApiKey.UPDATE_FEATURES,),
-    "quorum": (ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER),
-    "reassignments": (ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS),
-    "registrations": (ApiKey.UNREGISTER_BROKER, ApiKey.UNREGISTER_CONTROLLER),
-    "scram_credentials": (ApiKey.ALTER_USER_SCRAM_CREDENTIALS,),
-    "topics": (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS),
-}  # fmt: skip
-"""The module of ``protocol.messages`` with the messages of forwarded APIs. On a member no handler imports it."""
-
-
-def _forward(forwarding: "ForwardingHandler", key: ApiKey) -> Handler[Any, Any]:
-    """The handler of a forwarded API, whose requests can be decoded from here on."""
-    (family,) = (family for family, keys in _FORWARDED_FAMILIES.items() if key in keys)
-    import_module(f"protocol.messages.{family}")
-    return forwarding.forward
+def _forward(handlers: Handlers) -> Handler[Any, Any]:
+    assert handlers.forwarding is not None, "the controller is in this process"
+    return handlers.forwarding.forward
 
 
 def serve_all(registry: Registry, handlers: Handlers) -> None:
     """Put every API into the registry: those that only controllers decide forward, where the controllers are others."""
     for api in APIS:
-        if api.key in FORWARDED and api.key not in _ALTER_CONFIGS and handlers.forwarding is not None:
-            registry.serve(api.key, partial(_forward, handlers.forwarding, api.key))
+        if api.key in FORWARDED and api.key not in _ALTER_CONFIGS and handlers.membership is not None:
+            registry.serve(api.key, partial(_forward, handlers))
             continue
         shortcut = None if api.shortcut is None else partial(api.shortcut, handlers)
         registry.serve(

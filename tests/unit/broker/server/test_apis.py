@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.server.apis import APIS, Api
-from dev.broker_process import REPOSITORY
+from dev.broker_process import PACKAGES
 from protocol.api_keys import ASKED_CONTROLLERS, ApiKey
 from protocol.schema import request_class
 from tests.support.broker import InProcessBroker
@@ -41,25 +41,12 @@ def test_what_only_controllers_are_asked_is_not_served(broker: InProcessBroker, 
     assert broker.server.registry.route(key, key.versions[1]) is None
 
 
-FORWARDS_FIRST = """
-from broker.dispatch.registry import Registry
-from broker.request.stats import RequestStats
-from broker.server.apis import serve_all
-from protocol.api_keys import FORWARDED, ApiKey
-
-class OfAMember:
-    class forwarding:
-        def forward(self): ...
-
-registry = Registry(RequestStats())
-serve_all(registry, OfAMember())
-for key in FORWARDED - {ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS}:
-    for version in key.versions:
-        assert registry.route(key, version).handler is OfAMember.forwarding.forward
+def test_what_is_forwarded_is_known_before_any_handler_of_this_broker_has_been_asked() -> None:
+    program = """
+import broker.handlers.forwarding
+from protocol.api_keys import FORWARDED
+from protocol.schema import request_class, response_class
+for key in FORWARDED:
+    request_class(key), response_class(key)
 """
-
-
-def test_a_member_reads_what_it_forwards_although_no_handler_of_its_family_was_needed() -> None:
-    # In a process of its own: the tests have imported the messages of every family.
-    done = subprocess.run([sys.executable, "-c", FORWARDS_FIRST], cwd=REPOSITORY, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    subprocess.run([sys.executable, "-c", program], cwd=PACKAGES, check=True)
