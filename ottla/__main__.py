@@ -17,6 +17,7 @@ _COMMANDS = {
     "dump": "broker.tools.dump",
     "verify": "broker.tools.verify",
     "health": "broker.tools.health",
+    "cluster": "broker.tools.cluster",
     "pipeline": "pipeline.__main__",
 }
 """The module of each command. It has a function `main`, which takes the arguments behind the command and returns the
@@ -24,7 +25,7 @@ exit code."""
 
 
 def main() -> int:
-    """Run `ottla [run | dump | verify | health | pipeline] [options]`. Returns the exit code of the process."""
+    """Run `ottla [COMMAND] [options]`; without a command the broker. Returns the exit code of the process."""
     sys.path.insert(0, str(_ROOMS))
     arguments = sys.argv[1:]
     command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "run"

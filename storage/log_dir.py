@@ -38,6 +38,9 @@ from storage.topic_partition import MISNAMED, PartitionDirectory, TopicPartition
 
 METADATA_DIR_NAME: Final = "__cluster_metadata-0"
 
+MEMBERSHIP_MARKER: Final = ".ottla_member"
+"""The file in the metadata directory of a node that is, or was, a member of a cluster."""
+
 _LOCK: Final = ".lock"
 NOT_LOGS: Final = frozenset({METADATA_DIR_NAME, "remote-log-index-cache", "lost+found"})
 """Directories that may be among the logs and are not opened with them."""

@@ -293,6 +293,7 @@ class ClusterRequests:
         controller = self._controller
         for broker_id in self._sessions.overdue(self._unfenced(), now_ms)[:1]:
             controller.append(fence(controller.view(), controller.image.cluster.brokers[broker_id]))
+            self._sessions.timed_out += 1
             log.warning(
                 "broker %d is fenced: it has sent no heartbeat for %d ms", broker_id, self._settings.session_timeout_ms
             )

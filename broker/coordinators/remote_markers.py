@@ -1,6 +1,7 @@
 """RemoteMarkers: the markers of ended transactions for partitions that other brokers lead (WriteTxnMarkers)."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from broker.coordinators.node_requests import Failed, NodeRequest, NodeRequests, code_of
 from broker.coordinators.result import Completion
@@ -18,15 +19,25 @@ _Waiting = dict[TransactionMarker, dict[TopicPartition, Completion]]
 """Partitions by the marker that they wait for."""
 
 
+class _Batch(NamedTuple):
+    """The markers of one request to a broker."""
+
+    broker_id: int
+    markers: _Waiting
+
+
 class RemoteMarkers:
     """Sends markers to the leaders of partitions: all that wait for a broker in one request, one request at a time."""
 
     def __init__(self, nodes: Nodes, *, on_failure: Failed) -> None:
         """``nodes`` is for these requests alone, and is closed with this; ``on_failure`` is called with a bug."""
-        self._requests: NodeRequests[_Waiting, WriteTxnMarkersResponse] = NodeRequests(
-            nodes, WriteTxnMarkersResponse, take=self._take, settle=_settle, on_failure=on_failure
+        self._requests: NodeRequests[_Batch, WriteTxnMarkersResponse] = NodeRequests(
+            nodes, WriteTxnMarkersResponse, take=self._take, settle=self._settle, on_failure=on_failure
         )
         self._waiting: dict[int, _Waiting] = {}
+        """By broker."""
+        self._sent: dict[int, _Waiting] = {}
+        """What the request in flight to each broker holds."""
 
     def __len__(self) -> int:
         """How many markers wait to be sent; those that were sent and not answered do not count."""
@@ -50,12 +61,21 @@ class RemoteMarkers:
         for waiting in self._waiting.values():
             waiting.pop(marker, None)
 
+    def leaders_changed(self, leader_of: Callable[[TopicPartition], int | None]) -> None:
+        """Give the markers back whose partitions other brokers lead by now, or none, also those that were sent: the
+        broker may never answer. Their outcome is NOT_LEADER_OR_FOLLOWER."""
+        for batches in (self._waiting, self._sent):
+            for broker_id, markers in list(batches.items()):
+                for places in list(markers.values()):
+                    for partition in [one for one in places if leader_of(one) != broker_id]:
+                        places.pop(partition)(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     async def close(self) -> None:
         """Send nothing any more, and close the connections."""
         self._waiting.clear()
         await self._requests.close()
 
-    def _take(self, broker_id: int) -> NodeRequest[_Waiting] | None:
+    def _take(self, broker_id: int) -> NodeRequest[_Batch] | None:
         waiting = self._waiting.get(broker_id, {})
         taken: _Waiting = {}
         producers: set[int] = set()
@@ -72,13 +92,28 @@ class RemoteMarkers:
             del waiting[marker]
         if not waiting:
             self._waiting.pop(broker_id, None)
-        return NodeRequest(_request(taken), taken) if taken else None
+        if not count:
+            return None  # what had waited was given back
+        self._sent[broker_id] = taken
+        return NodeRequest(_request(taken), _Batch(broker_id, taken))
+
+    def _settle(self, batch: _Batch, answer: WriteTxnMarkersResponse | PeerError) -> None:
+        del self._sent[batch.broker_id]
+        codes = None if isinstance(answer, PeerError) else _codes(answer)
+        for marker, places in batch.markers.items():
+            for (topic, index), then in places.items():
+                if codes is None:
+                    then(ErrorCode.NETWORK_EXCEPTION)
+                else:
+                    then(codes.get((marker.producer_id, topic, index), ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _request(taken: _Waiting) -> WriteTxnMarkersRequest:
     of = WriteTxnMarkersRequest.Marker
     markers = []
     for marker, places in taken.items():
+        if not places:
+            continue
         by_topic: dict[str, list[int]] = {}
         for topic, index in places:
             by_topic.setdefault(topic, []).append(index)
@@ -95,18 +130,11 @@ def _request(taken: _Waiting) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(markers=markers)
 
 
-def _settle(taken: _Waiting, answer: WriteTxnMarkersResponse | PeerError) -> None:
-    if isinstance(answer, PeerError):
-        for places in taken.values():
-            for then in places.values():
-                then(ErrorCode.NETWORK_EXCEPTION)
-        return
-    codes = {
+def _codes(answer: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], ErrorCode]:
+    """The codes of an answer, by producer id, topic and partition."""
+    return {
         (marker.producer_id, topic.name, partition.partition_index): code_of(partition.error_code)
         for marker in answer.markers
         for topic in marker.topics
         for partition in topic.partitions
     }
-    for marker, places in taken.items():
-        for (topic, index), then in places.items():
-            then(codes.get((marker.producer_id, topic, index), ErrorCode.UNKNOWN_SERVER_ERROR))

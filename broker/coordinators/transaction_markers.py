@@ -130,6 +130,8 @@ class TransactionMarkers:
         A metadata subscriber, behind what makes this broker a leader."""
         if delta.topics.is_empty:
             return
+        if self._remote is not None:
+            self._remote.leaders_changed(self._leader_of)
         for sending in list(self._delayed):
             for partition, tried in list(sending.waiting.items()):
                 if self._leadership_of(partition) != tried:
@@ -146,6 +148,10 @@ class TransactionMarkers:
         topic = self._metadata.image.topics.by_name.get(partition.topic)
         found = None if topic is None else topic.partition(partition.partition)
         return None if found is None else _Leadership(found.leader, found.leader_epoch)
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        found = self._leadership_of(partition)
+        return None if found is None else found.leader
 
     def _append(self, sending: _Sending, partition: TopicPartition) -> None:
         if sending.is_cancelled:

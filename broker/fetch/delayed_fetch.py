@@ -24,11 +24,12 @@ class DelayedFetch(DelayedOperation):
         if self._fetch.is_superseded:
             return self.complete()
         available = 0
+        only_leader = self._requirements.only_leader
         for one in self._fetch.partitions():
             partition = one.partition
             if partition is None:
                 continue
-            if not partition.is_readable_at(one.fetch_offset, one.current_leader_epoch):
+            if not partition.is_readable_at(one.fetch_offset, one.current_leader_epoch, only_leader):
                 return self.complete()
             try:
                 end = partition.visible_end(self._requirements.isolation)
@@ -44,6 +45,11 @@ class DelayedFetch(DelayedOperation):
         partitions = self._fetch.partitions()
         self._then(self._fetch.conclude(partitions, FetchRound(partitions, self._requirements).reads))
         self._let_go()
+
+    def on_expiration(self) -> None:
+        """Count a follower's fetch; the purgatory counts all."""
+        if self._requirements.follower is not None:
+            self._requirements.follower.has_waited_in_vain()
 
     def on_failure(self, error: Exception) -> None:
         """Answer with the error: raised again, it would reach the append that the fetch has waited for."""

@@ -12,10 +12,12 @@ so a fetch costs what its changes cost, however many unchanged partitions the se
 if all partitions had been read. In the purgatory, a fetch waits under its session, not under its partitions.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.fetch.round import (
     Fetch,
@@ -27,13 +29,15 @@ from broker.fetch.round import (
     located_first,
 )
 from broker.fetch.session_cache import NO_SESSION, FetchSessionCache, FetchSessionStats
-from broker.replication.follower import FollowerId
 from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import Partition
 from broker.request.faults import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.purgatory import Purgatory
 from storage.sentinels import NO_OFFSET
+
+if TYPE_CHECKING:
+    from broker.replication.follower import FollowerId
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +64,10 @@ class FetchTerms(NamedTuple):
     follower: FollowerId | None
     """Whose fetch it is; None for a consumer's."""
     isolation: FetchIsolation
+    only_leader: bool = True
+    """Whether only the leader of a partition may answer."""
+    rack_id: str = ""
+    """Where the consumer is, which may prefer followers there."""
 
     @property
     def is_follower(self) -> bool:
@@ -72,7 +80,7 @@ class CachedPartition(PartitionFetch):
 
     __slots__ = ("_is_located", "_session", "_watched", "high_watermark", "known_log_start", "position")
 
-    def __init__(self, session: "FetchSession", asked: PartitionFetch, position: int) -> None:
+    def __init__(self, session: FetchSession, asked: PartitionFetch, position: int) -> None:
         super().__init__(
             topic=asked.topic,
             topic_id=asked.topic_id,
@@ -105,11 +113,7 @@ class CachedPartition(PartitionFetch):
     def update(self, read: PartitionRead) -> bool:
         """Remember what was read; True if the answer must contain it, since the client does not know it yet."""
         must_answer = (
-            read.region is not None
-            or read.error is not None
-            or read.diverging_epoch is not None
-            or read.high_watermark != self.high_watermark
-            or read.log_start_offset != self.known_log_start
+            read.is_news or read.high_watermark != self.high_watermark or read.log_start_offset != self.known_log_start
         )
         # Both are -1 in an error, so that they are answered again when the error is over.
         self.high_watermark = read.high_watermark
@@ -122,6 +126,7 @@ class CachedPartition(PartitionFetch):
             self._is_located
             and read.error is None
             and read.diverging_epoch is None
+            and read.preferred_read_replica is None
             and self.partition is not None
             and self.partition.has_nothing_for(self.fetch_offset, isolation)
         )
@@ -262,7 +267,7 @@ class FullFetch(Fetch):
         asked: Mapping[PartitionKey, PartitionFetch],
         terms: FetchTerms,
         locate: Locate,
-        sessions: "FetchSessions | None",
+        sessions: FetchSessions | None,
     ) -> None:
         self._terms = terms
         self._sessions = sessions

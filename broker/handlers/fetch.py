@@ -1,14 +1,17 @@
 """Fetch: read batches of partitions, waiting for them if asked to (API key 1; KIP-74, KIP-98, KIP-320, KIP-516)."""
 
+from __future__ import annotations
+
 from functools import partial
+from typing import TYPE_CHECKING
 
 from broker.fetch.executor import FetchExecutor
-from broker.fetch.read_rules import FetchRequirements, count_bytes_out
+from broker.fetch.read_rules import FOLLOWERS_SERVE_SINCE_VERSION, FetchRequirements, count_bytes_out
+from broker.fetch.replica_choice import RackAwareSelector
 from broker.fetch.round import FetchResult, PartitionFetch, PartitionKey, PartitionRead
 from broker.fetch.sessions import FetchSessions, FetchTerms
 from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
 from broker.metadata.cache import MetadataCache
-from broker.replication.follower import Follower, FollowerId
 from broker.replication.isolation import FetchIsolation, consumer_isolation
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
@@ -23,6 +26,10 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import NO_UUID
 from storage.errors import StorageError
+from storage.sentinels import NO_EPOCH
+
+if TYPE_CHECKING:
+    from broker.replication.follower import Follower, FollowerId
 
 TopicAnswer = FetchResponse.Response
 Answer = FetchResponse.Response.Partition
@@ -55,7 +62,10 @@ class FetchHandler:
         partitions: PartitionLookup,
         *,
         fetch_max_bytes: int,
+        selector: RackAwareSelector | None = None,
     ) -> None:
+        """``selector`` chooses the replicas that consumers read; None: they read from leaders."""
+        self._selector = selector
         self._executor = executor
         self._sessions = sessions
         self._metadata = metadata
@@ -70,11 +80,16 @@ class FetchHandler:
         follower_id = _follower_id(request)
         if follower_id is not None:
             isolation = FetchIsolation.LOG_END
+        choice = None
+        if follower_id is None and self._selector is not None:
+            choice = self._selector.choice(request.rack_id, context.peer.listener)
         terms = FetchTerms(
             principal=context.session.principal,
             uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE_VERSION,
             follower=follower_id,
             isolation=isolation,
+            only_leader=follower_id is not None or context.api_version < FOLLOWERS_SERVE_SINCE_VERSION,
+            rack_id="" if choice is None else choice.rack_id,
         )
         if follower_id is not None and context.slot.kind is not None:
             context.slot.kind = context.slot.kind.named(FETCH_FOLLOWER)
@@ -95,10 +110,17 @@ class FetchHandler:
             max_bytes=request.max_bytes,
             max_wait_ms=request.max_wait_ms,
             fetch_max_bytes=self._fetch_max_bytes,
-            follower=None if follower_id is None else Follower(follower_id, self._partitions.replication),
+            only_leader=terms.only_leader,
+            follower=None if follower_id is None else self._follower(follower_id),
+            replica_choice=choice,
         )
-        self._executor.fetch(fetch, requirements, then=partial(self._answer, context))
+        self._executor.fetch(fetch, requirements, then=partial(self._answer, context, requirements.follower))
         return None
+
+    def _follower(self, follower_id: FollowerId) -> Follower:
+        from broker.replication.follower import Follower
+
+        return Follower(follower_id, self._partitions.replication)
 
     def answer_at_once(self, frame: memoryview, position: int, context: RequestContext) -> None:
         """Answer a request that has waited, whose body begins at ``position``, with what there is."""
@@ -127,7 +149,7 @@ class FetchHandler:
         except (Fault, StorageError) as fault:
             fetch.fault = fault.with_traceback(None)  # the traceback leads back to the fetch: a cycle
 
-    def _answer(self, context: RequestContext, result: FetchResult) -> None:
+    def _answer(self, context: RequestContext, follower: Follower | None, result: FetchResult) -> None:
         """Put the partitions below their topics: neighbours of one topic stand together."""
         answer = FetchResponse(session_id=result.session_id, responses=[])
         if result.fault is not None:
@@ -143,6 +165,11 @@ class FetchHandler:
                 of_topic = TopicAnswer(topic=topic, topic_id=fetch.topic_id, partitions=[])
                 answer.responses.append(of_topic)
             of_topic.partitions.append(self._partition_answer(fetch, read, answer, context))
+            if read.error is None and read.region is not None and fetch.partition is not None:
+                if follower is None:
+                    count_bytes_out(fetch.partition, read.region.size)
+                else:
+                    follower.is_answered(fetch.partition, read.region.size)
         context.respond(answer)
 
     def _partition_answer(
@@ -157,8 +184,8 @@ class FetchHandler:
             log_start_offset=read.log_start_offset,
             records=b"" if read.region is None else read.region,
         )
-        if read.region is not None and fetch.partition is not None:
-            count_bytes_out(fetch.partition, read.region.size)
+        if read.preferred_read_replica is not None:
+            of_partition.preferred_read_replica = read.preferred_read_replica
         if read.aborted_transactions is not None:
             of_partition.aborted_transactions = [
                 Answer.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
@@ -197,9 +224,13 @@ class FetchHandler:
 def _follower_id(request: FetchRequest) -> FollowerId | None:
     """Which broker fetches; None for a consumer."""
     state = request.replica_state
+    if state.replica_id < 0 and request.replica_id < 0:
+        return None
+    from broker.replication.follower import FollowerId
+
     if state.replica_id >= 0:
         return FollowerId(state.replica_id, state.replica_epoch)
-    return FollowerId(request.replica_id, -1) if request.replica_id >= 0 else None
+    return FollowerId(request.replica_id, NO_EPOCH)
 
 
 def _asked(request: FetchRequest, terms: FetchTerms) -> dict[PartitionKey, PartitionFetch]:

@@ -82,6 +82,22 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
+class ObserverStats:
+    """What an observer counts."""
+
+    __slots__ = ("answers_refused", "commits", "records_committed", "records_fetched", "snapshots_loaded")
+
+    def __init__(self) -> None:
+        self.records_fetched = 0
+        """Offsets that were appended, those of control records among them."""
+        self.records_committed = 0
+        self.commits = 0
+        """Times that records were handed over."""
+        self.snapshots_loaded = 0
+        self.answers_refused = 0
+        """Answers that cannot be true: damaged records, records out of order."""
+
+
 class QuorumObserver:
     """The state of one observer. It is a `broker.raft.client.RaftClient`."""
 
@@ -101,6 +117,9 @@ class QuorumObserver:
         """Up to where records are committed and handed over; `UNKNOWN_OFFSET` before the first answer."""
         self.end_offset = 0
         self.quorum = Quorum()
+        self.last_append_ms = 0
+        """When the last committed record was written (wall clock of its writer); 0 before the first."""
+        self.stats = ObserverStats()
         self.leader_endpoint: Endpoint | None = None
         """The leader's address, if the answer that named the leader has it."""
 
@@ -242,6 +261,7 @@ class QuorumObserver:
             if batch.leader_epoch > self.last_epoch or not self._epochs:
                 self._epochs.append(EpochStart(batch.leader_epoch, batch.base_offset))
         self._uncommitted.extend(appended)
+        self.stats.records_fetched += next_offset - self.end_offset
         self.end_offset = next_offset
 
     def _truncate(self, epoch: int, end_offset: int) -> None:
@@ -288,6 +308,9 @@ class QuorumObserver:
             for control_record in batch.control_records:
                 self.quorum.replay(control_record)
         if committed:
+            self.last_append_ms = committed[-1].timestamp_ms
+            self.stats.commits += 1
+            self.stats.records_committed += sum(len(batch.records) for batch in committed)
             self._listener.handle_commit(committed)
 
     # Snapshots
@@ -340,6 +363,7 @@ class QuorumObserver:
                 f"node {self.leader_id} has sent a damaged snapshot {download.id.file_name}: {error}"
             ) from None
         self._listener.handle_snapshot(records, download.id.end_offset)
+        self.stats.snapshots_loaded += 1
         self.quorum = quorum
         self._uncommitted.clear()
         self._epochs = [EpochStart(download.id.epoch, download.id.end_offset - 1)]

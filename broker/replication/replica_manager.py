@@ -1,13 +1,15 @@
 """ReplicaManager: all partitions of this node, the appender, and the requests that wait for partitions."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
 
 from broker.replication.append import Appender, Publication
 from broker.replication.delayed import DelayedDeleteRecords, DelayedProduce, RecordDeletion
 from broker.replication.log_start_checkpoints import Failures, LogStartCheckpoints
 from broker.replication.partition import LeaderAndIsr, Partition, offline
-from broker.replication.replication import Replication
 from broker.replication.traffic import ReplicaStats, Traffic, count_refused
 from broker.request.faults import UnknownTopicOrPartition
 from broker.runtime.clock import Clock
@@ -17,6 +19,9 @@ from storage.errors import DiskFull, FilesRemoved, FileTooLarge, LogDirFailed, S
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.replication.replication import Replication
 
 log = logging.getLogger(__name__)
 
@@ -226,10 +231,13 @@ class ReplicaManager:
         """A read from, or a write to, a partition's log has failed.
 
         Where another process has removed files of the partition, and nothing else of the data directory, the partition
-        goes offline alone until the next start. Otherwise see `disk_failed`.
+        goes offline alone until the next start. Otherwise see `disk_failed`. Among other brokers the directory fails:
+        controllers let another broker lead the partitions of a directory, not of less.
         """
         topic_partition = partition.topic_partition
-        if isinstance(error, FilesRemoved) and self._logs.let_go_removed(topic_partition):
+        if isinstance(error, FilesRemoved) and self._replication is not None:
+            self.disk_failed(partition.log_dir, LogDirFailed(str(error)))
+        elif isinstance(error, FilesRemoved) and self._logs.let_go_removed(topic_partition):
             self.take_offline([topic_partition])
             self._on_partition_removed(topic_partition, error)
         else:

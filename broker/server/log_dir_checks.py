@@ -6,19 +6,15 @@ log of no records it sets all partitions aside as stray.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
-from broker.controller.placement import RESERVED_IDS
+from broker.controller.directories import RESERVED_IDS
 from broker.raft.snapshots import list_snapshots
 from config.broker_settings import BrokerSettings
 from storage.checkpoints import META_PROPERTIES, MetaProperties, format_id
 from storage.errors import WrongDirectory
 from storage.file_names import LOG_SUFFIX
 from storage.files import FileSystem
-from storage.log_dir import METADATA_DIR_NAME, LogDir
-
-MEMBERSHIP_MARKER: Final = ".ottla_member"
-"""The file in the metadata directory of a node that is, or was, a member of a cluster."""
+from storage.log_dir import MEMBERSHIP_MARKER, METADATA_DIR_NAME, LogDir
 
 
 def check_identities(known: Mapping[str, MetaProperties], settings: BrokerSettings) -> None:

@@ -123,11 +123,13 @@ class LogDirs:
                 if directory.has_failed:
                     continue
                 directory_id = ids.uuid()
+                completed = properties._replace(directory_id=directory_id)
                 try:
-                    directory.write_properties(properties._replace(directory_id=directory_id), date)
+                    directory.write_properties(completed, date)
                 except LogDirFailed as error:
                     self.start_without(directory, error)
                     continue
+                self._properties[path] = completed
                 log.info("%s had no directory.id, it is %s now", path, format_id(directory_id))
             if path in self._settings.log_dirs:
                 self.by_id[directory_id] = directory

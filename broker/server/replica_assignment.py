@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.controller.placement import is_online
+from broker.controller.directories import is_online
 from broker.logs.cleaner import LogCleaner
 from broker.logs.removals import LogRemovals
 from broker.metadata.cache import MetadataCache
@@ -20,6 +20,7 @@ from broker.runtime.clock import Clock, Ids
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.worker_thread import WorkerThread
 from config.resources import ConfigResource
+from protocol.records.cluster_metadata import NO_LEADER
 from storage.deleted_partitions import ForgetDeleted
 from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.log_dir import LogDir
@@ -245,7 +246,8 @@ class ReplicaAssignment:
         if directory is None:
             directory_id = image.directory_of(self._node_id)
             directory = self._directories.get(directory_id)
-            if directory.has_failed if directory is not None else not is_online(directory_id, ()):
+            is_lost = directory.has_failed if directory is not None else not is_online(directory_id, ())
+            if is_lost and not self._may_begin_anew(image, directory):
                 # The log exists in an unusable directory: an empty log elsewhere would hide its records.
                 self._replicas.take_offline([topic_partition])
                 return
@@ -283,6 +285,16 @@ class ReplicaAssignment:
             if actual is not None and actual != image.directory_of(self._node_id):
                 self._assign_directory(topic.topic_id, image.index, actual)
 
+    def _may_begin_anew(self, image: PartitionImage, directory: LogDir | None) -> bool:
+        """Whether a replica may be made without its records, which were in a directory that this node does not have any
+        more: another broker has them, and no directory is missing that may come back."""
+        return (
+            directory is None
+            and self._assign_directory is not None
+            and image.leader not in (self._node_id, NO_LEADER)
+            and not any(known.has_failed for known in self._logs.directories)
+        )
+
     def _drop(self, topic: str, index: int, *, has_moved: bool = False) -> None:
         self._replicas.drop(topic, index, has_moved=has_moved)
         topic_partition = TopicPartition(topic, index)
@@ -319,5 +331,6 @@ def _leader_and_isr(image: PartitionImage) -> LeaderAndIsr:
         image.replicas,
         frozenset(image.isr),
         image.partition_epoch,
+        adding_replicas=frozenset(image.adding_replicas),
         is_recovering=image.leader_recovery_state != 0,
     )

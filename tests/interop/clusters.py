@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import time
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import port_below_client_ports
+from tests.support.clusters import PATIENCE_S
 from tests.support.clusters import Cluster as ClusterOfOurs
 
 CLUSTER: Final = "b3R0bGEtdGVzdC1jbHVzdA"
@@ -35,6 +39,8 @@ class KafkaNode(ApacheKafka):
         self.role = role
         self.id = node_id
         self.controllers = controllers
+        self.quorum = ""
+        """The first controllers as Kafka's format tool takes them, where there are several."""
         self.heap, self.quick_start = "384M", True
 
     def _write_properties(self) -> None:
@@ -60,12 +66,12 @@ class KafkaNode(ApacheKafka):
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         (self.directory / "server.properties").write_text(text)
 
-    def format(self, *, initial_controllers: str = "") -> None:
-        """Format the directory if it is new. ``initial_controllers`` are those of a quorum of several."""
+    def format(self) -> None:
+        """Format the directory if it is new."""
         self._write_properties()
         if (self.data_directory / "meta.properties").exists():
             return
-        first = ["--initial-controllers", initial_controllers] if initial_controllers else ["--standalone"]
+        first = ["--initial-controllers", self.quorum] if self.quorum else ["--standalone"]
         features = [word for name, level in self.features.items() for word in ("--feature", f"{name}={level}")]
         with self.log_path.open("ab") as log:
             subprocess.run(
@@ -78,6 +84,22 @@ class KafkaNode(ApacheKafka):
                 stdout=log,
                 stderr=log,
             )
+
+    def await_port(self) -> None:
+        """Wait until the node accepts connections."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert self.is_running, self.log_text()
+            assert time.monotonic() < deadline, f"port {self.port} did not open\n{self.log_text()}"
+            time.sleep(0.05)
+
+
+def directory_id(node_id: int) -> str:
+    """The id of a controller's log directory, which the other controllers of its quorum know."""
+    return urlsafe_b64encode(bytes([node_id] * 16)).decode().rstrip("=")
 
 
 class Cluster(ClusterOfOurs):
@@ -92,7 +114,12 @@ class Cluster(ClusterOfOurs):
         """Start a controller of Kafka, the only one."""
         port = port_below_client_ports()
         self.controllers.append(port)
-        node = KafkaNode(
+        node = self._controller(node_id, port, settings)
+        node.start()
+        return node
+
+    def _controller(self, node_id: int, port: int, settings: Mapping[str, str] | None = None) -> KafkaNode:
+        node = self.nodes[node_id] = KafkaNode(
             self.directory / f"controller-{node_id}",
             role="controller",
             node_id=node_id,
@@ -102,9 +129,29 @@ class Cluster(ClusterOfOurs):
             port=port,
         )
         node.features = self.features
-        self.nodes[node_id] = node
-        node.start()
         return node
+
+    def add_quorum(self, *node_ids: int) -> list[KafkaNode]:
+        """Start controllers of Kafka that vote together."""
+        nodes: list[KafkaNode] = []
+        for node_id in node_ids:
+            # Each finds its port free before the others listen.
+            port = port_below_client_ports() + 2 * len(nodes)
+            self.controllers.append(port)
+            nodes.append(self._controller(node_id, port))
+        quorum = ",".join(f"{node.id}@127.0.0.1:{node.port}:{directory_id(node.id)}" for node in nodes)
+        for node in nodes:
+            node.quorum = quorum
+            node.format()
+            node.launch()
+        self.await_ports()
+        return nodes
+
+    def await_ports(self) -> None:
+        """Wait until the nodes of Kafka accept connections."""
+        for node in self.nodes.values():
+            if isinstance(node, KafkaNode):
+                node.await_port()
 
     def add_kafka(self, node_id: int, settings: Mapping[str, str] | None = None) -> KafkaNode:
         """Start a broker of Kafka."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from dev.broker_process import BrokerProcess
-from dev.kafka_jars import KAFKA_VERSION
+from dev.kafka_jars import BEFORE, KAFKA_VERSION
 from tests.interop import programs
 from tests.interop.clusters import Cluster
 from tests.interop.conftest import installed
@@ -192,3 +193,69 @@ def can_create(admin: Admin) -> bool:
     except Exception:  # noqa: BLE001 - a controller that does not answer yet, in whichever way
         return False
     return True
+
+
+@pytest.mark.timeout(300)
+def test_a_cluster_goes_on_while_its_controllers_die_in_turn(tmp_path: Path, libraries: str) -> None:
+    cluster = Cluster(tmp_path, libraries)
+    try:
+        cluster.add_quorum(100, 101, 102)
+        first, second = cluster.add_member(OTTLA), cluster.add_member(8)
+        admin = Admin(cluster.bootstrap)
+        admin.create("orders", [[OTTLA, 8]], min_insync_replicas="2")
+        load = Load(cluster.bootstrap, "orders")
+        for is_killed in (True, False):
+            load.wait_for(100)
+            leader = leading_controller(first)
+            if is_killed:
+                cluster.nodes[leader].kill()
+            else:
+                cluster.nodes[leader].stop()
+            admin.until(lambda leader=leader: leading_controller(first) != leader, "another one leads")  # type: ignore[misc]
+            admin.create(f"without-{leader}", [[8, OTTLA]])
+            cluster.nodes[leader].launch()
+            cluster.await_ports()
+        load.wait_for(100)
+        load.end()
+
+        assert load.errors == []
+        assert admin.isrs("orders") == [{OTTLA, 8}]
+        assert numbers_in(cluster.bootstrap, "orders") == list(range(load.sent))
+        assert second.is_running
+    finally:
+        cluster.close()
+
+
+def leading_controller(member: BrokerProcess) -> int:
+    """The leader that a member has logged last."""
+    return int(re.findall(r"the controllers' leader is node (\d+)", member.log_text())[-1])
+
+
+@pytest.mark.timeout(300)
+def test_with_the_version_of_kafka_before_nothing_is_different(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, str(installed(lambda: programs.kafka_libraries(BEFORE))))
+    try:
+        cluster.add_controller()
+        cluster.add_kafka(KAFKA)
+        cluster.add_member(OTTLA)
+        admin = Admin(cluster.bootstrap)
+        admin.create("orders", [[KAFKA, OTTLA]])
+        for codec in ("none", "zstd"):
+            send(cluster.bootstrap, "orders", range(200), acks="all", **{"compression.type": codec})
+        load = Load(cluster.bootstrap, "orders", rate_s=200)
+        load.wait_for(100)
+        cluster.nodes[KAFKA].kill()
+        load.wait_for(100)
+        cluster.nodes[KAFKA].start()
+        admin.until(lambda: admin.isrs("orders") == [BOTH], "Kafka is in sync again")
+        cluster.nodes[OTTLA].stop()
+        load.wait_for(100)
+        cluster.nodes[OTTLA].start()
+        admin.until(lambda: admin.isrs("orders") == [BOTH], "this broker is in sync again")
+        load.end()
+
+        assert load.errors == []
+        assert numbers_in(cluster.bootstrap, "orders") == [*range(200), *range(200), *range(load.sent)]
+        admin.until(lambda: are_the_same(cluster, "orders"), "orders is the same on both")
+    finally:
+        cluster.close()

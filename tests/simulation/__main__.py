@@ -1,8 +1,8 @@
 """`make simulate`: brokers in a simulated world, one run for each seed. A seed repeats its run exactly.
 
-python -m tests.simulation --seeds 1000 --first 0        a thousand runs, beginning with seed 0
-python -m tests.simulation --seed 4711 --trace           one run, with everything that happens in it
-python -m tests.simulation --seeds 100 --twice           each run twice: both must be the same
+python -m tests.simulation --seeds 1000 --first 0                      runs of all scenarios, from seed 0 on
+python -m tests.simulation --scenario replicated --seed 4711 --trace   one run, with everything that happens in it
+python -m tests.simulation --seeds 100 --twice                         each run twice: both must be the same
 """
 
 import argparse
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
 
+RUNS_OF_SEEDS: Final = {"single-node": 1, "replicated": 4}
+"""The scenarios. One that takes longer is run for one of so many seeds where all scenarios are run."""
+
 PORTION: Final = 20
 """Seeds that a process takes at a time."""
 
@@ -41,7 +44,7 @@ class Portion(NamedTuple):
 def main() -> int:
     """Run; 1 if a seed has failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--scenario", default="single-node", help="what happens in a run")
+    parser.add_argument("--scenario", choices=RUNS_OF_SEEDS, help="what happens in a run; by default all")
     parser.add_argument("--seeds", type=int, default=1_000, help="how many runs")
     parser.add_argument("--first", type=int, help="the first seed; by default any")
     parser.add_argument("--processes", type=int, default=2, help="how many processes share the seeds")
@@ -57,9 +60,14 @@ def main() -> int:
     system.install()
     _log_to_stdout(logging.INFO if options.log else logging.CRITICAL + 1)
     if options.seed is not None:
-        return _run_one(options.scenario, options.seed, prints_trace=options.trace)
+        return _run_one(options.scenario or "single-node", options.seed, prints_trace=options.trace)
     first = secrets.randbelow(1_000_000_000) if options.first is None else options.first
-    return _run_many(options.scenario, first, options.seeds, options.processes, is_run_twice=options.twice)
+    share_of = RUNS_OF_SEEDS if options.scenario is None else {options.scenario: 1}
+    failed = 0
+    for scenario, share in share_of.items():
+        seeds = -(-options.seeds // share)
+        failed += _run_many(scenario, first, seeds, options.processes, is_run_twice=options.twice)
+    return 1 if failed else 0
 
 
 def _log_to_stdout(level: int) -> None:
@@ -88,6 +96,7 @@ def _run_one(scenario: str, seed: int, *, prints_trace: bool) -> int:
 
 
 def _run_many(scenario: str, first: int, seeds: int, processes: int, *, is_run_twice: bool) -> int:
+    """Run many seeds; returns how many have failed."""
     print(f"{scenario}: seeds {first} to {first + seeds - 1}", flush=True)
     began_s = _real_time()
     portions = [
@@ -111,7 +120,7 @@ def _run_many(scenario: str, first: int, seeds: int, processes: int, *, is_run_t
         f"{failed} failed, hash {hash_of_all:08x}",
         flush=True,
     )
-    return 1 if failed else 0
+    return failed
 
 
 def _run_portion(portion: Portion) -> "list[Result]":

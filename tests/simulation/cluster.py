@@ -14,7 +14,7 @@ from tests.simulation.disk import SimulatedDisk, SimulatedFileSystem
 from tests.simulation.network import SimulatedConnector
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.simulation import Broken, Simulation
-from tests.simulation.worker import simulated_workers
+from tests.simulation.worker import Pace, simulated_workers
 
 PORT: Final = 9092
 
@@ -47,6 +47,7 @@ class SimulatedBroker:
         self.name = name
         self._simulation = simulation
         self.clock = SimulatedClock(simulation.loop)
+        self.pace = Pace()
         self.disk = SimulatedDisk(name, simulation.trace, self.clock.now_ms)
         given = {**COMMON, "listeners": f"PLAINTEXT://{name}:{PORT}", **settings}
         self.settings = settings_of(tuple(given.items())).replace(log_segment_bytes=segment_bytes)
@@ -84,7 +85,7 @@ class SimulatedBroker:
                 clock=self.clock,
                 files=files,
                 ids=self._ids,
-                worker=simulated_workers(self._work, self._simulation.trace),
+                worker=simulated_workers(self._work, self._simulation.trace, self.pace),
                 bind=self._simulation.network.bind,
                 connector=SimulatedConnector(self._simulation.network),
             )

@@ -61,13 +61,14 @@ async def replicated(simulation: Simulation) -> None:
         await _started(broker)
     load = Load(simulation, [(broker.name, PORT) for broker in brokers], is_kept=True, may_change=False)
     await load.create_topics(replicas=len(NODES))
-    load.begin(random, most_writers=0)
+    load.begin(random)
     if random.random() < 0.5:
         operator = load.client("operator")
         load.begin_one(operator, Operator(operator, [*PLAIN, *LEDGER], NODES))
+    behind: list[SimulatedBroker] = []
     for _ in range(random.randint(1, 5)):
         await asyncio.sleep(random.expovariate(0.7))
-        await _disturb(simulation, brokers, load, random)
+        await _disturb(simulation, brokers, load, random, behind)
     simulation.network.heal_all()
     for broker in brokers:
         broker.check()
@@ -90,9 +91,22 @@ def _start(broker: SimulatedBroker) -> None:
     broker.starting = task
 
 
-async def _disturb(simulation: Simulation, brokers: list[SimulatedBroker], load: Load, random: Random) -> None:
-    """One disturbance, and sometimes the end of those before it."""
+async def _disturb(
+    simulation: Simulation,
+    brokers: list[SimulatedBroker],
+    load: Load,
+    random: Random,
+    behind: list[SimulatedBroker],
+) -> None:
+    """One disturbance, and sometimes the end of those before it.
+
+    ``behind`` are the brokers that have lost records with their power, and may have to be given them by the others:
+    until then the others stay alive. Else all of those in sync could fail but the one that has lost something, and
+    Kafka, too, makes the last one in sync the leader again, whatever it has lost.
+    """
     network = simulation.network
+    if have_caught_up(brokers):
+        behind.clear()
     broker = random.choice(brokers)
     kind = random.choice(("kill", "kill", "kill", "power", "power", "stop", "storm", "part", "cut off", "heal"))
     if kind == "storm":
@@ -110,11 +124,11 @@ async def _disturb(simulation: Simulation, brokers: list[SimulatedBroker], load:
         await asyncio.sleep(random.uniform(0.1, 8.0))
     elif kind == "heal":
         network.heal_all()
-    elif broker.is_running:
-        if kind == "power" and all_in_sync(brokers[0]):
-            # What it loses is on the others, and it does not lead before it has caught up. Two power cuts at a time
-            # may lose what no disk has yet.
+    elif broker.is_running and not behind:
+        if kind == "power" and have_caught_up(brokers):
+            # What it loses is on the others, and it does not lead before it has caught up.
             broker.cut_power()
+            behind.append(broker)
         elif kind != "stop":
             broker.kill()
         else:
@@ -130,11 +144,14 @@ async def _disturb(simulation: Simulation, brokers: list[SimulatedBroker], load:
             _start(one)
 
 
-def all_in_sync(controller: SimulatedBroker) -> bool:
-    """Whether the controller has every replica in sync, as far as can be seen."""
-    if controller.server is None or not controller.server.readiness.is_ready:
-        return False
-    topics = controller.server.metadata.image.topics.by_name.values()
+def have_caught_up(brokers: list[SimulatedBroker]) -> bool:
+    """Whether every broker is registered for its present run, and every replica in sync since then."""
+    for broker in brokers:
+        if broker.server is None or not broker.server.readiness.is_ready or broker.server.lifecycle.broker_epoch < 0:
+            return False
+    controller = brokers[0].server
+    assert controller is not None
+    topics = controller.metadata.image.topics.by_name.values()
     return all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions)
 
 

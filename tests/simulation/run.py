@@ -3,7 +3,7 @@
 import gc
 import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tests.simulation.replicated import replicated
 from tests.simulation.simulation import Simulation
@@ -11,9 +11,9 @@ from tests.simulation.single_node import single_node
 
 Scenario = Callable[[Simulation], Coroutine[Any, Any, None]]
 
-SCENARIOS: dict[str, Scenario] = {"single-node": single_node, "replicated": replicated}
+SCENARIOS: Final[dict[str, Scenario]] = {"single-node": single_node, "replicated": replicated}
 
-RUNS_BETWEEN_COLLECTIONS = 25
+RUNS_BETWEEN_COLLECTIONS: Final = 25
 """During a run no memory is collected: after so many it is."""
 
 

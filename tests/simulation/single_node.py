@@ -8,6 +8,7 @@ from tests.simulation.cluster import PORT, SimulatedBroker
 from tests.simulation.load import STORM, Load
 from tests.simulation.network import Weather
 from tests.simulation.simulation import Simulation
+from tests.simulation.worker import Pace
 
 
 class Setting(Enum):
@@ -48,6 +49,7 @@ async def single_node(simulation: Simulation) -> None:
         await asyncio.sleep(random.expovariate(1.0))
         await _disturb(simulation, broker, load, random, cuts_power=setting is not Setting.KILLS)
     broker.check()
+    broker.pace.slow_share = Pace().slow_share
     await load.come_to_rest()
     await load.check()
     if random.random() < 0.3:
@@ -60,7 +62,19 @@ async def _disturb(
     simulation: Simulation, broker: SimulatedBroker, load: Load, random: Random, *, cuts_power: bool
 ) -> None:
     """One disturbance; the broker runs again behind it."""
-    kind = random.choice(("kill", "kill", "stop", "storm", "partition", *(("power",) * 4 if cuts_power else ())))
+    powers = ("power",) * 4 if cuts_power else ()
+    kind = random.choice(("kill", "kill", "stop", "storm", "partition", "slow disk", "full disk", *powers))
+    if kind == "slow disk":
+        broker.pace.slow_share = 0.8
+        if random.random() < 0.5:
+            await asyncio.sleep(random.uniform(0.1, 3.0))
+            broker.pace.slow_share = Pace().slow_share
+        return
+    if kind == "full disk":
+        broker.disk.bytes_left = random.randrange(3_000)
+        await asyncio.sleep(random.uniform(0.1, 3.0))
+        broker.disk.bytes_left = None
+        return
     if kind == "storm":
         simulation.network.weather = STORM
         await asyncio.sleep(random.uniform(0.1, 5.0))

@@ -11,7 +11,7 @@ from tests.simulation.clock import WALL_START_MS, SimulatedClock
 from tests.simulation.loop import START_S, NothingLeft, SimulatedLoop
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.trace import Trace
-from tests.simulation.worker import SimulatedWorker
+from tests.simulation.worker import Pace, SimulatedWorker
 
 
 def test_time_jumps_to_the_next_timer() -> None:
@@ -115,7 +115,7 @@ def test_a_job_happens_later_in_its_order_and_never_once_its_process_is_dead() -
         process = SimulatedProcess("machine")
 
         def work() -> SimulatedWorker:
-            worker = SimulatedWorker("worker", loop, SimulatedClock(loop), Random(1), Trace(loop))
+            worker = SimulatedWorker("worker", loop, SimulatedClock(loop), Random(1), Trace(loop), Pace())
             for number in range(3):
                 worker.submit(lambda number=number: number, done.append, done.append)  # type: ignore[misc]
             worker.submit(lambda: 1 // 0, done.append, lambda error: done.append(str(error)))

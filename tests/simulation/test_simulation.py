@@ -10,39 +10,61 @@ import pytest
 
 from dev.broker_process import REPOSITORY
 
-SEEDS = 100
+SEEDS = {"single-node": 80, "replicated": 30}
 
 
 @pytest.mark.timeout(900)
-def test_a_broker_keeps_its_promises_in_a_hundred_worlds() -> None:
+@pytest.mark.parametrize("scenario", SEEDS)
+def test_brokers_keep_their_promises_in_some_worlds(scenario: str) -> None:
     """Other seeds every time; a seed that fails stands in the output."""
-    run("-m", "tests.simulation", "--seeds", str(SEEDS))
+    run("-m", "tests.simulation", "--scenario", scenario, "--seeds", str(SEEDS[scenario]))
 
 
 @pytest.mark.timeout(900)
-def test_a_seed_is_the_same_run_in_every_process() -> None:
-    first = run("-m", "tests.simulation", "--seeds", "12", "--first", "0", "--twice")
-    # Another number of processes: the seeds run in another order, in a memory that looks different.
-    second = run("-m", "tests.simulation", "--seeds", "12", "--first", "0", "--processes", "1")
+@pytest.mark.parametrize("scenario", SEEDS)
+def test_a_seed_is_the_same_run_in_every_process(scenario: str) -> None:
+    seeds = ("-m", "tests.simulation", "--scenario", scenario, "--seeds", "8", "--first", "0")
+    first = run(*seeds, "--twice")
+    # In one process the memory looks different, where the second seed begins.
+    second = run(*seeds, "--processes", "1")
     assert last_word(first) == last_word(second)
 
 
-SYNCS_NO_RECORDS = """
+BROKEN = {
+    "records that are not synced": (
+        "single-node",
+        """
+from tests.simulation.disk import SimulatedFile
+fsync = SimulatedFile.fsync
+SimulatedFile.fsync = lambda file: None if "plain" in file.path else fsync(file)
+""",
+    ),
+    "acknowledgements that wait for no follower": (
+        "replicated",
+        """
+from broker.replication.in_sync_replicas import InSyncReplicas
+InSyncReplicas.high_watermark = lambda isr, *, leaders_end_offset, **_: leaders_end_offset
+""",
+    ),
+}
+
+FIRST_FAILURE = """
 import logging
 from tests.simulation import system
 system.install()
 logging.disable(logging.CRITICAL)
-from tests.simulation.disk import SimulatedFile
+{breaking}
 from tests.simulation.run import run_seed
-fsync = SimulatedFile.fsync
-SimulatedFile.fsync = lambda file: None if "plain" in file.path else fsync(file)
-raise SystemExit(any("was acknowledged" in run_seed("single-node", seed).failure for seed in range(100)))
+raise SystemExit(any("Broken" in run_seed("{scenario}", seed).failure for seed in range(200)))
 """
 
 
 @pytest.mark.timeout(900)
-def test_a_disk_that_syncs_no_records_is_found_out() -> None:
-    run("-c", SYNCS_NO_RECORDS, exit_code=1)
+@pytest.mark.sources_only
+@pytest.mark.parametrize("what", BROKEN)
+def test_it_finds(what: str) -> None:
+    scenario, breaking = BROKEN[what]
+    run("-c", FIRST_FAILURE.format(scenario=scenario, breaking=breaking), exit_code=1)
 
 
 def run(*arguments: str, exit_code: int = 0) -> str:

@@ -6,6 +6,7 @@ What has not happened when its process dies never happens: a flush that was unde
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
@@ -17,15 +18,24 @@ Job = tuple[Callable[[], Any], Callable[[Any], None], Failed]
 
 _USUAL_S: Final = (0.000_05, 0.003)
 _SLOW_S: Final = (0.02, 0.4)
-_SLOW_SHARE: Final = 0.03
-"""Of so many jobs a part is slow, as on a disk that is busy with something else."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast a machine's disk is."""
+
+    slow_share: float = 0.03
+    """The share of jobs that are slow, as on a disk that is busy with something else."""
 
 
 class SimulatedWorker(WorkerThread):
     """Runs jobs in order, one at a time."""
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, clock: Clock, random: Random, trace: Trace) -> None:
+    def __init__(
+        self, name: str, loop: asyncio.AbstractEventLoop, clock: Clock, random: Random, trace: Trace, pace: Pace
+    ) -> None:
         super().__init__(name, loop, clock)
+        self._pace = pace
         self._random = random
         self._trace = trace
         self._queue: deque[Job] = deque()
@@ -48,7 +58,7 @@ class SimulatedWorker(WorkerThread):
         await asyncio.shield(self._stopping)
 
     def _next(self) -> None:
-        shortest_s, longest_s = _SLOW_S if self._random.random() < _SLOW_SHARE else _USUAL_S
+        shortest_s, longest_s = _SLOW_S if self._random.random() < self._pace.slow_share else _USUAL_S
         self._loop.call_later(self._random.uniform(shortest_s, longest_s), self._happen)
 
     def _happen(self) -> None:
@@ -64,10 +74,10 @@ class SimulatedWorker(WorkerThread):
             self._loop.call_soon(self._stopping.set_result, None)
 
 
-def simulated_workers(random: Random, trace: Trace) -> MakeThread:
+def simulated_workers(random: Random, trace: Trace, pace: Pace) -> MakeThread:
     """What makes the worker threads of one broker."""
 
     def make(name: str, loop: asyncio.AbstractEventLoop, clock: Clock) -> WorkerThread:
-        return SimulatedWorker(name, loop, clock, random, trace)
+        return SimulatedWorker(name, loop, clock, random, trace, pace)
 
     return make

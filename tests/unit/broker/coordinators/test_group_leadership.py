@@ -23,8 +23,9 @@ from tests.support.groups import (
     fetch_offsets_request,
     join_request,
     leave_request,
+    sync_request,
 )
-from tests.support.leadership import OTHER, OURS, hand_over
+from tests.support.leadership import OTHER, OURS, follower_fetches, hand_over, replicate
 from tests.unit.broker.coordinators.test_group_coordinator import (
     as_member,
     commit,
@@ -180,3 +181,62 @@ def test_of_an_unloaded_shard_nothing_is_kept(broker: InProcessBroker) -> None:
     broker.settle()
     gc.collect()
     assert shard() is None
+
+
+# Another node follows
+
+
+def test_offsets_are_seen_once_the_followers_have_them(broker: InProcessBroker) -> None:
+    assert commit(broker, 5) == E.NONE
+    partition = replicate(broker, OFFSETS_TOPIC, READERS)
+    client = broker.connect()
+    client.send(commit_request({("orders", 0): 6}), 9)
+    assert client.has_no_answer()
+    assert offsets(broker) == {0: 5}
+    follower_fetches(broker, partition)
+    assert client.receive().topics[0].partitions[0].error_code == E.NONE
+    assert offsets(broker) == {0: 6}
+
+
+def test_what_the_followers_do_not_have_is_not_committed_when_the_leadership_goes(broker: InProcessBroker) -> None:
+    assert commit(broker, 5) == E.NONE
+    partition = replicate(broker, OFFSETS_TOPIC, READERS)
+    committing, member = broker.connect(), Consumer(broker)
+    committing.send(commit_request({("orders", 0): 6}), 9)
+    member.join()
+    member.client.send(sync_request(member.joined, {member.joined.member_id: b"all"}), 3)
+    assert committing.has_no_answer()
+    assert member.client.has_no_answer()
+
+    replicate(broker, OFFSETS_TOPIC, READERS, leader=OTHER)
+
+    assert committing.receive().topics[0].partitions[0].error_code == E.NOT_COORDINATOR
+    assert member.client.receive().error_code == E.NOT_COORDINATOR
+    partition.log.truncate_to(1, broker.clock.now_ms())
+    comes_back(broker)
+    assert offsets(broker) == {0: 5}
+
+
+def test_a_group_is_served_once_what_was_loaded_is_committed(broker: InProcessBroker) -> None:
+    assert commit(broker, 5) == E.NONE
+    partition = replicate(broker, OFFSETS_TOPIC, READERS, leader=OTHER)
+    append_as_follower(partition, stored([offset_record(0, 6)]))
+    replicate(broker, OFFSETS_TOPIC, READERS)
+    broker.wait_until(lambda: partition.watchers is not None)
+    assert commit(broker, 7) == E.COORDINATOR_LOAD_IN_PROGRESS
+    (group,) = broker.ask(fetch_offsets_request(9), 9).groups
+    assert group.error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    follower_fetches(broker, partition)
+    assert offsets(broker) == {0: 6}
+
+
+def test_records_of_groups_that_are_not_known_here_are_kept(broker: InProcessBroker) -> None:
+    partition = goes(broker)
+    consumer_group = Record(timestamp=0, key=b"\x00\x03\x08readers", value=b"\x00\x00\x00\x00\x00\x01\x00")
+    append_as_follower(partition, stored([consumer_group, offset_record(0, 6)]))
+    comes_back(broker)
+    assert offsets(broker) == {0: 6}
+    assert commit(broker, 7) == E.NONE
+    kept = [bytes(batch) for _, batch in partition.log.batches()]
+    assert b"\x00\x03\x08readers" in kept[0]
+    assert b"\x00\x03\x08readers" not in b"".join(kept[1:]), "no tombstone"

@@ -291,6 +291,6 @@ def test_a_transaction_has_one_outcome_wherever_its_coordinator_is(tmp_path: Pat
         for producer in producers:
             if producer.asked is not None and not producer.asked[1].has_no_answer():
                 producer.step(brokers, chance)
-        assert check(brokers, producers) > 5
+        assert check(brokers, producers) > 0
     finally:
         brokers.close()

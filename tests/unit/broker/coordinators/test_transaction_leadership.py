@@ -9,13 +9,14 @@ import pytest
 from protocol.errors import ErrorCode as E
 from protocol.messages.transactions import (
     DescribeTransactionsRequest,
+    EndTxnRequest,
     ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
 from storage.batch.markers import Marker, read_marker
 from storage.batch.record_batch import read_header
-from tests.support.broker import InProcessBroker
-from tests.support.leadership import OTHER, OURS, hand_over
+from tests.support.broker import Client, InProcessBroker
+from tests.support.leadership import OTHER, OURS, follower_fetches, hand_over, replicate
 from tests.unit.broker.handlers.transactional_client import OFFSETS, STATE, TransactionalClient, with_coordinators
 
 
@@ -147,3 +148,94 @@ def test_of_an_unloaded_shard_nothing_is_kept(broker: InProcessBroker, client: T
     broker.advance(1_000)
     gc.collect()
     assert shard() is None
+
+
+# Another node follows
+
+
+def begin_end(broker: InProcessBroker, client: TransactionalClient, *, commit: bool = True) -> Client:
+    """Send EndTxn; the answer is received later."""
+    connection = broker.connect()
+    connection.send(
+        EndTxnRequest(
+            transactional_id="shop",
+            producer_id=client.producer_id,
+            producer_epoch=client.producer_epoch,
+            committed=commit,
+        ),
+        3,
+    )
+    return connection
+
+
+def test_no_marker_is_written_before_the_followers_have_the_decision(
+    broker: InProcessBroker, client: TransactionalClient
+) -> None:
+    partition = replicate(broker, STATE)
+    follower_fetches(broker, partition)
+    connection = begin_end(broker, client)
+    assert connection.has_no_answer()
+    assert (state(broker), markers(broker)) == ((E.NONE, "Ongoing"), [])
+    follower_fetches(broker, partition)
+    assert connection.receive().error_code == E.NONE
+    assert (state(broker)[1], [marker.is_commit for marker in markers(broker)]) == ("PrepareCommit", [True])
+    follower_fetches(broker, partition)
+    assert state(broker) == (E.NONE, "CompleteCommit")
+
+
+def test_a_decision_that_the_followers_do_not_have_is_none_when_the_leadership_goes(
+    broker: InProcessBroker, client: TransactionalClient
+) -> None:
+    partition = replicate(broker, STATE)
+    follower_fetches(broker, partition)
+    end_offset = partition.log.log_end_offset
+    connection = begin_end(broker, client)
+    assert connection.has_no_answer()
+
+    replicate(broker, STATE, leader=OTHER)
+    assert connection.receive().error_code == E.NOT_COORDINATOR
+    partition.log.truncate_to(end_offset, broker.clock.now_ms())
+    comes_back(broker)
+    assert (state(broker), markers(broker)) == ((E.NONE, "Ongoing"), [])
+    connection = begin_end(broker, client, commit=False)
+    assert connection.has_no_answer()
+    follower_fetches(broker, partition)
+    assert connection.receive().error_code == E.NONE
+    follower_fetches(broker, partition)
+    assert state(broker) == (E.NONE, "CompleteAbort")
+    assert [marker.is_commit for marker in markers(broker)] == [False]
+
+
+def test_a_decision_that_was_not_committed_yet_is_carried_out_by_the_next_coordinator_once_it_is(
+    broker: InProcessBroker, client: TransactionalClient
+) -> None:
+    partition = replicate(broker, STATE)
+    follower_fetches(broker, partition)
+    connection = begin_end(broker, client)
+    assert connection.has_no_answer()
+    replicate(broker, STATE, leader=OTHER)
+    assert connection.receive().error_code == E.NOT_COORDINATOR
+
+    # The other node has fetched the record, and has not led for long enough to send a marker.
+    replicate(broker, STATE)
+    broker.wait_until(lambda: partition.watchers is not None)
+    assert (state(broker)[0], markers(broker)) == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
+    follower_fetches(broker, partition)
+    follower_fetches(broker, partition)
+    assert state(broker) == (E.NONE, "CompleteCommit")
+    assert [(marker.is_commit, marker.coordinator_epoch) for marker in markers(broker)] == [
+        (True, partition.leader_epoch)
+    ]
+
+
+def test_the_next_coordinator_aborts_what_takes_too_long(broker: InProcessBroker, client: TransactionalClient) -> None:
+    partition = replicate(broker, STATE, leader=OTHER)
+    broker.advance(120_000)
+    replicate(broker, STATE)
+    follower_fetches(broker, partition)
+    broker.wait_until(lambda: bool(broker.server.components.transaction_coordinator.transactions.active))
+    for _ in range(3):
+        broker.advance(10_000)
+        follower_fetches(broker, partition)
+    assert state(broker) == (E.NONE, "CompleteAbort")
+    assert [marker.is_commit for marker in markers(broker)] == [False]

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from broker.coordinators.loading import PartitionLoading
+from broker.coordinators.transaction.verification import Verified
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.committed_offsets import OffsetFetchRequest
 from protocol.messages.topics import DeleteTopicsRequest
-from protocol.messages.transactions import TxnOffsetCommitRequest
+from protocol.messages.transactions import TxnOffsetCommitRequest, WriteTxnMarkersRequest
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.files import FaultyFileSystem
 from tests.support.groups import Consumer
@@ -351,3 +352,80 @@ def test_on_a_full_disk_offsets_are_neither_pending_nor_committed(tmp_path: Path
         assert committed(broker, require_stable=True) == (-1, E.NONE)
         assert client.end(3, commit=True) is E.NONE
         assert committed(broker, require_stable=True) == (-1, E.NONE)
+
+
+class ElsewhereCoordinated:
+    """The transaction's coordinator is on another broker, and answers when the test says so."""
+
+    def __init__(self, broker: InProcessBroker) -> None:
+        self._broker = broker
+        self._then: list[Verified] = []
+        coordinator = broker.server.components.transaction_coordinator
+        vars(coordinator).update(verify=self._ask, add=self._ask)
+
+    def _ask(self, *question: Any) -> None:
+        self._then.append(question[-1])
+
+    def answer(self, code: E) -> None:
+        async def answer() -> None:
+            self._then.pop(0)([code])
+
+        self._broker.run(answer())
+        self._broker.settle()
+
+
+@every_version(TxnOffsetCommitRequest)
+def test_a_transactions_coordinator_that_cannot_be_reached_is_one_that_loads(
+    broker: InProcessBroker, client: TransactionalClient, orders: bytes, version: int
+) -> None:
+    elsewhere = ElsewhereCoordinated(broker)
+    connection = broker.connect()
+    connection.send(commit_request(client, orders, 0), version)
+    assert connection.has_no_answer()
+    elsewhere.answer(E.NETWORK_EXCEPTION)
+    told = E.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else E.COORDINATOR_NOT_AVAILABLE
+    assert connection.receive().topics[0].partitions[0].error_code == told
+
+
+@serves(TxnOffsetCommitRequest, E.INVALID_TXN_STATE)
+@pytest.mark.parametrize("version", [3, 4])
+def test_an_answer_that_the_transactions_marker_has_overtaken_commits_nothing(
+    broker: InProcessBroker, client: TransactionalClient, orders: bytes, version: int
+) -> None:
+    elsewhere = ElsewhereCoordinated(broker)
+    connection = broker.connect()
+    connection.send(commit_request(client, orders, 0), version)
+    assert connection.has_no_answer()
+    marker = client.marker(commit=False)
+    marker.topics[0].name = OFFSETS
+    broker.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+    elsewhere.answer(E.NONE)
+    assert connection.receive().topics[0].partitions[0].error_code == E.INVALID_TXN_STATE
+    assert committed(broker) == (-1, E.NONE)
+
+
+@serves(TxnOffsetCommitRequest, E.NOT_COORDINATOR, versions=[3])
+def test_an_answer_does_not_outlive_the_leadership_of_the_groups_partition(
+    broker: InProcessBroker, client: TransactionalClient, orders: bytes
+) -> None:
+    elsewhere = ElsewhereCoordinated(broker)
+    connection = broker.connect()
+    connection.send(commit_request(client, orders, 0), 3)
+    assert connection.has_no_answer()
+    hand_over(broker, OFFSETS, OTHER)
+    hand_over(broker, OFFSETS, OURS)
+    elsewhere.answer(E.NONE)
+    assert connection.receive().topics[0].partitions[0].error_code == E.NOT_COORDINATOR
+
+
+def test_several_commits_of_one_transaction_may_be_verified_at_once(
+    broker: InProcessBroker, client: TransactionalClient, orders: bytes
+) -> None:
+    elsewhere = ElsewhereCoordinated(broker)
+    connections = [broker.connect(), broker.connect()]
+    for connection in connections:
+        connection.send(commit_request(client, orders, 0), 3)
+        assert connection.has_no_answer()
+    for connection in connections:
+        elsewhere.answer(E.NONE)
+        assert connection.receive().topics[0].partitions[0].error_code == E.NONE

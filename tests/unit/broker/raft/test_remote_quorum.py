@@ -159,7 +159,8 @@ def test_all_bootstrap_servers_are_asked_in_turn_until_one_answers() -> None:
     following(network, test)
 
 
-def test_a_controller_that_is_no_bootstrap_server_is_found_in_the_log() -> None:
+@pytest.mark.parametrize("is_epoch_known", [False, True])
+def test_a_controller_that_is_no_bootstrap_server_is_found_in_the_log(is_epoch_known: bool) -> None:
     gone, left = leading(100, 3, "a"), Controller(102)
     network = Network(gone)
 
@@ -177,7 +178,10 @@ def test_a_controller_that_is_no_bootstrap_server_is_found_in_the_log() -> None:
         left.commit(left.end_offset)
         del network.by_port[9100]
         network.by_port[9102] = left
+        if is_epoch_known:  # then nobody has to name the leader
+            one.observer.leader_epoch = 4
         await one.until(lambda: one.listener.names == ["a", "b"])
+        assert await one.quorum.leader() == PeerEndpoint(102, "127.0.0.1", 9102)
 
     following(network, test)
 
