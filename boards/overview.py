@@ -54,14 +54,14 @@ OVERVIEW: Final = Board(
                 ),
                 number(
                     "Offline partitions",
-                    "Nobody can read or write them: their data directory has failed.",
+                    "Nobody can read or write them: they have no leader. Only the controller knows.",
                     Unit.COUNT,
                     Query(of("kafka_controller_kafkacontroller_offlinepartitionscount")),
                     is_bad_from=1,
                 ),
                 number(
                     "Under min ISR",
-                    "acks=all is refused here: one broker has one replica, and these topics demand more.",
+                    "acks=all is refused here: fewer replicas are in sync than these topics demand.",
                     Unit.COUNT,
                     Query(of("kafka_server_replicamanager_underminisrpartitioncount")),
                     is_bad_from=1,

@@ -82,6 +82,8 @@ class BrokerSessions:
         """``timeout_ms``: how long a session lasts without a heartbeat (``broker.session.timeout.ms``)."""
         self._timeout_ms = timeout_ms
         self._sessions: dict[int, _Session] = {}
+        self.timed_out = 0
+        """Brokers that were fenced since their sessions were over."""
         self._shutdown_offsets: dict[int, int] = {}
         """The offset of the record with which a broker in controlled shutdown gave up its leaderships."""
 
@@ -113,6 +115,11 @@ class BrokerSessions:
             and session.broker_epoch == broker_epoch
             and now_ms - session.last_contact_ms <= self._timeout_ms
         )
+
+    def silent_ms(self, broker_id: int, now_ms: int) -> int | None:
+        """For how long the broker has not been in contact; None without a session."""
+        session = self._sessions.get(broker_id)
+        return None if session is None else now_ms - session.last_contact_ms
 
     def overdue(self, unfenced: Iterable[int], now_ms: int) -> list[int]:
         """Which of the brokers ``unfenced`` have been silent for longer than the timeout, the longest first."""

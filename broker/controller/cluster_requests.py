@@ -78,6 +78,8 @@ class ClusterRequests:
             if not broker.fenced:
                 self._sessions.begin(broker.broker_id, broker.broker_epoch, now_ms)
         self._next_election_ms = now_ms + settings.rebalance_interval_ms
+        self._last_refused: tuple[int, bytes, str] | None = None
+        """The broker, its incarnation and why it was refused last: a broker asks again twice a second."""
 
     def broker_registration(
         self, request: BrokerRegistrationRequest, then: Callable[[BrokerRegistrationResponse], None]
@@ -100,7 +102,9 @@ class ClusterRequests:
             )
         except Fault as fault:
             refusal = BrokerRegistrationResponse(error_code=fault.code)
-            log.info("broker %d is not registered: %s", request.broker_id, fault)
+            if (refused := (request.broker_id, request.incarnation_id, str(fault))) != self._last_refused:
+                self._last_refused = refused
+                log.info("broker %d is not registered: %s", request.broker_id, fault)
             controller.when_durable(lambda: then(refusal))
             return
         answer = BrokerRegistrationResponse(broker_epoch=registered.broker_epoch)
@@ -289,6 +293,7 @@ class ClusterRequests:
         controller = self._controller
         for broker_id in self._sessions.overdue(self._unfenced(), now_ms)[:1]:
             controller.append(fence(controller.view(), controller.image.cluster.brokers[broker_id]))
+            self._sessions.timed_out += 1
             log.warning(
                 "broker %d is fenced: it has sent no heartbeat for %d ms", broker_id, self._settings.session_timeout_ms
             )

@@ -11,9 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from broker.controller.client import Heartbeat, HeartbeatAnswer
-from broker.controller.cluster_view import ClusterView
 from broker.controller.directories import DIRECTORIES_SINCE
-from broker.controller.placement import Placement
+from broker.controller.election_counts import ElectionCounts
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
@@ -38,6 +37,7 @@ from protocol.records.cluster_metadata import (
     BrokerRegistrationChangeRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    PartitionChangeRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
@@ -49,9 +49,11 @@ from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.controller.broker_sessions import BrokerSessions
+    from broker.controller.cluster_view import ClusterView
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
     from broker.controller.own_broker import OwnBroker
     from broker.controller.partition_creation import GrowthResult, MorePartitions
+    from broker.controller.placement import Placement
     from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
     from broker.controller.topic_creation import NewTopic, TopicResult
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
@@ -83,6 +85,7 @@ class LocalController:
         self._transaction = MetadataTransaction()
         self._was_in_transaction = metadata.is_in_transaction
         self._configs = ConfigView(self, settings)
+        self.elections = ElectionCounts()
         self.sessions: BrokerSessions | None = None
         """The sessions of the other brokers (`broker.controller.cluster_requests`). None where no other broker can
         reach this controller: brokers that an adopted directory names are gone for good then."""
@@ -290,6 +293,8 @@ class LocalController:
             self._raft.when_durable(lambda: then(results))
 
     def _placement(self) -> Placement:
+        from broker.controller.placement import Placement
+
         return Placement(
             self.image,
             broker_id=self.node_id,
@@ -444,6 +449,8 @@ class LocalController:
 
     def view(self) -> ClusterView:
         """The cluster as the next plan has to see it."""
+        from broker.controller.cluster_view import ClusterView
+
         return ClusterView(self.image, self._configs)
 
     def when_durable(self, then: Callable[[], None]) -> None:
@@ -458,6 +465,8 @@ class LocalController:
         for record in records:
             for counts in self._transaction.pass_on(record):
                 delta.replay(counts)
+                if isinstance(counts, PartitionChangeRecord):
+                    self.elections.count(counts, self.image)
         self.image = delta.apply(self._raft.end_offset)
 
 

@@ -10,17 +10,13 @@ from typing import Final
 from broker.controller.directories import (
     DIRECTORIES_SINCE,
     MIGRATING,
-    RESERVED_IDS,
     UNASSIGNED,
-    is_online,
 )
 from broker.controller.striping import Chance, StripedPlacer, UsableBroker
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
 from broker.request.faults import InvalidReplicaAssignment
 from protocol.records.cluster_metadata import RegisterBrokerRecord
-
-__all__ = ["MAX_PARTITIONS_PER_REQUEST", "RESERVED_IDS", "Placement", "is_online"]
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 

@@ -46,6 +46,11 @@ class DelayedFetch(DelayedOperation):
         self._then(self._fetch.conclude(partitions, FetchRound(partitions, self._requirements).reads))
         self._let_go()
 
+    def on_expiration(self) -> None:
+        """Count a follower's fetch; the purgatory counts all."""
+        if self._requirements.follower is not None:
+            self._requirements.follower.has_waited_in_vain()
+
     def on_failure(self, error: Exception) -> None:
         """Answer with the error: raised again, it would reach the append that the fetch has waited for."""
         partitions = self._fetch.partitions()

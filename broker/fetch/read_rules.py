@@ -4,16 +4,20 @@ Whether a partition may be read, and up to which offset, is the partition's own 
 `Partition.visible_end` and `Partition.has_nothing_for`.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from __future__ import annotations
 
-from broker.fetch.replica_choice import ReplicaChoice
-from broker.replication.follower import Follower
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
 from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import Partition
 from broker.request.faults import NegativeFetchSize
 from storage.index.transaction_index import AbortedTransaction
 from storage.reading import LogRead
+
+if TYPE_CHECKING:
+    from broker.fetch.replica_choice import ReplicaChoice
+    from broker.replication.follower import Follower
 
 FOLLOWERS_SERVE_SINCE_VERSION: Final = 11
 """The version of Fetch from which on a consumer may read from a follower (KIP-392)."""
@@ -65,7 +69,7 @@ class FetchRequirements:
         """Whether ``size`` bytes of records are answered at once: nothing is missing, or the fetch does not wait."""
         return size >= self.min_bytes or self.max_wait_ms <= 0
 
-    def without_wait(self) -> "FetchRequirements":
+    def without_wait(self) -> FetchRequirements:
         """The same for a fetch that has waited as long as it was asked to."""
         return FetchRequirements(
             isolation=self.isolation,

@@ -12,10 +12,12 @@ so a fetch costs what its changes cost, however many unchanged partitions the se
 if all partitions had been read. In the purgatory, a fetch waits under its session, not under its partitions.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.fetch.round import (
     Fetch,
@@ -27,13 +29,15 @@ from broker.fetch.round import (
     located_first,
 )
 from broker.fetch.session_cache import NO_SESSION, FetchSessionCache, FetchSessionStats
-from broker.replication.follower import FollowerId
 from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import Partition
 from broker.request.faults import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.purgatory import Purgatory
 from storage.sentinels import NO_OFFSET
+
+if TYPE_CHECKING:
+    from broker.replication.follower import FollowerId
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +80,7 @@ class CachedPartition(PartitionFetch):
 
     __slots__ = ("_is_located", "_session", "_watched", "high_watermark", "known_log_start", "position")
 
-    def __init__(self, session: "FetchSession", asked: PartitionFetch, position: int) -> None:
+    def __init__(self, session: FetchSession, asked: PartitionFetch, position: int) -> None:
         super().__init__(
             topic=asked.topic,
             topic_id=asked.topic_id,
@@ -263,7 +267,7 @@ class FullFetch(Fetch):
         asked: Mapping[PartitionKey, PartitionFetch],
         terms: FetchTerms,
         locate: Locate,
-        sessions: "FetchSessions | None",
+        sessions: FetchSessions | None,
     ) -> None:
         self._terms = terms
         self._sessions = sessions

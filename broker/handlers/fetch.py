@@ -1,15 +1,16 @@
 """Fetch: read batches of partitions, waiting for them if asked to (API key 1; KIP-74, KIP-98, KIP-320, KIP-516)."""
 
+from __future__ import annotations
+
 from functools import partial
+from typing import TYPE_CHECKING
 
 from broker.fetch.executor import FetchExecutor
 from broker.fetch.read_rules import FOLLOWERS_SERVE_SINCE_VERSION, FetchRequirements, count_bytes_out
-from broker.fetch.replica_choice import RackAwareSelector
 from broker.fetch.round import FetchResult, PartitionFetch, PartitionKey, PartitionRead
 from broker.fetch.sessions import FetchSessions, FetchTerms
 from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
 from broker.metadata.cache import MetadataCache
-from broker.replication.follower import Follower, FollowerId
 from broker.replication.isolation import FetchIsolation, consumer_isolation
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
@@ -24,6 +25,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import NO_UUID
 from storage.errors import StorageError
+from storage.sentinels import NO_EPOCH
+
+if TYPE_CHECKING:
+    from broker.fetch.replica_choice import RackAwareSelector
+    from broker.replication.follower import Follower, FollowerId
 
 TopicAnswer = FetchResponse.Response
 Answer = FetchResponse.Response.Partition
@@ -105,11 +111,16 @@ class FetchHandler:
             max_wait_ms=request.max_wait_ms,
             fetch_max_bytes=self._fetch_max_bytes,
             only_leader=terms.only_leader,
-            follower=None if follower_id is None else Follower(follower_id, self._partitions.replication),
+            follower=None if follower_id is None else self._follower(follower_id),
             replica_choice=choice,
         )
-        self._executor.fetch(fetch, requirements, then=partial(self._answer, context))
+        self._executor.fetch(fetch, requirements, then=partial(self._answer, context, requirements.follower))
         return None
+
+    def _follower(self, follower_id: FollowerId) -> Follower:
+        from broker.replication.follower import Follower
+
+        return Follower(follower_id, self._partitions.replication)
 
     def answer_at_once(self, frame: memoryview, position: int, context: RequestContext) -> None:
         """Answer a request that has waited, whose body begins at ``position``, with what there is."""
@@ -138,7 +149,7 @@ class FetchHandler:
         except (Fault, StorageError) as fault:
             fetch.fault = fault.with_traceback(None)  # the traceback leads back to the fetch: a cycle
 
-    def _answer(self, context: RequestContext, result: FetchResult) -> None:
+    def _answer(self, context: RequestContext, follower: Follower | None, result: FetchResult) -> None:
         """Put the partitions below their topics: neighbours of one topic stand together."""
         answer = FetchResponse(session_id=result.session_id, responses=[])
         if result.fault is not None:
@@ -154,6 +165,11 @@ class FetchHandler:
                 of_topic = TopicAnswer(topic=topic, topic_id=fetch.topic_id, partitions=[])
                 answer.responses.append(of_topic)
             of_topic.partitions.append(self._partition_answer(fetch, read, answer, context))
+            if read.error is None and read.region is not None and fetch.partition is not None:
+                if follower is None:
+                    count_bytes_out(fetch.partition, read.region.size)
+                else:
+                    follower.is_answered(fetch.partition, read.region.size)
         context.respond(answer)
 
     def _partition_answer(
@@ -170,8 +186,6 @@ class FetchHandler:
         )
         if read.preferred_read_replica is not None:
             of_partition.preferred_read_replica = read.preferred_read_replica
-        if read.region is not None and fetch.partition is not None:
-            count_bytes_out(fetch.partition, read.region.size)
         if read.aborted_transactions is not None:
             of_partition.aborted_transactions = [
                 Answer.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
@@ -210,9 +224,13 @@ class FetchHandler:
 def _follower_id(request: FetchRequest) -> FollowerId | None:
     """Which broker fetches; None for a consumer."""
     state = request.replica_state
+    if state.replica_id < 0 and request.replica_id < 0:
+        return None
+    from broker.replication.follower import FollowerId
+
     if state.replica_id >= 0:
         return FollowerId(state.replica_id, state.replica_epoch)
-    return FollowerId(request.replica_id, -1) if request.replica_id >= 0 else None
+    return FollowerId(request.replica_id, NO_EPOCH)
 
 
 def _asked(request: FetchRequest, terms: FetchTerms) -> dict[PartitionKey, PartitionFetch]:

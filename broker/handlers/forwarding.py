@@ -17,11 +17,29 @@ from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFail
 from broker.request.context import RequestContext
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
+from protocol.messages import (
+    acls,
+    client_quotas,
+    delegation_tokens,
+    elections,
+    features,
+    quorum,
+    reassignments,
+    registrations,
+    scram_credentials,
+    topics,
+)
 from protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from protocol.records.principal import DefaultPrincipalData
 from protocol.schema import describe, response_class
 
 log = logging.getLogger(__name__)
+
+DECLARATIONS: Final = (
+    acls, client_quotas, delegation_tokens, elections, features, quorum, reassignments, registrations,
+    scram_credentials, topics,
+)  # fmt: skip
+"""The modules with the messages that are forwarded. Their own handlers, which import them, are not used here."""
 
 _SIZE: Final = Struct(">i")
 

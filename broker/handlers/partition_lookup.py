@@ -1,16 +1,20 @@
 """Partitions as handlers find them: on this node, or on other brokers of the cluster."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from broker.metadata.brokers import Brokers, ListedBroker
 from broker.metadata.cache import ImageSource
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
-from broker.replication.replication import Replication
 from broker.request.faults import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
 from protocol.records.cluster_metadata import NO_LEADER
 from storage.sentinels import NO_EPOCH
+
+if TYPE_CHECKING:
+    from broker.replication.replication import Replication
 
 
 class Leadership(NamedTuple):

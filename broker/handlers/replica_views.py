@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.controller.placement import is_online
+from broker.controller.directories import is_online
 from broker.metadata.brokers import BrokersOnListener
 from broker.metadata.image.topics import PartitionImage
 

@@ -90,6 +90,11 @@ class BrokerRequests:
         self._places[topic_id, partition] = directory_id
         self._is_wanted.set()
 
+    @property
+    def unassigned_directories(self) -> int:
+        """How many replicas the controllers are still to be told of."""
+        return len(self._places)
+
     # How it is asked
 
     async def run(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 from broker.membership.alter_partition import AlterPartitionSender
@@ -32,7 +33,7 @@ from broker.runtime.shutdown import Shutdown, first_of
 from config.broker_settings import BrokerSettings
 from config.quorum import controller_addresses
 from protocol.api_keys import Versions
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, described
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,15 @@ CONTROLLERS: Final = 2
 
 CONTROLLED_SHUTDOWN_MS: Final = 300_000
 """How long a stop waits for the controllers' leave, as in Kafka."""
+
+_RAFT: Final = "raft-channel"
+_HEARTBEAT: Final = "heartbeat"
+_FORWARDING: Final = "forwarding"
+_ALTER_PARTITION: Final = "alter-partition"
+_DIRECTORY_ASSIGNMENTS: Final = "directory-assignments"
+
+CHANNELS: Final = (_RAFT, _HEARTBEAT, _FORWARDING, _ALTER_PARTITION, _DIRECTORY_ASSIGNMENTS)
+"""The purposes of connections, by Kafka's names for them. Producer ids are asked for with the assignments."""
 
 UNLIMITED_MS: Final = 1 << 31
 """A change of an ISR is waited for until the connection ends, as in Kafka."""
@@ -74,8 +84,8 @@ class ClusterMembership:
             for address in controller_addresses(settings)
         ]
         self._tasks: list[asyncio.Task[None]] = []
-        self.stats = PeerStats()
-        """Of all connections to controllers."""
+        self.channels = {name: PeerStats() for name in CHANNELS}
+        """What the connections to controllers count, by their purpose."""
         self.raft: QuorumObserver
         self.quorum: RemoteQuorum
         self.member: BrokerMember
@@ -93,8 +103,7 @@ class ClusterMembership:
         """The epoch of the registration, -1 before the first."""
         return self.member.broker_epoch
 
-    def make_peer(self, endpoint: PeerEndpoint) -> Peer:
-        """A connection to a controller."""
+    def _make_peer(self, channel: str, endpoint: PeerEndpoint) -> Peer:
         return Peer(
             endpoint,
             client_id=str(self._settings.node_id),
@@ -102,7 +111,7 @@ class ClusterMembership:
             clock=self._clock,
             backoff=Backoff(self._chance),
             request_timeout_ms=self._settings.controller_socket_timeout_ms,
-            stats=self.stats,
+            stats=self.channels[channel],
         )
 
     async def find_cluster_id(self) -> str:
@@ -111,7 +120,7 @@ class ClusterMembership:
         Raises RegistrationRefused after `initial.broker.registration.timeout.ms`, or what ends the broker.
         """
         deadline_ms = self._clock.monotonic_ms() + self._settings.initial_broker_registration_timeout_ms
-        peers = [self.make_peer(endpoint) for endpoint in self._bootstrap]
+        peers = [self._make_peer(_RAFT, endpoint) for endpoint in self._bootstrap]
         backoff = Backoff(self._chance)
         try:
             while not self._shutdown.asked.is_set():
@@ -138,7 +147,9 @@ class ClusterMembership:
         except PeerError:  # which the peer has logged
             return None
         if answer.error_code != ErrorCode.NONE:
-            log.warning("%s is no controller: it has answered with error %d", peer.endpoint, answer.error_code)
+            log.warning(
+                "%s is no controller: it has answered with error %s", peer.endpoint, described(answer.error_code)
+            )
             return None
         return answer.cluster_id
 
@@ -165,9 +176,13 @@ class ClusterMembership:
         settings, clock = self._settings, self._clock
         self.raft = QuorumObserver(listener, node_id=settings.node_id, directory_id=directory_id, cluster_id=cluster_id)
         self.quorum = RemoteQuorum(
-            self.raft, bootstrap=self._bootstrap, make_peer=self.make_peer, clock=clock, chance=self._chance
+            self.raft,
+            bootstrap=self._bootstrap,
+            make_peer=partial(self._make_peer, _RAFT),
+            clock=clock,
+            chance=self._chance,
         )
-        self._heartbeats = self._channel(timeout_ms=settings.broker_session_timeout_ms // 2)
+        self._heartbeats = self._channel(_HEARTBEAT, timeout_ms=settings.broker_session_timeout_ms // 2)
         self.member = BrokerMember(
             registration,
             cluster_id=cluster_id,
@@ -182,9 +197,9 @@ class ClusterMembership:
                 registration_timeout_ms=settings.initial_broker_registration_timeout_ms,
             ),
         )
-        self.forwarder = Forwarder(self._channel(), clock, Backoff(self._chance))
+        self.forwarder = Forwarder(self._channel(_FORWARDING), clock, Backoff(self._chance))
         self.requests = BrokerRequests(
-            self._channel(),
+            self._channel(_DIRECTORY_ASSIGNMENTS),
             self.forwarder,
             node_id=settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
@@ -193,7 +208,7 @@ class ClusterMembership:
             backoff=Backoff(self._chance),
         )
         self.isr_sender = AlterPartitionSender(
-            self._channel(timeout_ms=UNLIMITED_MS),
+            self._channel(_ALTER_PARTITION, timeout_ms=UNLIMITED_MS),
             node_id=settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
             clock=clock,
@@ -256,6 +271,6 @@ class ClusterMembership:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _channel(self, *, timeout_ms: int | None = None) -> ControllerChannel:
+    def _channel(self, name: str, *, timeout_ms: int | None = None) -> ControllerChannel:
         within_ms = self._settings.controller_socket_timeout_ms if timeout_ms is None else timeout_ms
-        return ControllerChannel(self.quorum, self.make_peer, self._clock, timeout_ms=within_ms)
+        return ControllerChannel(self.quorum, partial(self._make_peer, name), self._clock, timeout_ms=within_ms)

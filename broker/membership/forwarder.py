@@ -48,6 +48,10 @@ class Forwarder:
         self._clock = clock
         self._backoff = backoff
         self._timeout_ms = timeout_ms
+        self.waiting = 0
+        """Requests that no controller has answered yet."""
+        self.failures = 0
+        """Requests that no controller has answered in time, or that the leader has refused to carry out."""
 
     async def forward(self, request: ClientRequest) -> bytes:
         """Have a request answered by the controllers' leader.
@@ -62,6 +66,16 @@ class Forwarder:
             ForwardingFailed: no leader has answered in time, or the leader has refused the envelope.
             NotForwardable: the leader does not know the request's version.
         """
+        self.waiting += 1
+        try:
+            return await self._forward(request)
+        except ForwardingFailed:
+            self.failures += 1
+            raise
+        finally:
+            self.waiting -= 1
+
+    async def _forward(self, request: ClientRequest) -> bytes:
         envelope = EnvelopeRequest(
             request_data=request.frame,
             request_principal=encode_principal(request.principal),

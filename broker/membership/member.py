@@ -57,6 +57,19 @@ class MemberSettings:
     """`initial.broker.registration.timeout.ms`"""
 
 
+class MemberStats:
+    """What a member counts."""
+
+    __slots__ = ("heartbeats", "heartbeats_failed", "registrations")
+
+    def __init__(self) -> None:
+        self.registrations = 0
+        """Registrations that the controllers have accepted."""
+        self.heartbeats = 0
+        self.heartbeats_failed = 0
+        """Heartbeats that were not answered, or with an error."""
+
+
 _REASONS: Final = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "they belong to another cluster than its data directories",
     ErrorCode.INVALID_REGISTRATION: "they do not accept its log directories or its features",
@@ -111,6 +124,7 @@ class BrokerMember:
         """The epoch of the registration, -1 before the first."""
         self.answered_ms = clock.monotonic_ms()
         """When the controllers have last answered a heartbeat."""
+        self.stats = MemberStats()
         self.is_fenced = True
         """Whether the controllers let this broker lead nothing, by the last heartbeat."""
         self.registered = asyncio.Event()
@@ -176,6 +190,8 @@ class BrokerMember:
             waited_ms = self._clock.monotonic_ms() - began_ms
             if not self.registered.is_set() and waited_ms + pause_ms > self._settings.registration_timeout_ms:
                 reason = "no controller has answered" if code is None else f"the last answer was {described(code)}"
+                if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                    reason = "another process is this broker"
                 raise RegistrationRefused(
                     f"broker {self._registration.node_id} could not be registered within "
                     f"{self._settings.registration_timeout_ms} ms: {reason}"
@@ -184,6 +200,7 @@ class BrokerMember:
         self._backoff.reset()
         self.broker_epoch = answer.broker_epoch
         self.is_fenced = True
+        self.stats.registrations += 1
         self.registered.set()
         log.info("registered as broker %d, in epoch %d", self._registration.node_id, self.broker_epoch)
 
@@ -225,7 +242,10 @@ class BrokerMember:
                 want_shut_down=self._wants_shutdown,
                 offline_log_dirs=sorted(self._offline),
             )
+            self.stats.heartbeats += 1
             answer = await self._channel.ask(request, BrokerHeartbeatResponse)
+            if answer is None or answer.error_code != ErrorCode.NONE:
+                self.stats.heartbeats_failed += 1
             if answer is not None and answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
                 log.warning("the controllers do not know epoch %d of this broker any more", self.broker_epoch)
                 return

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from broker.controller.local_controller import LocalController
 from broker.metadata.cache import MetadataCache
 from broker.metrics.series import Family, Reading, Samples, counter, gauge, read
 from broker.metrics.sources import MetricSources
@@ -10,11 +11,17 @@ from broker.metrics.survey import Survey, Surveyor
 from broker.raft.single_voter_log import SingleVoterLog
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 
+FENCED: Final = 10
+SHUTTING_DOWN: Final = 20
+ACTIVE: Final = 30
+"""The states of a registered broker, by Kafka's numbers."""
+
 
 class _Cluster(NamedTuple):
     """The objects that the values are read from."""
 
     log: SingleVoterLog
+    controller: LocalController
     metadata: MetadataCache
     seen: Survey
 
@@ -28,10 +35,14 @@ def _gauge(name: str, help: str, value: Callable[[_Cluster], float]) -> Reading:
     return Reading(gauge(f"kafka_controller_kafkacontroller_{name.lower()}", help, bean=bean), value)
 
 
-def _never(name: str, help: str) -> Reading:
+def _elections(name: str, help: str, value: Callable[[_Cluster], float]) -> Reading:
     bean = f"kafka.controller:type=ControllerStats,name={name}PerSec"
-    family = counter(f"kafka_controller_controllerstats_{name.lower()}_total", f"{help}: always 0", bean=bean)
-    return Reading(family, lambda _: 0)
+    return Reading(counter(f"kafka_controller_controllerstats_{name.lower()}_total", help, bean=bean), value)
+
+
+def _of_broker(name: str, help: str) -> Family:
+    bean = f"kafka.controller:type=KafkaController,name={name},broker=*"
+    return gauge(f"kafka_controller_kafkacontroller_{name.lower()}", help, "broker", bean=bean)
 
 
 _READINGS: Final = (
@@ -81,23 +92,51 @@ _READINGS: Final = (
     _gauge(
         "MetadataErrorCount", "Metadata that could not be applied: always 0, the broker stops at the first", lambda _: 0
     ),
-    _gauge("TimedOutBrokerHeartbeatCount", "Brokers that were fenced for missing heartbeats: always 0", lambda _: 0),
-    _never("UncleanLeaderElections", "Elected leaders that were not in sync"),
-    _never("ElectionFromEligibleLeaderReplicas", "Leaders elected from the eligible leader replicas (KIP-966)"),
+    _gauge(
+        "TimedOutBrokerHeartbeatCount",
+        "Brokers that were fenced for missing heartbeats",
+        lambda it: 0 if it.controller.sessions is None else it.controller.sessions.timed_out,
+    ),
+    _elections(
+        "UncleanLeaderElections", "Elected leaders that were not in sync", lambda it: it.controller.elections.unclean
+    ),
+    _elections(
+        "ElectionFromEligibleLeaderReplicas",
+        "Leaders elected from the eligible leader replicas (KIP-966)",
+        lambda it: it.controller.elections.eligible,
+    ),
+)
+REGISTRATION_STATE: Final = _of_broker(
+    "BrokerRegistrationState", "State of a registered broker: 10 fenced, 20 shutting down in order, 30 active"
+)
+HEARTBEAT_AGE: Final = _of_broker(
+    "TimeSinceLastHeartbeatReceivedMs",
+    "Milliseconds since a broker's last heartbeat; 0 for this node's own, which needs none",
 )
 
 
 class Controller:
-    """Reads the metadata log, its image and the survey."""
+    """Reads the controller, the metadata log, its image and the survey."""
 
-    families: tuple[Family, ...] = tuple(reading.family for reading in _READINGS)
+    families: tuple[Family, ...] = (*[reading.family for reading in _READINGS], REGISTRATION_STATE, HEARTBEAT_AGE)
 
     def __init__(self, sources: MetricSources, surveyor: Surveyor) -> None:
         self._sources = sources
         self._surveyor = surveyor
 
     def collect(self) -> Iterator[Samples]:
-        if self._sources.metadata_log is not None:
-            yield from read(
-                _READINGS, _Cluster(self._sources.metadata_log, self._sources.metadata, self._surveyor.seen)
-            )
+        log, controller = self._sources.metadata_log, self._sources.controller
+        if log is None or controller is None:
+            return
+        yield from read(_READINGS, _Cluster(log, controller, self._sources.metadata, self._surveyor.seen))
+        brokers = self._sources.metadata.image.cluster.brokers
+        yield Samples(REGISTRATION_STATE, [((str(id_),), _state(broker)) for id_, broker in brokers.items()])
+        now_ms, sessions = self._sources.clock.monotonic_ms(), controller.sessions
+        ages = {broker: None if sessions is None else sessions.silent_ms(broker, now_ms) for broker in brokers}
+        yield Samples(HEARTBEAT_AGE, [((str(broker),), age or 0) for broker, age in ages.items()])
+
+
+def _state(broker: RegisterBrokerRecord) -> int:
+    if broker.fenced:
+        return FENCED
+    return SHUTTING_DOWN if broker.in_controlled_shutdown else ACTIVE

@@ -40,14 +40,16 @@ LOG_END: Final = _of_log("LogEndOffset", "Offset that the log's next record gets
 RETENTION: Final = _of_log(
     "RetentionSizeInPercent", "Size of the log in percent of retention.bytes; 0 where there is no such limit"
 )
-UNDER_REPLICATED: Final = _of_partition("UnderReplicated", "1 if not all replicas are in sync")
-IN_SYNC: Final = _of_partition("InSyncReplicasCount", "Replicas in sync")
-REPLICAS: Final = _of_partition("ReplicasCount", "Replicas")
+UNDER_REPLICATED: Final = _of_partition("UnderReplicated", "1 if this node leads, and not all replicas are in sync")
+IN_SYNC: Final = _of_partition("InSyncReplicasCount", "Replicas in sync; 0 on followers")
+REPLICAS: Final = _of_partition("ReplicasCount", "Replicas; 0 on followers")
 STABLE_LAG: Final = _of_partition(
     "LastStableOffsetLag", "Offsets up to the high watermark that wait for an open transaction"
 )
-UNDER_MIN_ISR: Final = _of_partition("UnderMinIsr", "1 if fewer replicas are in sync than min.insync.replicas")
-AT_MIN_ISR: Final = _of_partition("AtMinIsr", "1 if just min.insync.replicas are in sync")
+UNDER_MIN_ISR: Final = _of_partition(
+    "UnderMinIsr", "1 if this node leads, and fewer replicas are in sync than min.insync.replicas"
+)
+AT_MIN_ISR: Final = _of_partition("AtMinIsr", "1 if this node leads, and just min.insync.replicas are in sync")
 CURRENT_OFFSET: Final = _of_exporter("current_offset", "High watermark")
 OLDEST_OFFSET: Final = _of_exporter("oldest_offset", "Offset of the first record")
 LEADER: Final = _of_exporter("leader", "Node that leads; -1 if none does")
@@ -69,8 +71,10 @@ _OF_PARTITIONS: Final = (
     Column(LOG_END, lambda row: None if row.log is None else row.log.log_end_offset),
     Column(RETENTION, lambda row: None if row.log is None else _percent_of_retention(row.log)),
     Column(UNDER_REPLICATED, lambda row: None if row.hosted is None else int(is_under_replicated(row.hosted))),
-    Column(IN_SYNC, lambda row: None if row.hosted is None else len(row.hosted.in_sync_replicas)),
-    Column(REPLICAS, lambda row: None if row.hosted is None else len(row.hosted.replicas)),
+    Column(
+        IN_SYNC, lambda row: None if row.hosted is None else row.hosted.is_leader * len(row.hosted.in_sync_replicas)
+    ),
+    Column(REPLICAS, lambda row: None if row.hosted is None else row.hosted.is_leader * len(row.hosted.replicas)),
     Column(STABLE_LAG, lambda row: None if row.hosted is None else row.log.high_watermark - row.log.last_stable_offset),
     Column(UNDER_MIN_ISR, lambda row: None if row.hosted is None else int(is_under_min_isr(row.hosted))),
     Column(AT_MIN_ISR, lambda row: None if row.hosted is None else int(is_at_min_isr(row.hosted))),

@@ -57,7 +57,7 @@ _READINGS: Final = (
         "Partitions led here with just min.insync.replicas in sync",
         lambda it: it.seen.at_min_isr,
     ),
-    _gauge("ReassigningPartitions", "Partitions that get or lose replicas", lambda it: it.seen.reassigning),
+    _gauge("ReassigningPartitions", "Partitions led here that get or lose replicas", lambda it: it.seen.reassigning),
     _gauge("ProducerIdCount", "Idempotent producers that partitions remember", lambda it: it.seen.producers),
     _gauge(
         "PartitionsWithLateTransactionsCount",
@@ -119,29 +119,26 @@ _READINGS: Final = (
     _of_brokers("InvalidMagicNumberRecords", "Records of a format that no request may carry: always 0"),
     _of_brokers("ProduceMessageConversions", "Records converted for producers: always 0, none are"),
     _of_brokers("FetchMessageConversions", "Records converted for consumers: always 0, none are"),
-    _of_brokers("ReplicationBytesIn", "Bytes that this node fetched as a follower: always 0"),
-    _of_brokers("ReplicationBytesOut", "Bytes that followers fetched: always 0, there are none"),
-    _of_brokers("ReassignmentBytesIn", "Bytes that this node fetched for a reassignment: always 0"),
-    _of_brokers("ReassignmentBytesOut", "Bytes that followers fetched for a reassignment: always 0"),
-)
-
-_FETCHERS: Final = tuple(
-    (
-        client,
-        gauge(
-            f"kafka_server_{type_.lower()}_{name.lower()}",
-            f"{help}: always 0, this node leads everything",
-            "clientId",
-            bean=f"kafka.server:type={type_},name={name},clientId=*",
-        ),
-    )
-    for type_, client in (("ReplicaFetcherManager", "Replica"), ("ReplicaAlterLogDirsManager", "ReplicaAlterLogDirs"))
-    for name, help in (
-        ("MaxLag", "Records that a follower is behind"),
-        ("MinFetchRate", "Fetches a second of the slowest fetcher"),
-        ("FailedPartitionsCount", "Partitions that cannot be fetched"),
-        ("DeadThreadCount", "Fetchers that have ended"),
-    )
+    _of_brokers(
+        "ReplicationBytesIn",
+        "Bytes of batches that this node has fetched as a follower",
+        lambda it: it.replicas.stats.replication_bytes_in,
+    ),
+    _of_brokers(
+        "ReplicationBytesOut",
+        "Bytes of batches in answers to followers",
+        lambda it: it.replicas.stats.replication_bytes_out,
+    ),
+    _of_brokers(
+        "ReassignmentBytesIn",
+        "Bytes of batches that this node has fetched for replicas that a reassignment adds",
+        lambda it: it.replicas.stats.reassignment_bytes_in,
+    ),
+    _of_brokers(
+        "ReassignmentBytesOut",
+        "Bytes of batches in answers to followers that a reassignment adds",
+        lambda it: it.replicas.stats.reassignment_bytes_out,
+    ),
 )
 
 
@@ -172,7 +169,6 @@ class Replicas:
 
     families: tuple[Family, ...] = (
         *[reading.family for reading in _READINGS],
-        *[family for _, family in _FETCHERS],
         _ENTRIES,
         _WAITING,
         _FETCH_EXPIRES,
@@ -186,8 +182,6 @@ class Replicas:
         replicas = self._sources.replicas
         subject = _Replication(replicas, self._surveyor.seen, self._sources.fetch_sessions.stats)
         yield from read(_READINGS, subject)
-        for client, family in _FETCHERS:
-            yield Samples(family, [((client,), 0)])
         purgatories: dict[str, Purgatory] = {
             "Produce": replicas.produce_purgatory,
             "Fetch": replicas.fetch_purgatory,
@@ -195,5 +189,5 @@ class Replicas:
         }
         yield Samples(_ENTRIES, [((name,), purgatory.stats.watched) for name, purgatory in purgatories.items()])
         yield Samples(_WAITING, [((name,), purgatory.stats.pending) for name, purgatory in purgatories.items()])
-        expired = replicas.fetch_purgatory.stats.expired
-        yield Samples(_FETCH_EXPIRES, [(("consumer",), expired), (("follower",), 0)])
+        expired, of_followers = replicas.fetch_purgatory.stats.expired, replicas.stats.follower_fetches_expired
+        yield Samples(_FETCH_EXPIRES, [(("consumer",), expired - of_followers), (("follower",), of_followers)])

@@ -89,8 +89,8 @@ class Server:
             yield one(family, counts.get(name, 0))
         yield one(_FAMILIES, self._known)
         yield from self._memory()
-        if self._sources.metadata_log is not None:
-            brokers = self._sources.metadata.image.cluster.brokers
+        brokers = self._sources.metadata.image.cluster.brokers
+        if brokers:
             yield one(_BROKERS, len(brokers))
             yield Samples(
                 _BROKER,

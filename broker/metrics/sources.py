@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from broker.controller.local_controller import LocalController
     from broker.coordinators.group_coordinator import GroupCoordinator
     from broker.coordinators.transaction_coordinator import TransactionCoordinator
     from broker.dispatch.handler_pool import HandlerPool
@@ -13,10 +14,13 @@ if TYPE_CHECKING:
     from broker.logs.cleaner import LogCleaner
     from broker.logs.loading import LogLoading
     from broker.logs.retention_hold import RetentionHold
+    from broker.membership.cluster_membership import ClusterMembership
     from broker.metadata.broker_state import BrokerState
     from broker.metadata.cache import MetadataCache
     from broker.network.acceptor import Acceptor
     from broker.network.processor import Processor
+    from broker.peers.stats import PeerStats
+    from broker.raft.observers import Observers
     from broker.raft.single_voter_log import SingleVoterLog
     from broker.replication.replica_manager import ReplicaManager
     from broker.request.channel import RequestChannel
@@ -51,6 +55,13 @@ class MetricSources:
     loading: "LogLoading | None" = None
     logs: "LogManager | None" = None
     metadata_log: "SingleVoterLog | None" = None
+    controller: "LocalController | None" = None
+    observers: "Observers | None" = None
+    """The nodes that follow the metadata log of this node; None where none can."""
+    membership: "ClusterMembership | None" = None
+    """Set where the controllers are other nodes, once this broker follows their metadata log."""
+    channels: "dict[str, PeerStats]" = field(default_factory=dict)
+    """What the connections to other nodes count, by Kafka's name of their purpose; those of fetchers are not here."""
     group_coordinator: "GroupCoordinator | None" = None
     transaction_coordinator: "TransactionCoordinator | None" = None
     log_cleaner: "LogCleaner | None" = None

@@ -4,16 +4,19 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from broker.metrics import archive, lag, partitions, topics
+from broker.metrics import archive, fetchers, lag, partitions, topics
 from broker.metrics.cleaner import Cleaner
 from broker.metrics.controller import Controller
+from broker.metrics.fetchers import Fetchers
 from broker.metrics.group_survey import GroupSurveyor
 from broker.metrics.groups import Groups
 from broker.metrics.loading import Loading
 from broker.metrics.logs import Logs
+from broker.metrics.membership import Membership
 from broker.metrics.metadata import Metadata
 from broker.metrics.network import Network
 from broker.metrics.pages import Pages
+from broker.metrics.peers import Peers
 from broker.metrics.replicas import Replicas
 from broker.metrics.requests import Requests
 from broker.metrics.series import Family
@@ -28,6 +31,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Requests": Requests.families,
     "The network": Network.families,
     "Replicas, requests that wait, fetch sessions": Replicas.families,
+    "Followers: replicas that this node fetches from other brokers": (*Fetchers.families, *fetchers.LAG_FAMILIES),
     "Topics": topics.FAMILIES,
     "Partitions": partitions.FAMILIES,
     "The group coordinator": Groups.families,
@@ -38,6 +42,8 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "The log cleaner": Cleaner.families,
     "The controller": Controller.families,
     "The metadata log": Metadata.families,
+    "A member of a cluster of several nodes": Membership.families,
+    "Connections to other nodes": Peers.families,
 }
 """All families of a page, except those of prometheus-client itself about the process and Python."""
 
@@ -49,7 +55,12 @@ def make_pages(sources: MetricSources) -> Pages:
     surveyor = Surveyor(sources)
     groups = GroupSurveyor(sources)
     of_partitions = (
-        (*partitions.tables(surveyor), *archive.tables(sources, surveyor), *lag.partition_tables(groups))
+        (
+            *partitions.tables(surveyor),
+            *fetchers.lag_tables(surveyor),
+            *archive.tables(sources, surveyor),
+            *lag.partition_tables(groups),
+        )
         if sources.settings.ottla_prometheus_partitions
         else ()
     )
@@ -61,12 +72,15 @@ def make_pages(sources: MetricSources) -> Pages:
             Requests(sources),
             Network(sources),
             Replicas(sources, surveyor),
+            Fetchers(sources),
             Groups(sources, groups),
             Transactions(sources),
             Logs(sources),
             Cleaner(sources),
             Controller(sources, surveyor),
             Metadata(sources),
+            Membership(sources),
+            Peers(sources),
         ),
         tables=(*topics.tables(surveyor), *lag.tables(groups), *of_partitions),
     )

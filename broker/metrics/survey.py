@@ -5,12 +5,13 @@ The loop turns in between, so that a page never holds it longer for ten thousand
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metrics.sources import MetricSources
 from broker.metrics.table import label_text
 from broker.replication.partition import Partition
+from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.traffic import Traffic
 from protocol.records.cluster_metadata import NO_LEADER
 from storage.log import Log
@@ -29,6 +30,13 @@ class PartitionRow:
         self.image = image
         self.hosted = hosted
         self.log = log
+
+
+class LagRow(NamedTuple):
+    """A row for a partition that this node fetches from its leader."""
+
+    labels: str
+    lag: int
 
 
 class TopicRow:
@@ -59,6 +67,7 @@ class Survey:
 
     topics: list[TopicRow] = field(default_factory=list)
     partitions: list[PartitionRow] = field(default_factory=list)
+    followed: list[LagRow] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     """The traffic of all topics, deleted topics included."""
     led: int = 0
@@ -71,6 +80,7 @@ class Survey:
     under_min_isr: int = 0
     at_min_isr: int = 0
     reassigning: int = 0
+    """Partitions led here that get or lose replicas."""
     producers: int = 0
     with_late_transactions: int = 0
     """Partitions led here with a transaction that no coordinator seems to end."""
@@ -101,48 +111,79 @@ class Surveyor:
     def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
         self.seen = Survey()
+        self._looked_at = 0
 
     def look(self) -> Iterator[None]:
         """Make a new survey; the loop may turn at each step. `seen` is the old survey until the last step."""
         survey = Survey()
         survey.traffic.add_all(self._sources.replicas.gone)
+        for topic in self._sources.metadata.image.topics.by_name.values():
+            yield from self._look_at(topic, survey)
         metadata_log = self._sources.metadata_log
         if metadata_log is not None:
-            for topic in self._sources.metadata.image.topics.by_name.values():
-                yield from self._look_at(topic, survey)
             log = metadata_log.log
             survey.partitions.append(PartitionRow(*log.topic_partition, None, None, log))
         self.seen = survey
 
     def _look_at(self, topic: TopicImage, survey: Survey) -> Iterator[None]:
-        replicas = self._sources.replicas
+        replicas, fetchers = self._sources.replicas, self._fetchers
         node_id = self._sources.settings.node_id
+        # The controllers of a member are other nodes: these have the partitions that are not here.
+        has_controller = self._sources.metadata_log is not None
         row = TopicRow(label_text(("topic",), (topic.name,)))
+        has_row = has_controller
         for image in topic.partitions:
+            self._looked_at += 1
+            if not self._looked_at % PARTITIONS_A_TURN:
+                yield
+            row.partitions += 1
             hosted = replicas.find(topic.name, image.index)
+            if hosted is None and not has_controller:
+                survey.offline += node_id in image.replicas and replicas.is_offline(topic.name, image.index)
+                continue
+            has_row = True
             log = None if hosted is None else hosted.log
             survey.partitions.append(PartitionRow(topic.name, image.index, image, hosted, log))
-            row.partitions += 1
             survey.leaderless += image.leader == NO_LEADER
             survey.not_led_as_preferred += image.leader != image.replicas[0]
-            survey.reassigning += bool(image.adding_replicas or image.removing_replicas)
             if hosted is not None:
                 row.add(hosted)
                 _count(hosted, survey)
+                survey.reassigning += hosted.is_leader and bool(image.adding_replicas or image.removing_replicas)
+                if fetchers is not None and not hosted.is_leader:
+                    _add_lag(hosted, fetchers, survey)
                 survey.with_late_transactions += self._has_late_transaction(hosted)
             elif node_id in image.replicas:
                 survey.offline += replicas.is_offline(topic.name, image.index)
-            if not len(survey.partitions) % PARTITIONS_A_TURN:
-                yield
-        survey.topics.append(row)
+        if has_row:
+            survey.topics.append(row)
         survey.traffic.add_all(row.traffic)
         survey.flushes += row.flushes
         survey.segments_removed += row.segments_removed
+
+    @property
+    def _fetchers(self) -> ReplicaFetchers | None:
+        replication = self._sources.replicas.replication
+        return None if replication is None else replication.fetchers
 
     def _has_late_transaction(self, hosted: Partition) -> bool:
         now_ms, settings = self._sources.clock.now_ms(), self._sources.settings
         producers = hosted.log.producers
         return hosted.is_leader and producers.has_late_transaction(now_ms, settings.transaction_max_timeout_ms)
+
+
+def _add_lag(hosted: Partition, fetchers: ReplicaFetchers, survey: Survey) -> None:
+    found = fetchers.followed(hosted.topic_partition)
+    if found is not None and found[2].lag is not None:
+        leader, number, followed = found
+        topic, partition = hosted.topic_partition
+        labels = label_text(("clientId", "topic", "partition"), (fetcher_name(leader, number), topic, str(partition)))
+        survey.followed.append(LagRow(labels, followed.lag or 0))
+
+
+def fetcher_name(leader: int, number: int) -> str:
+    """A fetcher as Kafka's metrics call it."""
+    return f"ReplicaFetcherThread-{number}-{leader}"
 
 
 def _count(hosted: Partition, survey: Survey) -> None:

@@ -51,7 +51,7 @@ class Peer:
         self._clock = clock
         self._backoff = backoff
         self._request_timeout_ms = request_timeout_ms
-        self._stats = stats
+        self.stats = stats
         self._largest_answer_bytes = largest_answer_bytes
         self._connection: PeerConnection | None = None
         self._attempt: asyncio.Task[PeerConnection | None] | None = None
@@ -140,7 +140,7 @@ class Peer:
                 self.endpoint,
                 client_id=self._client_id,
                 clock=self._clock,
-                stats=self._stats,
+                stats=self.stats,
                 largest_answer_bytes=self._largest_answer_bytes,
                 on_answer=self._on_answer,
                 on_end=self._on_end,
@@ -148,7 +148,7 @@ class Peer:
             try:
                 transport = await self._connector.connect(self.endpoint, connection)
             except OSError as problem:
-                self._stats.connections_failed += 1
+                self.stats.connections_failed += 1
                 self._back_off()
                 self._reason = f"{self.endpoint} cannot be reached: {problem}"
                 self._failed()

@@ -16,6 +16,11 @@ class PeerStats:
         "requests_timed_out",
     )
 
+    @property
+    def connections(self) -> int:
+        """Connections that are open."""
+        return self.connections_made - self.connections_closed
+
     def __init__(self) -> None:
         self.connections_made = 0
         self.connections_failed = 0

@@ -48,6 +48,8 @@ class MetadataBatch(NamedTuple):
     leader_epoch: int
     size: int
     """Size of the batch in bytes, with its header."""
+    timestamp_ms: int
+    """When the batch was written (wall clock of its writer)."""
     records: list[Record]
     """Empty in a control batch."""
     control_records: list[ControlRecord]
@@ -80,6 +82,7 @@ def decode_batch(header: BatchHeader, batch: memoryview) -> MetadataBatch:
         next_offset=header.next_offset,
         leader_epoch=header.partition_leader_epoch,
         size=header.size,
+        timestamp_ms=header.max_timestamp,
         records=records,
         control_records=control_records,
     )

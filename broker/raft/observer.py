@@ -55,6 +55,10 @@ class WrongCluster(RegistrationRefused):
     """The controllers belong to another cluster. It names both ids."""
 
 
+class NodeIdTaken(RegistrationRefused):
+    """A controller has the id of this broker, which is no controller."""
+
+
 class AnswerRefused(Exception):
     """An answer that no leader gives: damaged records, records out of order, a snapshot of what is known, an error that
     says that the node is no controller."""
@@ -78,6 +82,22 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
+class ObserverStats:
+    """What an observer counts."""
+
+    __slots__ = ("answers_refused", "commits", "records_committed", "records_fetched", "snapshots_loaded")
+
+    def __init__(self) -> None:
+        self.records_fetched = 0
+        """Offsets that were appended, those of control records among them."""
+        self.records_committed = 0
+        self.commits = 0
+        """Times that records were handed over."""
+        self.snapshots_loaded = 0
+        self.answers_refused = 0
+        """Answers that cannot be true: damaged records, records out of order."""
+
+
 class QuorumObserver:
     """The state of one observer. It is a `broker.raft.client.RaftClient`."""
 
@@ -97,6 +117,9 @@ class QuorumObserver:
         """Up to where records are committed and handed over; `UNKNOWN_OFFSET` before the first answer."""
         self.end_offset = 0
         self.quorum = Quorum()
+        self.last_append_ms = 0
+        """When the last committed record was written (wall clock of its writer); 0 before the first."""
+        self.stats = ObserverStats()
         self.leader_endpoint: Endpoint | None = None
         """The leader's address, if the answer that named the leader has it."""
 
@@ -158,6 +181,7 @@ class QuorumObserver:
 
         Raises:
             WrongCluster: the node has refused the cluster's id.
+            NodeIdTaken: the node names a leader with the id of this observer.
             AnswerRefused: the answer cannot be true; nothing of it was handed over.
             InconsistentMetadata: committed records cannot be replayed.
         """
@@ -203,6 +227,8 @@ class QuorumObserver:
     def _redirected(self, error_code: int, leader_id: int, leader_epoch: int, endpoints: dict[int, Endpoint]) -> Next:
         """An error of the partition, which may name a leader. An older epoch than this observer's names none."""
         self._download = None
+        if leader_id == self._node_id:
+            raise NodeIdTaken(f"a controller of the cluster has the node.id {leader_id} too")
         if error_code not in _EXPECTED:
             raise _unexpected(error_code)
         if error_code not in _NAMES_THE_LEADER or leader_epoch < self.leader_epoch or leader_id == NO_NODE:
@@ -235,6 +261,7 @@ class QuorumObserver:
             if batch.leader_epoch > self.last_epoch or not self._epochs:
                 self._epochs.append(EpochStart(batch.leader_epoch, batch.base_offset))
         self._uncommitted.extend(appended)
+        self.stats.records_fetched += next_offset - self.end_offset
         self.end_offset = next_offset
 
     def _truncate(self, epoch: int, end_offset: int) -> None:
@@ -281,6 +308,9 @@ class QuorumObserver:
             for control_record in batch.control_records:
                 self.quorum.replay(control_record)
         if committed:
+            self.last_append_ms = committed[-1].timestamp_ms
+            self.stats.commits += 1
+            self.stats.records_committed += sum(len(batch.records) for batch in committed)
             self._listener.handle_commit(committed)
 
     # Snapshots
@@ -333,6 +363,7 @@ class QuorumObserver:
                 f"node {self.leader_id} has sent a damaged snapshot {download.id.file_name}: {error}"
             ) from None
         self._listener.handle_snapshot(records, download.id.end_offset)
+        self.stats.snapshots_loaded += 1
         self.quorum = quorum
         self._uncommitted.clear()
         self._epochs = [EpochStart(download.id.epoch, download.id.end_offset - 1)]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from time import monotonic_ns
 from typing import Final
 
 from broker.peers.backoff import Backoff
@@ -13,6 +14,7 @@ from broker.peers.waiting import pause_until
 from broker.raft.observer import MAX_BYTES, AnswerRefused, Next, QuorumObserver
 from broker.request.node import NO_NODE
 from broker.runtime.clock import Clock
+from broker.runtime.histogram import RecentHistogram
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotResponse
 
@@ -56,6 +58,10 @@ class RemoteQuorum:
         self._last_problem = ""
         self._waiting: list[asyncio.Future[PeerEndpoint]] = []
         self._leader: PeerEndpoint | None = None
+        self.publications = RecentHistogram()
+        """Microseconds of taking an answer that commits records, until all subscribers have them."""
+        self.published = RecentHistogram()
+        """Number of records that were handed over together."""
 
     @property
     def known_leader(self) -> PeerEndpoint | None:
@@ -75,6 +81,7 @@ class RemoteQuorum:
 
         Raises:
             WrongCluster: the controllers belong to another cluster.
+            NodeIdTaken: a controller has the id of this broker.
             InconsistentMetadata: committed records cannot be replayed.
         """
         peer = self._next_peer()
@@ -102,11 +109,12 @@ class RemoteQuorum:
             answer = await peer.ask(
                 request, answer_type, timeout_ms=REQUEST_TIMEOUT_MS, largest_answer_bytes=LARGEST_ANSWER_BYTES
             )
-            step = observer.answered(answer)
+            step = self._take(answer)
         except PeerError:  # which the peer has logged
             observer.forget_leader()
             return Next.ASK_LATER
         except AnswerRefused as problem:
+            observer.stats.answers_refused += 1
             if str(problem) != self._last_problem:
                 self._last_problem = str(problem)
                 log.error("the metadata log is not followed, trying again: %s (%s)", problem, peer.endpoint)
@@ -116,6 +124,20 @@ class RemoteQuorum:
             self._backoff.reset()
             self._last_problem = ""
         return step
+
+    def _take(self, answer: FetchResponse | FetchSnapshotResponse) -> Next:
+        stats, began_ns = self._observer.stats, monotonic_ns()
+        commits, records = stats.commits, stats.records_committed
+        step = self._observer.answered(answer)
+        if stats.commits > commits:
+            self.publications.record((monotonic_ns() - began_ns) // 1000)
+            self.published.record(stats.records_committed - records)
+        return step
+
+    def rotate(self) -> None:
+        """A period is over: forget recent values of the period before it."""
+        self.publications.rotate()
+        self.published.rotate()
 
     def _note_leader(self, peer: Peer, step: Next) -> None:
         if step is not Next.ASK_AGAIN:

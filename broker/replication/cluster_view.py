@@ -1,9 +1,12 @@
 """ClusterView: what replication has to know of the other brokers, which the broker server takes from the metadata."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from __future__ import annotations
 
-from broker.peers.endpoint import PeerEndpoint
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.peers.endpoint import PeerEndpoint
 
 
 class ClusterView(Protocol):

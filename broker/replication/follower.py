@@ -1,11 +1,16 @@
 """Follower: a broker that fetches from this one as a follower, by one of its requests."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.replication.in_sync_replicas import FollowerFetch
-from broker.replication.partition import Partition
-from broker.replication.replication import Replication
+from broker.replication.traffic import count_replicated
 from broker.request.faults import NotLeaderOrFollower
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+    from broker.replication.replication import Replication
 
 
 class FollowerId(NamedTuple):
@@ -36,3 +41,13 @@ class Follower:
         assert self._replication is not None, "`check` has raised"
         fetch = FollowerFetch(fetch_offset, log_start_offset, self._id.broker_epoch)
         self._replication.fetched(partition, self._id.replica_id, fetch)
+
+    def is_answered(self, partition: Partition, size: int) -> None:
+        """The follower gets ``size`` bytes of records."""
+        assert self._replication is not None, "`check` has raised"
+        count_replicated(partition, self._id.replica_id, size, self._replication.stats)
+
+    def has_waited_in_vain(self) -> None:
+        """The time of a fetch was over before there was enough to answer."""
+        if self._replication is not None:
+            self._replication.stats.follower_fetches_expired += 1

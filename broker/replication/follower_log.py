@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from broker.peers.waiting import pause_until
@@ -9,6 +10,7 @@ from broker.replication.log_start_checkpoints import Failures, LogStartCheckpoin
 from broker.replication.partition import Partition
 from broker.replication.replica_fetch import Append, BeginAnew, Truncate, append
 from broker.replication.replica_fetcher import FollowedPartition
+from broker.replication.traffic import ReplicaStats, count_followed
 from broker.runtime.clock import Clock
 from storage.errors import StorageError
 from storage.log_manager import LogManager
@@ -31,6 +33,7 @@ class FollowerLogs:
         appended: Callable[[Partition], None],
         failed: Callable[[Partition, StorageError], None],
         stop_cleaning: Callable[[TopicPartition], None],
+        stats: ReplicaStats,
     ) -> None:
         """
         Args:
@@ -41,6 +44,7 @@ class FollowerLogs:
             appended: called when a partition has new records, or another high watermark or log start.
             failed: called when a log could not be changed.
             stop_cleaning: ends the cleaner's work on a log before it is truncated.
+            stats: counts what is appended.
         """
         self._clock = clock
         self._logs = logs
@@ -49,6 +53,7 @@ class FollowerLogs:
         self._appended = appended
         self._failed = failed
         self._stop_cleaning = stop_cleaning
+        self._stats = stats
 
     async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
         """Part of `StepPerformer`. Does nothing where the partition has another leader epoch by now."""
@@ -61,7 +66,7 @@ class FollowerLogs:
             return
         try:
             if isinstance(step, Append):
-                append(partition.log, step, self._clock.now_ms())
+                self._append(partition, step)
             else:
                 self._stop_cleaning(topic_partition)
                 change = self._logs.truncate_to if isinstance(step, Truncate) else self._logs.truncate_fully_to
@@ -72,6 +77,13 @@ class FollowerLogs:
             self._failed(partition, error)
             raise
         self._appended(partition)
+
+    def _append(self, partition: Partition, step: Append) -> None:
+        before = replace(partition.log.stats)
+        try:
+            append(partition.log, step, self._clock.now_ms())
+        finally:  # a full disk may have left some of the batches
+            count_followed(partition, before, self._stats)
 
     def _followed(self, followed: FollowedPartition) -> Partition | None:
         partition = self._find(*followed.topic_partition)

@@ -1,12 +1,13 @@
 """Partition: a partition that this node has a replica of, with its log, replicas in sync and high watermark."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker.replication.cluster_view import Alone, ClusterView
 from broker.replication.disk_reserve import DiskReserve
-from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.isolation import FetchIsolation
 from broker.request.faults import (
     FencedLeaderEpoch,
@@ -25,6 +26,9 @@ from storage.log import Log
 from storage.log_dir import LogDir
 from storage.sentinels import NO_EPOCH
 from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.replication.in_sync_replicas import InSyncReplicas
 
 DiskFailed = Callable[["Partition", StorageError], None]
 """Called when a read from, or a write to, a partition's log has failed."""
@@ -55,6 +59,8 @@ class LeaderAndIsr(NamedTuple):
     in_sync_replicas: frozenset[int]
     partition_epoch: int = 0
     """The version of the partition at the controller."""
+    adding_replicas: frozenset[int] = frozenset()
+    """The replicas that a reassignment adds."""
     is_recovering: bool = False
     """The leader was elected though it was not in sync, and the controller does not know yet that it has taken over."""
 
@@ -79,7 +85,11 @@ class PartitionStats:
     """How many fetches have read the partition; a fetch that has waited counts once."""
     failed_fetches: int = 0
     fetched_bytes: int = 0
-    """Bytes of records in answers to fetches."""
+    """Bytes of records in answers to fetches of consumers."""
+    followed_batches: int = 0
+    """Batches that were fetched from the leader. The log counts these, too, among those that were appended."""
+    followed_records: int = 0
+    followed_bytes: int = 0
 
 
 class Partition:
@@ -97,6 +107,7 @@ class Partition:
         "_lag_max_ms",
         "_on_disk_failure",
         "_view",
+        "adding_replicas",
         "disk_reserve",
         "followers",
         "in_sync_replicas",
@@ -210,18 +221,20 @@ class Partition:
 
     def _know_followers(self, state: LeaderAndIsr) -> None:
         self._decides_alone = len(state.replicas) == 1 and not state.is_recovering
-        self.followers = (
-            None
-            if self._decides_alone
-            else InSyncReplicas(
-                node_id=self.node_id,
-                replicas=state.replicas,
-                isr=state.in_sync_replicas,
-                partition_epoch=state.partition_epoch,
-                epoch_start_offset=self.log.log_end_offset,
-                now_ms=self._clock.monotonic_ms(),
-                lag_max_ms=self._lag_max_ms,
-            )
+        if self._decides_alone:
+            self.followers = None
+            return
+        # A broker without others imports as little as it can before it is ready (docs/decisions/starting.md).
+        from broker.replication.in_sync_replicas import InSyncReplicas
+
+        self.followers = InSyncReplicas(
+            node_id=self.node_id,
+            replicas=state.replicas,
+            isr=state.in_sync_replicas,
+            partition_epoch=state.partition_epoch,
+            epoch_start_offset=self.log.log_end_offset,
+            now_ms=self._clock.monotonic_ms(),
+            lag_max_ms=self._lag_max_ms,
         )
 
     def make_follower(self, state: LeaderAndIsr) -> None:
@@ -234,7 +247,8 @@ class Partition:
         self.owes_epoch_start = False
 
     def _take(self, state: LeaderAndIsr) -> None:
-        self.leader, self.leader_epoch, self.replicas, self.in_sync_replicas, _, self.is_recovering = state
+        self.leader, self.leader_epoch, self.replicas, self.in_sync_replicas = state[:4]
+        self.adding_replicas, self.is_recovering = state.adding_replicas, state.is_recovering
 
     def isr_committed(self) -> None:
         """The controller has answered this leader with another ISR, before the metadata tells of it."""

@@ -80,6 +80,11 @@ class ReplicaFetch:
         self._leader_epoch = leader_epoch
         self._directory_id = directory_id
 
+    @property
+    def log_end_offset(self) -> int:
+        """The end of this follower's log."""
+        return self._log.log_end_offset
+
     def request(self, partition: int, max_bytes: int) -> FetchRequest.Topic.Partition:
         """What is asked next: up to ``max_bytes`` of records behind the log's end, one batch at least."""
         log = self._log

@@ -49,10 +49,22 @@ class FetcherSettings:
     """`replica.socket.timeout.ms`"""
 
 
+class FetcherStats:
+    """What the fetches from one leader count."""
+
+    __slots__ = ("bytes", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        """Fetches that the leader has answered."""
+        self.bytes = 0
+        """Bytes of batches in these answers."""
+
+
 class FollowedPartition:
     """A partition that is fetched, in one leader epoch."""
 
-    __slots__ = ("fetch", "leader_epoch", "not_before_ms", "topic_id", "topic_partition")
+    __slots__ = ("fetch", "lag", "leader_epoch", "not_before_ms", "topic_id", "topic_partition")
 
     def __init__(
         self, topic_partition: TopicPartition, *, topic_id: bytes, leader_epoch: int, fetch: ReplicaFetch
@@ -63,6 +75,8 @@ class FollowedPartition:
         self.fetch = fetch
         self.not_before_ms = 0
         """It is not fetched before this time, by the monotonic clock."""
+        self.lag: int | None = None
+        """How many offsets the log's end was behind the leader's high watermark at the last answer; None before."""
 
 
 class StepPerformer(Protocol):
@@ -95,6 +109,7 @@ class ReplicaFetcher:
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         """In the order in which they are asked for: who was answered with records goes to the end."""
         self._changed = asyncio.Event()
+        self.stats = FetcherStats()
         self._told: dict[TopicPartition, str] = {}
         """The last problem of each partition that has one, which is logged once."""
 
@@ -112,6 +127,20 @@ class ReplicaFetcher:
     def partitions(self) -> list[TopicPartition]:
         """The partitions that are fetched, or will be when they have waited."""
         return list(self._followed)
+
+    @property
+    def failed(self) -> int:
+        """How many of the partitions cannot be fetched, for a reason that was logged."""
+        return len(self._told)
+
+    def followed(self, topic_partition: TopicPartition) -> FollowedPartition | None:
+        """A partition that is fetched, by its name."""
+        return self._followed.get(topic_partition)
+
+    @property
+    def max_lag(self) -> int:
+        """The largest lag of a partition."""
+        return max((one.lag or 0 for one in self._followed.values()), default=0)
 
     async def run(self) -> None:
         """Fetch until the task is cancelled."""
@@ -162,6 +191,7 @@ class ReplicaFetcher:
         except PeerError:  # which the peer has logged
             self._back_off(due)
             return
+        self.stats.requests += 1
         if answer.error_code != ErrorCode.NONE:
             self._back_off(due)
             return
@@ -194,9 +224,15 @@ class ReplicaFetcher:
                     self._tell(one, str(error))
                     return
                 self._told.pop(one.topic_partition, None)
-                if isinstance(step, Append) and step.batches and self._is_followed(one):
-                    # So that each has its turn, where an answer has no room for all.
-                    self._followed[one.topic_partition] = self._followed.pop(one.topic_partition)
+                if isinstance(step, Append):
+                    self._count(one, step)
+                    if step.batches and self._is_followed(one):
+                        # So that each has its turn, where an answer has no room for all.
+                        self._followed[one.topic_partition] = self._followed.pop(one.topic_partition)
+
+    def _count(self, one: FollowedPartition, step: Append) -> None:
+        self.stats.bytes += sum(len(batch) for batch in step.batches)
+        one.lag = max(step.high_watermark - one.fetch.log_end_offset, 0)
 
     async def _offset(self, one: FollowedPartition, step: AskOffset) -> int | None:
         """The leader's answer to ListOffsets; None if there is none."""

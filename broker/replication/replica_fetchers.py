@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 from zlib import crc32
 
 from broker.peers.peer import Peer
@@ -17,6 +18,18 @@ from storage.topic_partition import TopicPartition
 log = logging.getLogger(__name__)
 
 Failed = Callable[[BaseException], None]
+
+
+class RunningFetcher(NamedTuple):
+    """One of the fetchers to a leader."""
+
+    leader: int
+    number: int
+    """From 0 to `num.replica.fetchers` - 1, for each leader."""
+    peer: Peer
+    fetcher: ReplicaFetcher
+    has_ended: bool
+    """Its task has failed, which is a bug."""
 
 
 class _Running:
@@ -77,9 +90,22 @@ class ReplicaFetchers:
         return len(self._running)
 
     @property
-    def fetchers(self) -> list[ReplicaFetcher]:
+    def running(self) -> list[RunningFetcher]:
         """The fetchers, for metrics."""
-        return [running.fetcher for running in self._running.values()]
+        return [
+            RunningFetcher(leader, number, running.peer, running.fetcher, has_ended=running.task.done())
+            for (leader, number), running in self._running.items()
+        ]
+
+    def followed(self, topic_partition: TopicPartition) -> tuple[int, int, FollowedPartition] | None:
+        """A partition that is fetched: its leader, the number of the fetcher, and what the fetcher knows of it."""
+        entry = self._followed.get(topic_partition)
+        if entry is None:
+            return None
+        leader, number = key = self._key(topic_partition, entry[1])
+        running = self._running.get(key)
+        followed = None if running is None else running.fetcher.followed(topic_partition)
+        return None if followed is None else (leader, number, followed)
 
     def follow(self, partition: Partition) -> None:
         """Fetch a partition from its leader from now on, if the leader or its epoch has changed; or fetch it no more if

@@ -1,13 +1,15 @@
 """ReplicaManager: all partitions of this node, the appender, and the requests that wait for partitions."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
 
 from broker.replication.append import Appender, Publication
 from broker.replication.delayed import DelayedDeleteRecords, DelayedProduce, RecordDeletion
 from broker.replication.log_start_checkpoints import Failures, LogStartCheckpoints
 from broker.replication.partition import LeaderAndIsr, Partition, offline
-from broker.replication.replication import Replication
 from broker.replication.traffic import ReplicaStats, Traffic, count_refused
 from broker.request.faults import UnknownTopicOrPartition
 from broker.runtime.clock import Clock
@@ -17,6 +19,9 @@ from storage.errors import DiskFull, FilesRemoved, FileTooLarge, LogDirFailed, S
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.replication.replication import Replication
 
 log = logging.getLogger(__name__)
 

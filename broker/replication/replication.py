@@ -35,7 +35,7 @@ class Replication:
         self._alterer = alterer
         self.fetchers = fetchers
         self._watermark_moved = watermark_moved
-        self._stats = stats
+        self.stats = stats
 
     # Leadership -------------------------------------------------------------------------------------------------------
 
@@ -154,12 +154,12 @@ class Replication:
             if outcome.partition_epoch <= followers.partition_epoch:
                 followers.answered()  # there was nothing to change
             partition.isr_committed()
-            self._stats.isr_shrinks += bool(before - followers.isr)
-            self._stats.isr_expands += bool(followers.isr - before)
+            self.stats.isr_shrinks += bool(before - followers.isr)
+            self.stats.isr_expands += bool(followers.isr - before)
             if before != followers.isr:
                 log.info("%s has the ISR %s now", partition.topic_partition, sorted(followers.isr))
         else:
-            self._stats.failed_isr_updates += 1
+            self.stats.failed_isr_updates += 1
             if isinstance(outcome, IsrRefused):
                 followers.refused()
         if partition.advance_high_watermark():

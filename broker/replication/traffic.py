@@ -1,6 +1,7 @@
 """Traffic of partitions, counted as in Kafka's BrokerTopicMetrics (docs/metrics.md).
 
-A log counts all appends to it; the other counts are here. A request for five partitions counts five times. A refused
+A log counts all appends to it; the other counts are here. What a follower fetches is no traffic of its topic, as in
+Kafka: the replica manager counts it. A request for five partitions counts five times. A refused
 batch counts as failed only where Kafka counts it: for a record that breaks a rule, but not for a batch that is too
 large or damaged, a missing partition or an unusable disk.
 """
@@ -19,6 +20,7 @@ from storage.errors import (
     RejectedRecords,
     UndecodableRecords,
 )
+from storage.log_stats import LogStats
 
 _UNEXPECTED_OF_PRODUCERS = (
     RejectedRecords,
@@ -47,11 +49,11 @@ class Traffic:
     def add(self, partition: Partition) -> None:
         """Add the traffic of a partition."""
         log, stats = partition.log.stats, partition.stats
-        self.messages_in += log.records_appended + log.duplicate_records
-        self.bytes_in += log.bytes_appended + log.duplicate_bytes
+        self.messages_in += log.records_appended + log.duplicate_records - stats.followed_records
+        self.bytes_in += log.bytes_appended + log.duplicate_bytes - stats.followed_bytes
         self.bytes_out += stats.fetched_bytes
         self.bytes_rejected += stats.refused_bytes
-        self.produces += log.batches_appended + log.duplicates + stats.refused_batches
+        self.produces += log.batches_appended + log.duplicates + stats.refused_batches - stats.followed_batches
         self.fetches += stats.fetches
         self.failed_produces += stats.failed_batches
         self.failed_fetches += stats.failed_fetches
@@ -70,11 +72,40 @@ class ReplicaStats:
     isr_expands: int = 0
     failed_isr_updates: int = 0
     """Changes of ISRs that the controller has not made."""
+    replication_bytes_in: int = 0
+    """Bytes of batches that this node has fetched as a follower."""
+    replication_bytes_out: int = 0
+    """Bytes of records in answers to followers."""
+    reassignment_bytes_in: int = 0
+    """The part of ``replication_bytes_in`` for replicas that a reassignment adds to this node."""
+    reassignment_bytes_out: int = 0
+    """The part of ``replication_bytes_out`` for replicas that a reassignment adds."""
+    follower_fetches_expired: int = 0
+    """Fetches of followers that were answered because their time was over."""
     batches_with_wrong_crc: int = 0
     batches_with_wrong_offsets: int = 0
     """Batches with wrong offsets, or with a sequence number without a producer."""
     records_without_key: int = 0
     """Records without key for compacted topics, where each record needs a key."""
+
+
+def count_followed(partition: Partition, before: LogStats, stats: ReplicaStats) -> None:
+    """Count what this node has fetched as a follower and appended, since its log's counters were ``before``."""
+    log, of_partition = partition.log.stats, partition.stats
+    appended = log.bytes_appended - before.bytes_appended
+    of_partition.followed_batches += log.batches_appended - before.batches_appended
+    of_partition.followed_records += log.records_appended - before.records_appended
+    of_partition.followed_bytes += appended
+    stats.replication_bytes_in += appended
+    if partition.node_id in partition.adding_replicas:
+        stats.reassignment_bytes_in += appended
+
+
+def count_replicated(partition: Partition, replica: int, size: int, stats: ReplicaStats) -> None:
+    """Count bytes of records that a follower is answered."""
+    stats.replication_bytes_out += size
+    if replica in partition.adding_replicas:
+        stats.reassignment_bytes_out += size
 
 
 def count_refused(partition: Partition, batch_bytes: int, error: Exception, stats: ReplicaStats) -> None:

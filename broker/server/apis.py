@@ -6,15 +6,12 @@ The registry reads it, and from there ApiVersions, the dispatcher and the metric
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from broker.dispatch.registry import Handler, Registry, Shortcut
 from broker.handlers.fetch import FETCH_CONSUMER
 from broker.server.handlers import Handlers
 from protocol.api_keys import FORWARDED, ApiKey
-
-if TYPE_CHECKING:
-    from broker.handlers.forwarding import ForwardingHandler
 
 
 class Api(NamedTuple):
@@ -114,15 +111,16 @@ _ALTER_CONFIGS: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
 """Their handler changes the levels of this broker's loggers, and forwards the rest by itself."""
 
 
-def _forward(forwarding: "ForwardingHandler") -> Handler[Any, Any]:
-    return forwarding.forward
+def _forward(handlers: Handlers) -> Handler[Any, Any]:
+    assert handlers.forwarding is not None, "the controller is in this process"
+    return handlers.forwarding.forward
 
 
 def serve_all(registry: Registry, handlers: Handlers) -> None:
     """Put every API into the registry: those that only controllers decide forward, where the controllers are others."""
     for api in APIS:
-        if api.key in FORWARDED and api.key not in _ALTER_CONFIGS and handlers.forwarding is not None:
-            registry.serve(api.key, partial(_forward, handlers.forwarding))
+        if api.key in FORWARDED and api.key not in _ALTER_CONFIGS and handlers.membership is not None:
+            registry.serve(api.key, partial(_forward, handlers))
             continue
         shortcut = None if api.shortcut is None else partial(api.shortcut, handlers)
         registry.serve(

@@ -46,8 +46,8 @@ class BrokerReplication:
         self._settings = settings
         self._services = services
         self._connector = connector
-        self.stats = PeerStats()
-        """Of all connections to leaders."""
+        self.channels: dict[str, PeerStats] = {}
+        """What the connections to other brokers count, by their purpose. Those of fetchers count by themselves."""
         self.view = BrokerClusterView(
             metadata, node_id=settings.node_id, inter_broker_listener=settings.inter_broker_listener
         )
@@ -63,6 +63,7 @@ class BrokerReplication:
                 appended=replicas.followed,
                 failed=replicas.follower_failed,
                 stop_cleaning=log_cleaner.abort,
+                stats=replicas.stats,
             ),
             broker_epoch=lambda: self.view.broker_epoch,
             directory_id=lambda partition: log_dirs.id_of(partition.log_dir),
@@ -88,9 +89,11 @@ class BrokerReplication:
             watermark_moved=replicas.watermark_moved,
         )
         replicas.replicate_with(replication)
-        self.markers = RemoteMarkers(self._nodes("txn-marker-sender"), on_failure=shutdown.fail)
+        self.markers = RemoteMarkers(self._nodes("txn-marker-sender", "txn-marker-channel"), on_failure=shutdown.fail)
         """Sends the markers of transactions to the leaders of their partitions."""
-        self.verification = RemoteVerification(self._nodes("add-partitions"), on_failure=shutdown.fail)
+        self.verification = RemoteVerification(
+            self._nodes("add-partitions", "AddPartitionsManager-channel"), on_failure=shutdown.fail
+        )
         """Asks the coordinators of transactions that write to partitions of this broker."""
         services.scheduler.every(
             max(settings.replica_lag_time_max_ms // 2, 1), lambda: replication.maintain_isrs(replicas.partitions())
@@ -108,16 +111,17 @@ class BrokerReplication:
         await self.markers.close()
         await self.verification.close()
 
-    def _nodes(self, purpose: str) -> Nodes:
-        """The other brokers, to be asked for one purpose."""
+    def _nodes(self, purpose: str, channel: str) -> Nodes:
+        """The other brokers, to be asked for one purpose; ``channel`` is Kafka's name of these connections."""
         client_id = f"broker-{self._settings.node_id}-{purpose}"
-        return Nodes(self.view.address_of, lambda address: self._peer(address, client_id))
+        stats = self.channels[channel] = PeerStats()
+        return Nodes(self.view.address_of, lambda address: self._peer(address, client_id, stats))
 
     def _fetchers_peer(self, broker_id: int, client_id: str) -> Peer | None:
         address = self.view.address_of(broker_id)
-        return None if address is None else self._peer(address, client_id)
+        return None if address is None else self._peer(address, client_id, PeerStats())
 
-    def _peer(self, address: PeerEndpoint, client_id: str) -> Peer:
+    def _peer(self, address: PeerEndpoint, client_id: str, stats: PeerStats) -> Peer:
         ids = self._services.ids
         return Peer(
             address,
@@ -126,5 +130,5 @@ class BrokerReplication:
             clock=self._services.clock,
             backoff=Backoff(lambda: ids.uuid()[0] / 0xFF),
             request_timeout_ms=self._settings.replica_socket_timeout_ms,
-            stats=self.stats,
+            stats=stats,
         )

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from broker.dispatch.registry import Handler, Registry
+from broker.handlers.fetch import FETCH_FOLLOWER
 from broker.server.controller_handlers import ControllerHandlers
 from protocol.api_keys import ApiKey
 
@@ -18,10 +19,12 @@ class ControllerApi(NamedTuple):
 
     key: ApiKey
     handler: Callable[[ControllerHandlers], Handler[Any, Any]]
+    counted_as: str | None = None
+    """Another name than the API's for the times of its requests."""
 
 
 CONTROLLER_APIS: Final = (
-    ControllerApi(ApiKey.FETCH, lambda to: to.fetch.fetch),
+    ControllerApi(ApiKey.FETCH, lambda to: to.fetch.fetch, counted_as=FETCH_FOLLOWER),
     ControllerApi(ApiKey.SASL_HANDSHAKE, lambda to: to.broker.sasl.sasl_handshake),
     ControllerApi(ApiKey.API_VERSIONS, lambda to: to.broker.api_versions.api_versions),
     ControllerApi(ApiKey.CREATE_TOPICS, lambda to: to.broker.topics.create_topics),
@@ -71,4 +74,4 @@ CONTROLLER_APIS: Final = (
 def serve_controller(registry: Registry, handlers: ControllerHandlers) -> None:
     """Put every API of a controller listener into its registry."""
     for api in CONTROLLER_APIS:
-        registry.serve(api.key, partial(api.handler, handlers))
+        registry.serve(api.key, partial(api.handler, handlers), counted_as=api.counted_as)

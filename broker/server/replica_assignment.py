@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.controller.placement import is_online
+from broker.controller.directories import is_online
 from broker.logs.cleaner import LogCleaner
 from broker.logs.removals import LogRemovals
 from broker.metadata.cache import MetadataCache
@@ -331,5 +331,6 @@ def _leader_and_isr(image: PartitionImage) -> LeaderAndIsr:
         image.replicas,
         frozenset(image.isr),
         image.partition_epoch,
+        adding_replicas=frozenset(image.adding_replicas),
         is_recovering=image.leader_recovery_state != 0,
     )

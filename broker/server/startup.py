@@ -217,6 +217,7 @@ class Startup:
         metadata_log = self._metric_sources.metadata_log = self._open_metadata_log(loader)
         self._log_dirs.complete_ids(self._services.ids, self._date())
         controller = LocalController(metadata_log, loader, ids=self._services.ids, settings=self._settings)
+        self._metric_sources.controller = controller
         return _Cluster(
             node=node,
             raft=metadata_log,
@@ -236,7 +237,7 @@ class Startup:
         from broker.server.controller_listener import ControllerListener
 
         settings = self._settings
-        return ControllerListener(
+        listener = ControllerListener(
             metadata_log,
             controller,
             services=self._services,
@@ -248,6 +249,8 @@ class Startup:
                 rebalance_interval_ms=settings.leader_imbalance_check_interval_seconds * 1000,
             ),
         )
+        self._metric_sources.observers = listener.observers
+        return listener
 
     async def _join_cluster(self, loader: MetadataLoader) -> _Cluster:
         """Register with controllers elsewhere, and replay their metadata log up to the registration.
@@ -278,6 +281,9 @@ class Startup:
             directory_id=directory_id,
             listener=loader,
         )
+        self._metric_sources.membership = membership
+        self._metric_sources.channels.update(membership.channels)
+        self._metric_sources.on_period.append(membership.quorum.rotate)
         await membership.caught_up()
         if self._shutdown.asked.is_set():
             raise Stopped
@@ -426,7 +432,7 @@ class Startup:
         from broker.peers.connector import TcpConnector
         from broker.server.broker_replication import BrokerReplication
 
-        return BrokerReplication(
+        replication = BrokerReplication(
             self._settings,
             self._services,
             connector=self._connector or TcpConnector(self._services.clock),
@@ -438,6 +444,8 @@ class Startup:
             alterer=alterer,
             shutdown=self._shutdown,
         )
+        self._metric_sources.channels.update(replication.channels)
+        return replication
 
     def _make_group_coordinator(self, configs: ConfigView) -> GroupCoordinator:
         settings, services = self._settings, self._services

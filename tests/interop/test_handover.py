@@ -25,9 +25,10 @@ from dev.apache_kafka import ApacheKafka
 from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
 from dev.kafka_jars import BEFORE, KAFKA_VERSION
 from tests.interop import programs
-from tests.interop.clusters import CLUSTER, Admin, KafkaNode, Load, numbers_in
+from tests.interop.clusters import CLUSTER, KafkaNode
 from tests.interop.conftest import FEW_INTERNAL_PARTITIONS, installed
 from tests.interop.java_tools import CLASSES, JavaTools
+from tests.support.clusters import Admin, Load, numbers_in
 
 CONTROLLER: Final = 200
 OTTLA: Final = 1

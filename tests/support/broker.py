@@ -4,7 +4,7 @@ import asyncio
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -120,8 +120,15 @@ class InProcessBroker:
     """A broker that starts at once and runs while the test waits. It remembers which answers it has seen."""
 
     def __init__(
-        self, directory: Path, ids: Ids | None = None, *, files: FileSystem | None = None, **settings: object
+        self,
+        directory: Path,
+        ids: Ids | None = None,
+        *,
+        files: FileSystem | None = None,
+        beside: "InProcessBroker | None" = None,
+        **settings: object,
     ) -> None:
+        """``beside``: another broker, whose loop and clock this broker has too. Both run whenever one of them does."""
         self.directory = directory
         self._ids = ids
         self._files = files
@@ -131,15 +138,17 @@ class InProcessBroker:
             "ottla.prometheus.listener": "127.0.0.1:0",
             **{key.replace("_", "."): str(value) for key, value in settings.items()},
         }
-        self._runner = asyncio.Runner()
-        self.clock = ManualClock()
+        self._beside = beside
+        self._runner = asyncio.Runner() if beside is None else beside._runner
+        self.clock = ManualClock() if beside is None else beside.clock
         self.answered: set[tuple[int, int, int]] = set()
         """(API key, version, error code) of every answer."""
         self._clients: list[Client] = []
         try:
             self.start()
         except BaseException:
-            self._runner.close()
+            if beside is None:
+                self._runner.close()
             raise
 
     def start(self) -> None:
@@ -151,7 +160,7 @@ class InProcessBroker:
             await server.start()
             return server
 
-        self.server = self.run(start())
+        self.server = self.run(start() if self._beside is None else self._as_time_passes(start()))
         self._client: Client | None = None
 
     def stop(self) -> None:
@@ -159,7 +168,16 @@ class InProcessBroker:
         for client in self._clients:
             client.close()
         self._clients.clear()
-        self.run(self.server.stop())
+        stop = self.server.stop()
+        self.run(stop if self._beside is None else self._as_time_passes(stop))
+
+    async def _as_time_passes(self, awaitable: Awaitable[T]) -> T:
+        """Move the clock until what needs the other broker is done."""
+        doing = asyncio.ensure_future(awaitable)
+        while not doing.done():
+            self.clock.advance(5)
+            await asyncio.sleep(0.001)
+        return await doing
 
     def restart(self) -> None:
         """Stop the broker cleanly and start it again on the same files."""
@@ -169,7 +187,8 @@ class InProcessBroker:
     def close(self) -> None:
         """Stop the broker and the loop."""
         self.stop()
-        self._runner.close()
+        if self._beside is None:
+            self._runner.close()
 
     def connect(self, listener: str = "PLAINTEXT", processor: int = 0) -> Client:
         """Open a connection, as if it came in through ``listener``, at the processor with this index."""
@@ -312,10 +331,10 @@ def error_codes(answer: object) -> Iterator[int]:
 
 @contextmanager
 def running_broker(
-    directory: Path, *, files: FileSystem | None = None, **settings: object
+    directory: Path, *, files: FileSystem | None = None, beside: InProcessBroker | None = None, **settings: object
 ) -> Iterator[InProcessBroker]:
     """A context with a running broker."""
-    broker = InProcessBroker(directory, files=files, **settings)
+    broker = InProcessBroker(directory, files=files, beside=beside, **settings)
     try:
         yield broker
     finally:

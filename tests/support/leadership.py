@@ -3,6 +3,8 @@ fetches from this node."""
 
 from broker.replication.in_sync_replicas import FollowerFetch
 from broker.replication.partition import LeaderAndIsr, Partition
+from protocol.errors import ErrorCode
+from protocol.messages.topics import CreateTopicsRequest
 from tests.support.broker import InProcessBroker
 
 OURS = 1
@@ -62,3 +64,19 @@ def follower_fetches(broker: InProcessBroker, partition: Partition, offset: int 
 
     broker.run(fetch())
     broker.settle()
+
+
+def create_replicated_topic(controller: InProcessBroker, topic: str, *replicas: tuple[int, ...]) -> None:
+    """Create a topic with these replicas of each partition. ``controller`` has the controller of their brokers."""
+    wanted = CreateTopicsRequest.Topic
+    request = wanted(
+        name=topic,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            wanted.Assignment(partition_index=index, broker_ids=list(brokers)) for index, brokers in enumerate(replicas)
+        ],
+        configs=[],
+    )
+    (created,) = controller.ask(CreateTopicsRequest(topics=[request], timeout_ms=1_000), 7).topics
+    assert created.error_code == ErrorCode.NONE, created

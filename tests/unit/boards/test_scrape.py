@@ -1,4 +1,7 @@
-"""What a broker that was used has on its page: all that boards and alerts ask for, labelled as declared."""
+"""What a broker that was used, and a member of its cluster, have on their pages.
+
+That is all that boards and alerts ask for, labelled as declared.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from protocol.messages.metadata import MetadataRequest
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.exported_metrics import Metrics, declared
 from tests.support.groups import commit_request, create_offsets_topic
+from tests.support.leadership import create_replicated_topic
 from tests.support.metrics import scrape
 from tests.support.promql import Reading
 from tests.support.requests import fetch_request
@@ -22,7 +26,8 @@ from tests.unit.boards.asking import ASKING, METRICS, OF_PROMETHEUS
 def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
     """A broker with a metrics endpoint, after one round of what clients do."""
     directory: Path = tmp_path_factory.mktemp("used")
-    with running_broker(directory) as broker:
+    listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    with running_broker(directory, listeners=listeners, controller_listener_names="CONTROLLER") as broker:
         topic_id = broker.create_topic("orders", partitions=2, ottla_archive_group="archive.orders")
         broker.produce("orders", b"first")
         broker.ask(fetch_request("orders", topic_id=topic_id), 16)
@@ -33,11 +38,34 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
 
 
 @pytest.fixture(scope="module")
-def scraped(used: InProcessBroker) -> Metrics:
-    """The labels of all that is on its page."""
+def member(used: InProcessBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
+    """A broker that follows a partition of the other one, which is its controller."""
+    (listener,) = used.server.socket_server.controller_listeners
+    with running_broker(
+        tmp_path_factory.mktemp("member"),
+        beside=used,
+        process_roles="broker",
+        node_id=2,
+        controller_quorum_bootstrap_servers=f"{listener.host}:{listener.port}",
+    ) as broker:
+        create_replicated_topic(used, "replicated", (1, 2))
+        used.wait_until(lambda: has_followed(used, broker))
+        yield broker
+
+
+def has_followed(used: InProcessBroker, member: InProcessBroker) -> bool:
+    used.advance(20)
+    replication = member.server.components.replicas.replication
+    return replication is not None and any(one.fetcher.stats.requests > 1 for one in replication.fetchers.running)
+
+
+@pytest.fixture(scope="module")
+def scraped(used: InProcessBroker, member: InProcessBroker) -> Metrics:
+    """The labels of all that is on their pages."""
     names: defaultdict[str, set[str]] = defaultdict(set)
-    for name, labels in scrape(used).values:
-        names[name].update(label for label, _ in labels)
+    for broker in (used, member):
+        for name, labels in scrape(broker).values:
+            names[name].update(label for label, _ in labels)
     return {name: frozenset(labels) for name, labels in names.items()}
 
 

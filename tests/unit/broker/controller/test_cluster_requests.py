@@ -303,6 +303,18 @@ def test_an_answer_waits_until_all_it_rests_on_is_durable():
     assert [E(answer.error_code) for answer in answers] == [E.NONE, E.DUPLICATE_BROKER_REGISTRATION]
 
 
+def test_a_run_that_is_refused_again_and_again_has_one_line_in_the_log(caplog):
+    caplog.set_level("INFO", "broker.controller")
+    cluster = Cluster()
+    cluster.broker(2)
+    refused, other = Broker(cluster, 2).registration(), Broker(cluster, 2).registration()
+
+    for request in (refused, refused, refused, other):
+        cluster.ask(cluster.requests.broker_registration, request)
+
+    assert sum("broker 2 is not registered" in text for text in caplog.messages) == 2
+
+
 def producer_ids(cluster, broker_id, broker_epoch):
     request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     answer = cluster.ask(cluster.requests.allocate_producer_ids, request)

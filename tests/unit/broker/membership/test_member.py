@@ -234,6 +234,18 @@ def test_the_session_of_its_last_run_is_waited_for_in_even_steps(caplog: pytest.
     assert sum("trying again every 500 ms" in text for text in caplog.messages) == 1
 
 
+def test_a_broker_whose_id_another_process_keeps_is_refused_after_a_minute() -> None:
+    async def test(one: Joining, controllers: Controllers) -> None:
+        taken = BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+        controllers.answers += [taken] * 200
+        await one.until(one.task.done)
+        refusal = one.task.exception()
+        assert isinstance(refusal, RegistrationRefused)
+        assert str(refusal) == "broker 7 could not be registered within 60000 ms: another process is this broker"
+
+    joining(test)
+
+
 def test_a_registration_that_is_not_known_any_more_is_made_anew() -> None:
     async def test(one: Joining, controllers: Controllers) -> None:
         one.member.ready()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.raft.observer import AnswerRefused, Next, WrongCluster
+from broker.raft.observer import AnswerRefused, Next, NodeIdTaken, WrongCluster
 from broker.request.node import Endpoint
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -240,6 +240,15 @@ def test_the_controllers_of_another_cluster_are_named_as_such():
 
     with pytest.raises(WrongCluster, match=f"the cluster {CLUSTER} of this broker"):
         follower.answered(FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, responses=[]))
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_controller_with_the_id_of_this_broker_is_named_as_such(code: ErrorCode):
+    leader = OfPartition.CurrentLeader(leader_id=2, leader_epoch=5)
+    refusal = OfPartition(partition_index=0, error_code=code, high_watermark=-1, current_leader=leader, records=None)
+
+    with pytest.raises(NodeIdTaken, match=r"a controller of the cluster has the node\.id 2 too"):
+        observer(Listener()).answered(FetchResponse(responses=[FetchResponse.Response(partitions=[refusal])]))
 
 
 def test_an_answer_about_no_partition_is_refused():

@@ -9,7 +9,7 @@ from typing import Any, cast
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.peer import Peer
 from broker.replication.partition import Partition
-from broker.replication.replica_fetcher import FetcherSettings, StepPerformer
+from broker.replication.replica_fetcher import FetcherSettings, ReplicaFetcher, StepPerformer
 from broker.replication.replica_fetchers import ReplicaFetchers
 from protocol.records.cluster_metadata import NO_LEADER
 from storage.topic_partition import TopicPartition
@@ -86,9 +86,13 @@ def following(test: Callable[[ReplicaFetchers, Cluster], Awaitable[None]], *, co
     asyncio.run(run())
 
 
+def running(fetchers: ReplicaFetchers) -> list[ReplicaFetcher]:
+    return [each.fetcher for each in fetchers.running]
+
+
 def followed_by(fetchers: ReplicaFetchers) -> list[list[str]]:
     """The topics of each fetcher."""
-    return [sorted(partition.topic for partition in fetcher.partitions) for fetcher in fetchers.fetchers]
+    return [sorted(partition.topic for partition in fetcher.partitions) for fetcher in running(fetchers)]
 
 
 def follow(fetchers: ReplicaFetchers, *partitions: Any) -> None:
@@ -124,15 +128,15 @@ def test_a_new_epoch_begins_anew_and_the_same_epoch_disturbs_nothing() -> None:
         orders = Followed("orders", 1)
         follow(fetchers, orders)
         await asyncio.sleep(0)
-        (fetcher,) = fetchers.fetchers
+        (fetcher,) = running(fetchers)
         follow(fetchers, orders)
-        assert fetchers.fetchers == [fetcher]
+        assert running(fetchers) == [fetcher]
 
         orders.leader, orders.leader_epoch = 2, 2
         follow(fetchers, orders)
 
         assert followed_by(fetchers) == [["orders"]]
-        assert fetchers.fetchers != [fetcher]
+        assert running(fetchers) != [fetcher]
 
     following(test)
 

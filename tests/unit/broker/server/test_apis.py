@@ -1,10 +1,13 @@
 """The list of APIs: each once, each with its own handler."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from broker.server.apis import APIS, Api
+from dev.broker_process import PACKAGES
 from protocol.api_keys import ASKED_CONTROLLERS, ApiKey
 from protocol.schema import request_class
 from tests.support.broker import InProcessBroker
@@ -36,3 +39,14 @@ def test_the_handler_of_an_api_takes_its_requests(broker: InProcessBroker, api: 
 @pytest.mark.parametrize("key", sorted(ASKED_CONTROLLERS), ids=lambda key: key.title)
 def test_what_only_controllers_are_asked_is_not_served(broker: InProcessBroker, key: ApiKey) -> None:
     assert broker.server.registry.route(key, key.versions[1]) is None
+
+
+def test_what_is_forwarded_is_known_before_any_handler_of_this_broker_has_been_asked() -> None:
+    program = """
+import broker.handlers.forwarding
+from protocol.api_keys import FORWARDED
+from protocol.schema import request_class, response_class
+for key in FORWARDED:
+    request_class(key), response_class(key)
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=PACKAGES, check=True)
