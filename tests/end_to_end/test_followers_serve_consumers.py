@@ -3,11 +3,14 @@ their rack."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as AiokafkaPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
@@ -72,6 +75,29 @@ class KafkaPythonReader:
         self._consumer.close()
 
 
+class AiokafkaReader:
+    def __init__(self, bootstrap: str, topic: str, rack: str) -> None:
+        self._runner = asyncio.Runner()
+        self._consumer = self._runner.run(self._open(bootstrap, topic, rack))
+
+    async def _open(self, bootstrap: str, topic: str, rack: str) -> Any:
+        # Sent to a broker that it does not know, it asks for no newer metadata, but the leader again and again.
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, client_rack=rack, auto_offset_reset="earliest", metadata_max_age_ms=1000
+        )
+        consumer.assign([AiokafkaPartition(topic, 0)])
+        await consumer.start()
+        return consumer
+
+    def poll(self) -> list[bytes]:
+        found = self._runner.run(self._consumer.getmany(timeout_ms=200))
+        return [record.value for records in found.values() for record in records]
+
+    def close(self) -> None:
+        self._runner.run(self._consumer.stop())
+        self._runner.close()
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker in rack a with its own controller, and a broker in rack b."""
@@ -84,7 +110,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 Open = Callable[[str, str], Reader]
 
 
-@pytest.fixture(params=[ConfluentReader, KafkaPythonReader], ids=["confluent-kafka", "kafka-python"])
+@pytest.fixture(
+    params=[ConfluentReader, KafkaPythonReader, AiokafkaReader], ids=["confluent-kafka", "kafka-python", "aiokafka"]
+)
 def open_reader(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Open]:
     readers: list[Reader] = []
 
