@@ -11,6 +11,10 @@ from config.our_defaults import ours
 from config.topics_at_start import TopicAtStart, read_topics_at_start
 from config.values import ConfigType
 
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""What `replica.selector.class` may be."""
+
 _NO_LIMIT: Final = "9223372036854775807"
 _NO_LIMIT_INT: Final = "2147483647"
 _NOTHING_GIVEN: Final[Mapping[str, str]] = {}
@@ -229,6 +233,11 @@ class BrokerSettings(Settings):
     def is_member(self) -> bool:
         """Whether the controllers are other nodes, whose cluster this broker is a member of."""
         return "controller" not in self.process_roles
+
+    @property
+    def chooses_replicas_by_rack(self) -> bool:
+        """Whether consumers are sent to a replica in their rack (KIP-392)."""
+        return self.replica_selector_class == RACK_AWARE_SELECTOR
 
     @property
     def opened_controller_listeners(self) -> tuple[Listener, ...]:

@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-from config.broker_settings import BrokerSettings
+from config.broker_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR, BrokerSettings
 from config.declared import field_name
 from config.errors import InvalidConfig, SettingsError
 from config.log_config import validate_topic_overrides
@@ -80,6 +80,9 @@ def check_together(settings: BrokerSettings) -> None:
             raise InvalidConfig(
                 TOPICS_AT_START, text, "nothing where process.roles is broker: the controllers create topics"
             )
+    if settings.replica_selector_class not in (None, LEADER_SELECTOR, RACK_AWARE_SELECTOR):
+        expected = f"{RACK_AWARE_SELECTOR} or {LEADER_SELECTOR}: this broker cannot load classes of Java"
+        raise InvalidConfig("replica.selector.class", settings.replica_selector_class, expected)
     names = [listener.name for listener in settings.listeners]
     if settings.inter_broker_listener_name is not None and settings.inter_broker_listener not in names:
         raise InvalidConfig(

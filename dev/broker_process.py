@@ -34,6 +34,12 @@ class BrokerProcess:
     The stderr of all its processes is in `log_path`.
     """
 
+    packages = PACKAGES
+    """The directory with the packages that the process runs."""
+
+    environment: Mapping[str, str] | None = None
+    """The environment of the process; None: that of this process."""
+
     def __init__(self, directory: Path, *, settings: Mapping[str, str] | None = None, port: int = 0) -> None:
         self.directory = directory
         self.data_directory = directory / "data"
@@ -95,7 +101,12 @@ class BrokerProcess:
         assert not self.is_running, f"the broker on port {self.port} runs already"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), cwd=PACKAGES, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                self.command(),
+                cwd=self.packages,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
 
     def kill(self) -> None:

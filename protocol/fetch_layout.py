@@ -87,6 +87,8 @@ class FastFetchRequest(NamedTuple):
     """A topic may stand here twice, with others between: librdkafka begins with another partition every time."""
     partitions: int
     """Number of entries of all topics."""
+    rack_id: str
+    """Where the consumer is; empty where it does not say."""
 
 
 class FetchLayout:
@@ -164,10 +166,11 @@ class FetchLayout:
                 position += 1
             topics.append(TopicEntries(encoded, name, topic_id, begin, entries))
             partitions += entries
-        if not self._ends_here(frame, position):
+        rack_id = self._rack_behind(frame, position)
+        if rack_id is None:
             return None
         max_wait_ms, min_bytes, max_bytes, isolation_level = head[first : first + 4]
-        return FastFetchRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, topics, partitions)
+        return FastFetchRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, topics, partitions, rack_id)
 
     def entries(self, frame: memoryview, request: FastFetchRequest) -> AskedEntries | None:
         """The entries in the frame that ``request`` was read from; None if a partition is named twice."""
@@ -197,18 +200,23 @@ class FetchLayout:
         first, size = self._offset_in_entry, self._entry_size
         return [topic.begin + first + number * size for topic in request.topics for number in range(topic.partitions)]
 
-    def _ends_here(self, frame: memoryview, position: int) -> bool:
-        """Whether nothing behind the topics, at ``position``, asks for more: forgotten topics or tagged fields."""
+    def _rack_behind(self, frame: memoryview, position: int) -> str | None:
+        """The consumer's rack, which stands behind the topics, at ``position``; None if something there asks for more:
+        forgotten topics or tagged fields."""
+        rack_id = ""
         if self._version >= SESSION_SINCE:
             forgotten, position = self._count(frame, position)
             if forgotten:
-                return False
+                return None
         if self._version >= RACK_SINCE:
             length, position = self._length(frame, position)
             if length < 0:
-                return False
-            position += length
-        return not frame[position] if self.is_flexible else position <= len(frame)
+                return None
+            if length:
+                rack_id = str(frame[position : position + length], "utf-8")
+                position += length
+        ends = not frame[position] if self.is_flexible else position <= len(frame)
+        return rack_id if ends else None
 
     def _count(self, frame: memoryview, position: int) -> tuple[int, int]:
         """The number of elements of an array, and the position behind it."""

@@ -24,11 +24,12 @@ class DelayedFetch(DelayedOperation):
         if self._fetch.is_superseded:
             return self.complete()
         available = 0
+        only_leader = self._requirements.only_leader
         for one in self._fetch.partitions():
             partition = one.partition
             if partition is None:
                 continue
-            if not partition.is_readable_at(one.fetch_offset, one.current_leader_epoch):
+            if not partition.is_readable_at(one.fetch_offset, one.current_leader_epoch, only_leader):
                 return self.complete()
             try:
                 end = partition.visible_end(self._requirements.isolation)

@@ -2,10 +2,10 @@
 
 Making an object of what is asked of each partition, and another of what it gives, costs more than finding its records
 (bench-kafka: fetch-64kb, fetch-16x64kb, many-partitions). So a request that `protocol.fetch_layout` can read is
-first tried here. If this node leads all of its partitions, and each gives records or has no more, then this is the
-answer; if none of them has records, the request waits for the first that gets some. In all other cases nothing has been
-done, and the slow path (`broker.handlers.fetch`) answers as if nothing had been tried: only the slow path knows errors,
-sessions, and the other things that a request may wait for (docs/decisions/fast-path.md).
+first tried here. If all of its partitions may be read from this node, and each gives records or has no more, then this
+is the answer; if none of them has records, the request waits for the first that gets some. In all other cases nothing
+has been done, and the slow path (`broker.handlers.fetch`) answers as if nothing had been tried: only the slow path
+knows errors, sessions, and the other things that a request may wait for (docs/decisions/fast-path.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -13,7 +13,8 @@ from functools import partial
 from typing import Final
 
 from broker.fetch.fast_read import MUST_WAIT, SLOW_PATH, Outcome, Served, finish, read_partitions
-from broker.fetch.read_rules import FetchBudget, FetchRequirements
+from broker.fetch.read_rules import FOLLOWERS_SERVE_SINCE_VERSION, FetchBudget, FetchRequirements
+from broker.fetch.replica_choice import RackAwareSelector
 from broker.fetch.unchanged_fetch import UnchangedFetch
 from broker.fetch.unchanged_partitions import MemoryBudget, UnchangedPartitions
 from broker.fetch.waiting_fetch import Attempt, SlowPath, WaitingFetch
@@ -51,7 +52,10 @@ class FetchFastPath:
         slow_path: SlowPath,
         *,
         fetch_max_bytes: int,
+        selector: RackAwareSelector | None = None,
     ) -> None:
+        """``selector`` chooses the replicas that consumers read; None: they read from leaders."""
+        self._selector = selector
         self._replicas = replicas
         self._metadata = metadata
         self._fetch_max_bytes = fetch_max_bytes
@@ -75,6 +79,10 @@ class FetchFastPath:
             max_bytes=request.max_bytes,
             max_wait_ms=request.max_wait_ms,
             fetch_max_bytes=self._fetch_max_bytes,
+            only_leader=context.api_version < FOLLOWERS_SERVE_SINCE_VERSION,
+            replica_choice=None
+            if self._selector is None
+            else self._selector.choice(request.rack_id, context.peer.listener),
         )
         repeated = self._repeated_of(context.slot.stream)
         if repeated is not None and request.partitions > MOST_REMEMBERED:

@@ -49,10 +49,18 @@ def read_partitions(
     False where the slow path must read one of them. Raises Fault and StorageError, which mean the same.
     """
     add = answer.add
+    only_leader = requirements.only_leader
+    choice = requirements.replica_choice
     for index, leader_epoch, _, last_fetched_epoch, max_bytes, tags in entries:
         fetch_offset = next_offset()
         partition = find(topic, index)
-        if partition is None or not partition.leads_in(leader_epoch) or last_fetched_epoch > NO_EPOCH or tags:
+        if (
+            partition is None
+            or not partition.is_readable_in(leader_epoch, only_leader)
+            or last_fetched_epoch > NO_EPOCH
+            or tags
+            or (choice is not None and choice.preferred(partition, fetch_offset) is not None)
+        ):
             return False
         try:
             found, aborted = read_records(partition, fetch_offset, max_bytes, requirements, budget, True)

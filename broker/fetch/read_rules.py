@@ -1,13 +1,13 @@
 """The rules of reading that the fast path and the slow path share: an answer's limits, and what is counted of it.
 
-Whether a partition may be read, and up to which offset, is the partition's own rule: `Partition.leads_in`,
+Whether a partition may be read, and up to which offset, is the partition's own rule: `Partition.is_readable_in`,
 `Partition.visible_end` and `Partition.has_nothing_for`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import Partition
@@ -16,13 +16,26 @@ from storage.index.transaction_index import AbortedTransaction
 from storage.reading import LogRead
 
 if TYPE_CHECKING:
+    from broker.fetch.replica_choice import ReplicaChoice
     from broker.replication.follower import Follower
+
+FOLLOWERS_SERVE_SINCE_VERSION: Final = 11
+"""The version of Fetch from which on a consumer may read from a follower (KIP-392)."""
 
 
 class FetchRequirements:
     """What a fetch asks for as a whole, as far as this broker allows it."""
 
-    __slots__ = ("follower", "isolation", "max_bytes", "max_wait_ms", "min_bytes", "wants_aborted")
+    __slots__ = (
+        "follower",
+        "isolation",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "only_leader",
+        "replica_choice",
+        "wants_aborted",
+    )
 
     def __init__(
         self,
@@ -32,10 +45,16 @@ class FetchRequirements:
         max_bytes: int,
         max_wait_ms: int,
         fetch_max_bytes: int,
+        only_leader: bool = True,
         follower: Follower | None = None,
+        replica_choice: ReplicaChoice | None = None,
     ) -> None:
         """``fetch_max_bytes``: the broker's own limit for every answer, which caps both numbers of bytes."""
         self.isolation = isolation
+        self.only_leader = only_leader
+        """Whether only the leader of a partition may answer."""
+        self.replica_choice = replica_choice
+        """Which replicas are closer to the consumer; None where it reads from leaders."""
         self.follower = follower
         """Whose fetch it is; None for a consumer's."""
         self.wants_aborted = isolation is FetchIsolation.TXN_COMMITTED
@@ -58,7 +77,9 @@ class FetchRequirements:
             max_bytes=self.max_bytes,
             max_wait_ms=0,
             fetch_max_bytes=self.max_bytes,
+            only_leader=self.only_leader,
             follower=self.follower,
+            replica_choice=self.replica_choice,
         )
 
 
@@ -86,7 +107,7 @@ def read_records(
     budget: FetchBudget,
     in_memory_only: bool,
 ) -> tuple[LogRead, Sequence[AbortedTransaction] | None]:
-    """Read what a partition that this node leads gives to an answer, and take it off ``budget``; with the aborted
+    """Read what a partition that may be read here gives to an answer, and take it off ``budget``; with the aborted
     transactions in it, None where they are not wanted.
 
     Raises NegativeFetchSize for a limit below 0 where there are records, and what `storage.log.Log.read` raises.

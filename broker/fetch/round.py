@@ -92,6 +92,7 @@ class PartitionRead:
         "high_watermark",
         "last_stable_offset",
         "log_start_offset",
+        "preferred_read_replica",
         "region",
     )
 
@@ -107,6 +108,18 @@ class PartitionRead:
         self.aborted_transactions: Sequence[AbortedTransaction] | None = None
         """None where they are not wanted."""
         self.diverging_epoch: EpochEndOffset | None = None
+        self.preferred_read_replica: int | None = None
+        """The broker from which the consumer had better read; then there are no records."""
+
+    @property
+    def is_news(self) -> bool:
+        """Whether there is something to tell other than offsets."""
+        return (
+            self.region is not None
+            or self.error is not None
+            or self.diverging_epoch is not None
+            or self.preferred_read_replica is not None
+        )
 
 
 def read_partition(
@@ -122,7 +135,7 @@ def read_partition(
     if partition is None or fetch.fault is not None:
         return PartitionRead(fetch.fault)
     try:
-        partition.check_leadership(fetch.current_leader_epoch)
+        partition.check_readable(fetch.current_leader_epoch, requirements.only_leader)
         if requirements.follower is not None:
             requirements.follower.check(partition)
         return _read(partition, fetch, requirements, budget, in_memory_only)
@@ -150,6 +163,10 @@ def _read(
     read.high_watermark = log.high_watermark
     read.last_stable_offset = log.last_stable_offset
     read.log_start_offset = log.log_start_offset
+    if requirements.replica_choice is not None:
+        read.preferred_read_replica = requirements.replica_choice.preferred(partition, fetch.fetch_offset)
+        if read.preferred_read_replica is not None:
+            return read
     if fetch.last_fetched_epoch > NO_EPOCH:
         read.diverging_epoch = _diverging_epoch(partition, fetch)
         if read.diverging_epoch is not None:
@@ -238,8 +255,8 @@ class FetchRound:
         """With ``in_memory_only``: what a thread must read from the disk before there is an answer."""
         self.must_answer = False
         """Whether something other than records is to be answered at once: an error of reading, a diverging epoch, a
-        partition that is offline or on another broker. That a partition does not exist can wait for the others, as in
-        Kafka."""
+        replica to read from instead, a partition that is offline or on another broker. That a partition does not exist
+        can wait for the others, as in Kafka."""
         budget = FetchBudget(requirements.max_bytes)
         for fetch in fetches:
             read = read_partition(fetch, requirements, budget, in_memory_only=in_memory_only)
@@ -247,7 +264,11 @@ class FetchRound:
             if read.ahead is not None:
                 self.ahead.append(read.ahead)
                 budget.spend(read.ahead.size)
-            elif read.diverging_epoch is not None or (read.error is not None and fetch.is_answered_in_order):
+            elif (
+                read.diverging_epoch is not None
+                or read.preferred_read_replica is not None
+                or (read.error is not None and fetch.is_answered_in_order)
+            ):
                 self.must_answer = True
         self.size = budget.size
         """Bytes of records that were found, those that are still on the disk only included."""

@@ -64,6 +64,10 @@ class FetchTerms(NamedTuple):
     follower: FollowerId | None
     """Whose fetch it is; None for a consumer's."""
     isolation: FetchIsolation
+    only_leader: bool = True
+    """Whether only the leader of a partition may answer."""
+    rack_id: str = ""
+    """Where the consumer is, which may prefer followers there."""
 
     @property
     def is_follower(self) -> bool:
@@ -109,11 +113,7 @@ class CachedPartition(PartitionFetch):
     def update(self, read: PartitionRead) -> bool:
         """Remember what was read; True if the answer must contain it, since the client does not know it yet."""
         must_answer = (
-            read.region is not None
-            or read.error is not None
-            or read.diverging_epoch is not None
-            or read.high_watermark != self.high_watermark
-            or read.log_start_offset != self.known_log_start
+            read.is_news or read.high_watermark != self.high_watermark or read.log_start_offset != self.known_log_start
         )
         # Both are -1 in an error, so that they are answered again when the error is over.
         self.high_watermark = read.high_watermark
@@ -126,6 +126,7 @@ class CachedPartition(PartitionFetch):
             self._is_located
             and read.error is None
             and read.diverging_epoch is None
+            and read.preferred_read_replica is None
             and self.partition is not None
             and self.partition.has_nothing_for(self.fetch_offset, isolation)
         )

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.fetch.executor import FetchExecutor
-from broker.fetch.read_rules import FetchRequirements, count_bytes_out
+from broker.fetch.read_rules import FOLLOWERS_SERVE_SINCE_VERSION, FetchRequirements, count_bytes_out
+from broker.fetch.replica_choice import RackAwareSelector
 from broker.fetch.round import FetchResult, PartitionFetch, PartitionKey, PartitionRead
 from broker.fetch.sessions import FetchSessions, FetchTerms
 from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
@@ -61,7 +62,10 @@ class FetchHandler:
         partitions: PartitionLookup,
         *,
         fetch_max_bytes: int,
+        selector: RackAwareSelector | None = None,
     ) -> None:
+        """``selector`` chooses the replicas that consumers read; None: they read from leaders."""
+        self._selector = selector
         self._executor = executor
         self._sessions = sessions
         self._metadata = metadata
@@ -76,11 +80,16 @@ class FetchHandler:
         follower_id = _follower_id(request)
         if follower_id is not None:
             isolation = FetchIsolation.LOG_END
+        choice = None
+        if follower_id is None and self._selector is not None:
+            choice = self._selector.choice(request.rack_id, context.peer.listener)
         terms = FetchTerms(
             principal=context.session.principal,
             uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE_VERSION,
             follower=follower_id,
             isolation=isolation,
+            only_leader=follower_id is not None or context.api_version < FOLLOWERS_SERVE_SINCE_VERSION,
+            rack_id="" if choice is None else choice.rack_id,
         )
         if follower_id is not None and context.slot.kind is not None:
             context.slot.kind = context.slot.kind.named(FETCH_FOLLOWER)
@@ -101,7 +110,9 @@ class FetchHandler:
             max_bytes=request.max_bytes,
             max_wait_ms=request.max_wait_ms,
             fetch_max_bytes=self._fetch_max_bytes,
+            only_leader=terms.only_leader,
             follower=None if follower_id is None else self._follower(follower_id),
+            replica_choice=choice,
         )
         self._executor.fetch(fetch, requirements, then=partial(self._answer, context, requirements.follower))
         return None
@@ -173,6 +184,8 @@ class FetchHandler:
             log_start_offset=read.log_start_offset,
             records=b"" if read.region is None else read.region,
         )
+        if read.preferred_read_replica is not None:
+            of_partition.preferred_read_replica = read.preferred_read_replica
         if read.aborted_transactions is not None:
             of_partition.aborted_transactions = [
                 Answer.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)

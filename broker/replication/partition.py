@@ -289,22 +289,31 @@ class Partition:
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise unless this node leads in the epoch that the client knows (KIP-320); -1: the client does not say."""
-        if self.leads_in(current_leader_epoch):
-            return
+        if not self.is_readable_in(current_leader_epoch, True):
+            raise self._why_unreadable(current_leader_epoch)
+
+    def check_readable(self, current_leader_epoch: int, only_leader: bool) -> None:
+        """Raise unless a client may read here that knows this leader epoch, -1: does not say it; see
+        `is_readable_in`."""
+        if not self.is_readable_in(current_leader_epoch, only_leader):
+            raise self._why_unreadable(current_leader_epoch)
+
+    def _why_unreadable(self, current_leader_epoch: int) -> Exception:
         if self.is_gone:
             if self.log_dir.has_failed or self._has_moved:
-                raise self.why_gone()
-            raise UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
-        if self.leader != self.node_id:
-            raise NotLeaderOrFollower(f"{self.topic_partition} is led by node {self.leader}")
+                return self.why_gone()
+            return UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
+        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
+            return NotLeaderOrFollower(f"{self.topic_partition} is led by node {self.leader}")
         text = f"{self.topic_partition}: leader epoch {current_leader_epoch}, here {self.leader_epoch}"
-        if current_leader_epoch < self.leader_epoch:
-            raise FencedLeaderEpoch(text)
-        raise UnknownLeaderEpoch(text)
+        return FencedLeaderEpoch(text) if current_leader_epoch < self.leader_epoch else UnknownLeaderEpoch(text)
 
-    def is_readable_at(self, offset: int, current_leader_epoch: int) -> bool:
+    def is_readable_at(self, offset: int, current_leader_epoch: int, only_leader: bool) -> bool:
         """Whether a waiting fetch at ``offset`` still has something to wait for here."""
-        return self.leads_in(current_leader_epoch) and self.log.log_start_offset <= offset <= self.log.log_end_offset
+        return (
+            self.is_readable_in(current_leader_epoch, only_leader)
+            and self.log.log_start_offset <= offset <= self.log.log_end_offset
+        )
 
     def check_append(self, *, by_all: bool) -> None:
         """Raise unless this node leads, and with ``by_all`` enough replicas are in sync (``min.insync.replicas``).
@@ -411,9 +420,12 @@ class Partition:
 
     # Which readers may read, and up to which offset.
 
-    def leads_in(self, current_leader_epoch: int) -> bool:
-        """Whether this node leads in the epoch that the client knows (KIP-320); -1: the client does not say."""
-        return self.leader == self.node_id and (
+    def is_readable_in(self, current_leader_epoch: int, only_leader: bool) -> bool:
+        """Whether a client may read here that knows this leader epoch (KIP-320); -1: the client does not say it.
+
+        With ``only_leader`` this node must lead; else a follower serves its own replica, too (KIP-392).
+        """
+        return (self.leader == self.node_id or not (only_leader or self.is_gone)) and (
             current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch
         )
 

@@ -17,6 +17,7 @@ from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.fetch.executor import FetchExecutor
 from broker.fetch.fast_path import FetchFastPath
+from broker.fetch.replica_choice import RackAwareSelector
 from broker.fetch.sessions import FetchSessions
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.fetch import FetchHandler
@@ -131,6 +132,10 @@ class Handlers:
     def partitions(self) -> PartitionLookup:
         return PartitionLookup(self.replicas, self.metadata_cache, self.brokers)
 
+    @cached_property
+    def replica_selector(self) -> RackAwareSelector | None:
+        return RackAwareSelector(self.brokers) if self.settings.chooses_replicas_by_rack else None
+
     # What every client asks for
 
     @cached_property
@@ -150,12 +155,17 @@ class Handlers:
             self.metadata_cache,
             self.partitions,
             fetch_max_bytes=self.settings.fetch_max_bytes,
+            selector=self.replica_selector,
         )
 
     @cached_property
     def fetch_fast_path(self) -> FetchFastPath:
         return FetchFastPath(
-            self.replicas, self.metadata_cache, self.fetch, fetch_max_bytes=self.settings.fetch_max_bytes
+            self.replicas,
+            self.metadata_cache,
+            self.fetch,
+            fetch_max_bytes=self.settings.fetch_max_bytes,
+            selector=self.replica_selector,
         )
 
     @cached_property

@@ -133,7 +133,7 @@ class Cluster(ClusterOfOurs):
 
     def add_quorum(self, *node_ids: int) -> list[KafkaNode]:
         """Start controllers of Kafka that vote together."""
-        nodes = []
+        nodes: list[KafkaNode] = []
         for node_id in node_ids:
             # Each finds its port free before the others listen.
             port = port_below_client_ports() + 2 * len(nodes)

@@ -285,21 +285,29 @@ def test_a_kafka_controller_goes_on_with_what_a_single_node_has_decided(move: Mo
     assert numbers_in(move.kafka.bootstrap, "orders") == list(range(200))
     create(ottla.bootstrap, "after")
     until(lambda: bool(admin.leaders("after")), "the controller makes topics")
+    described = "\n".join(move.at(ottla).lines("kafka-topics", "--describe", "--topic", "after"))
+    assert "PartitionCount: 1" in described, "a tool that asks the member first"
 
 
 def reassign_all(move: Move, asked: BrokerProcess, place: int) -> None:
     """Move every partition to one broker with Kafka's own tool, and wait for it."""
     known = AdminClient({"bootstrap.servers": asked.bootstrap}).list_topics(timeout=30).topics
-    wanted, plan = move.directory / "topics.json", move.directory / "plan.json"
+    wanted = move.directory / "topics.json"
     wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": topic} for topic in known]}))
     words = ("kafka-reassign-partitions", "--topics-to-move-json-file", str(wanted), "--broker-list", str(place))
     *_, proposed = move.at(asked).lines(*words, "--generate")
-    plan.write_text(proposed)
-    words = ("kafka-reassign-partitions", "--reassignment-json-file", str(plan))
-    move.at(asked).run(*words, "--execute").done()
-    until(lambda: "still in progress" not in move.at(asked).run(*words, "--verify").done().said, "all are moved")
+    reassign(move, asked, json.loads(proposed))
     admin = Admin(asked.bootstrap)
     assert all(admin.leaders(topic) == len(one.partitions) * [place] for topic, one in known.items())
+
+
+def reassign(move: Move, asked: BrokerProcess, plan: dict[str, Any]) -> None:
+    """Have a plan executed, and wait for its end."""
+    path = move.directory / "plan.json"
+    path.write_text(json.dumps(plan))
+    words = ("kafka-reassign-partitions", "--reassignment-json-file", str(path))
+    move.at(asked).run(*words, "--execute").done()
+    until(lambda: "still in progress" not in move.at(asked).run(*words, "--verify").done().said, "all are moved")
 
 
 def remove_broker(move: Move, node: BrokerProcess, node_id: int) -> None:
@@ -326,9 +334,15 @@ def test_the_data_moves_to_kafka_and_back_below_its_clients(move: Move) -> None:
     move.become_member()
     load.wait_for(200)
 
-    # A broker of Kafka takes over all partitions, those of groups and transactions too.
+    # A broker of Kafka gets a copy of one partition, and then takes over all, those of groups and transactions too.
     move.join_kafka()
     load.times.clear()
+    admin = Admin(both)
+    for replicas in ([KAFKA, OTTLA], [KAFKA]):
+        of_orders = {"topic": "orders", "partition": 0, "replicas": replicas}
+        reassign(move, kafka, {"version": 1, "partitions": [of_orders]})
+        admin.until(lambda replicas=replicas: admin.isrs("orders") == [set(replicas)], "they have the records")  # type: ignore[misc]
+        load.wait_for(200)
     reassign_all(move, kafka, KAFKA)
     load.wait_for(200)
     moving_s = load.longest_pause_s

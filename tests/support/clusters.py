@@ -17,6 +17,20 @@ from dev.broker_process import BrokerProcess, port_below_client_ports
 PATIENCE_S: Final = 90.0
 
 
+def member_settings(node_id: int, controllers: Sequence[int]) -> dict[str, str]:
+    """The settings of a member of a cluster. ``controllers``: the ports of its controllers."""
+    return {
+        "process.roles": "broker",
+        "node.id": str(node_id),
+        "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in controllers),
+        "offsets.topic.replication.factor": "2",
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.replication.factor": "2",
+        "transaction.state.log.num.partitions": "3",
+        "transaction.state.log.min.isr": "1",
+    }
+
+
 class Member(BrokerProcess):
     """This broker as a member of a cluster."""
 
@@ -25,17 +39,7 @@ class Member(BrokerProcess):
     ) -> None:
         super().__init__(directory, port=port_below_client_ports())
         self.id = node_id
-        self.settings = {
-            "process.roles": "broker",
-            "node.id": str(node_id),
-            "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in controllers),
-            "offsets.topic.replication.factor": "2",
-            "offsets.topic.num.partitions": "3",
-            "transaction.state.log.replication.factor": "2",
-            "transaction.state.log.num.partitions": "3",
-            "transaction.state.log.min.isr": "1",
-            **(settings or {}),
-        }
+        self.settings = {**member_settings(node_id, controllers), **(settings or {})}
 
 
 class Primary(BrokerProcess):
@@ -143,22 +147,17 @@ class Admin:
 
 
 class Load:
-    """An idempotent producer in a thread: it sends numbers, and remembers which were acknowledged, and when."""
+    """A producer in a thread: it sends numbers, and remembers which were acknowledged, and when.
+
+    Here it is an idempotent one of confluent-kafka; `tests.support.loads` has those of other clients.
+    """
 
     def __init__(self, bootstrap: str, topic: str, *, partition: int = 0, rate_s: float = 500, **settings: Any) -> None:
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "message.timeout.ms": 120_000,
-                "linger.ms": 2,
-                "log_level": 0,
-                **settings,
-            }
-        )
+        self._bootstrap = bootstrap
         self._topic = topic
         self._partition = partition
         self._pause_s = 1 / rate_s
+        self._settings = settings
         self._ends = threading.Event()
         self.acknowledged: list[int] = []
         self.errors: list[str] = []
@@ -169,17 +168,27 @@ class Load:
         self._thread.start()
 
     def _run(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "message.timeout.ms": 120_000,
+                "linger.ms": 2,
+                "log_level": 0,
+                **self._settings,
+            }
+        )
         while not self._ends.is_set():
             number = self.sent
-            self._producer.produce(
+            producer.produce(
                 self._topic,
                 str(number).encode(),
                 partition=self._partition,
                 on_delivery=lambda error, message: self._delivered(error, int(message.value())),
             )
             self.sent += 1
-            self._producer.poll(self._pause_s)
-        self._producer.flush(130)
+            producer.poll(self._pause_s)
+        producer.flush(130)
 
     def _delivered(self, error: object, number: int) -> None:
         if error is None:

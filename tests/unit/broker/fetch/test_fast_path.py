@@ -254,7 +254,7 @@ def test_a_node_that_no_longer_leads_answers_so(
     broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath
 ) -> None:
     broker.server.components.replicas.partition("orders", 0).leader = 2
-    answer = broker.ask(fetch_request(), 12).responses[0].partitions[0]
+    answer = broker.ask(fetch_request(), 10).responses[0].partitions[0]
     assert answer.error_code == E.NOT_LEADER_OR_FOLLOWER
     assert fast_path.taken == 0
 

@@ -146,9 +146,9 @@ def test_an_isolation_level_that_the_protocol_does_not_have_is_none() -> None:
 def test_a_partition_is_read_in_the_epoch_that_its_leader_has(orders: Sequence[Partition]) -> None:
     partition = orders[0]
     partition.leader_epoch = 3
-    assert [epoch for epoch in range(-1, 5) if partition.leads_in(epoch)] == [-1, 3]
+    assert [epoch for epoch in range(-1, 5) if partition.is_readable_in(epoch, True)] == [-1, 3]
     partition.leader = NOBODY
-    assert not any(partition.leads_in(epoch) for epoch in range(-1, 5))
+    assert not any(partition.is_readable_in(epoch, True) for epoch in range(-1, 5))
 
 
 # Both paths

@@ -106,13 +106,6 @@ def test_nobody_is_a_follower(broker: InProcessBroker, orders: bytes) -> None:
     assert fetch(broker, 12, replica_id=2).error_code == E.NOT_LEADER_OR_FOLLOWER
 
 
-@serves(FetchRequest, E.NOT_LEADER_OR_FOLLOWER, versions=[16])
-def test_who_does_not_lead_says_who_does(broker: InProcessBroker, orders: bytes) -> None:
-    broker.server.components.replicas.partition("orders", 0).leader = 2
-    answer = fetch(broker, 16, topic_id=orders)
-    assert (answer.error_code, answer.current_leader.leader_id) == (E.NOT_LEADER_OR_FOLLOWER, 2)
-
-
 def test_debugging_consumers_read_like_others(broker: InProcessBroker, orders: bytes) -> None:
     assert fetch(broker, 12, replica_id=-2).error_code == E.NONE
 

@@ -549,7 +549,8 @@ def test_a_consumer_whose_requests_are_recognised_is_told_of_the_new_leader(
     topic_id = broker.server.metadata.image.topics.by_name["near"].topic_id
 
     def request(max_wait_ms: int) -> FetchRequest:
-        return fetch_request("", topic_id=topic_id, max_wait_ms=max_wait_ms)
+        epoch = {"current_leader_epoch": 0}
+        return fetch_request("", topic_id=topic_id, max_wait_ms=max_wait_ms, partition_fields=epoch)
 
     for _ in range(3):
         assert client.ask(request(0), 17).responses[0].partitions[0].error_code == E.NONE
@@ -563,7 +564,7 @@ def test_a_consumer_whose_requests_are_recognised_is_told_of_the_new_leader(
     answer = client.receive()
     (one,) = answer.responses[0].partitions
     assert (one.error_code, one.current_leader) == (
-        E.NOT_LEADER_OR_FOLLOWER,
+        E.FENCED_LEADER_EPOCH,
         FetchResponse.Response.Partition.CurrentLeader(leader_id=2, leader_epoch=1),
     )
     assert answer.node_endpoints == [FetchResponse.NodeEndpoint(node_id=2, host="broker-2.example", port=9_102)]

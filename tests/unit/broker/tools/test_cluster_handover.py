@@ -358,7 +358,7 @@ def test_metadata_that_cannot_name_its_controllers_is_not_handed_over(
     else:
         reason = refused(capsys, target, "--data", tmp_path / "data")
         assert "has metadata.version 20, expected 21 (3.9-IV0) to 33" in reason
-        assert "`kafka-features upgrade --metadata 3.9`" in reason
+        assert "`kafka-features upgrade --feature metadata.version=21`" in reason
 
 
 @pytest.mark.parametrize(
