@@ -180,7 +180,9 @@ class ReplicaManager:
 
         Raises StorageError; then nothing is notified.
         """
-        if partition.is_leader and state.leader == partition.node_id:
+        pending = None if partition.followers is None else partition.followers.pending
+        if pending is not None and state.in_sync_replicas == frozenset(pending.isr):
+            # This leader has asked for the ISR, and the metadata is here before the controller's answer.
             self.stats.isr_shrinks += bool(partition.in_sync_replicas - state.in_sync_replicas)
             self.stats.isr_expands += bool(state.in_sync_replicas - partition.in_sync_replicas)
         is_new_epoch = state.leader_epoch != partition.leader_epoch
