@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dev.broker_process import BrokerDidNotStart, BrokerProcess, port_below_client_ports
+from dev.class_archive import using_archive
 
 
 class ApacheKafka(BrokerProcess):
@@ -25,7 +26,8 @@ class ApacheKafka(BrokerProcess):
     """The feature levels with which the directory is formatted; others get Kafka's newest level."""
 
     quick_start = False
-    """Start without the JVM's second compiler, which takes half of the start's time and pays only under a long load."""
+    """Start with the archive of Kafka's classes if there is one, and without the JVM's second compiler, which takes
+    half of the start's time and pays only under a long load."""
 
     def __init__(self, directory: Path, *, settings: Mapping[str, str] | None, port: int, libraries: str) -> None:
         super().__init__(directory, settings=settings, port=port or port_below_client_ports())
@@ -37,7 +39,7 @@ class ApacheKafka(BrokerProcess):
             "-Xms256M",
             f"-Xmx{self.heap}",
             "-XX:+UseG1GC",
-            *(["-XX:TieredStopAtLevel=1"] if self.quick_start else []),
+            *(["-XX:TieredStopAtLevel=1", *using_archive(self.libraries)] if self.quick_start else []),
             f"-Dlog4j2.level={self.log_level}",
             "-cp",
             f"{self.libraries}/*",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from dev.broker_process import REPOSITORY
+from dev.class_archive import using_archive
 from dev.kafka_jars import KAFKA_VERSION, NoKafka, libraries
 from dev.maven import NoJars, one_at_a_time
 from dev.maven import fetch as fetch_jars
@@ -198,7 +199,7 @@ def java(libraries: Path | None = None) -> list[str]:
     jars = libraries or kafka_libraries()
     # For a program that lives for a second: no second compiler, one collector thread, no more memory than it needs.
     quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256M", "-Dlog4j2.level=ERROR")
-    return ["java", *quick, "-cp", f"{jars}/*"]
+    return ["java", *using_archive(str(jars)), *quick, "-cp", f"{jars}/*"]
 
 
 def kafkajs() -> tuple[str, Path]:
