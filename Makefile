@@ -103,14 +103,13 @@ profile: $(VENV)/.profile  ## Look into the broker under a load of bench-kafka (
 	@$(BIN)/python -m bench.side_by_side --profile $(CASE) $(ARGS)
 
 parity: $(VENV)/.test compiled  ## Ask Apache Kafka and us the same, compare the answers field by field (needs Java and Maven)
-	@libraries=$$($(BIN)/python -m dev.kafka_jars) || exit 0; $(BIN)/python -m dev.archive_classes "$$libraries"; \
+	@libraries=$$($(BIN)/python -m dev.kafka_jars) || exit 0; \
 	  OTTLA_TEST_PACKAGES=$(PACKAGES) OTTLA_TEST_KAFKA_LIBS="$$libraries" $(BIN)/python -m pytest $(or $(TESTS),tests/parity) $(ARGS)
 
 parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make test` (SCRIPTS="produce fetch": some)
 	@$(BIN)/python -m tests.parity.record $(SCRIPTS)
 
 interop: $(VENV)/.test compiled  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
-	@$(BIN)/python -m dev.archive_classes
 	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -m pytest tests/interop -n $(WORKERS) $(ARGS)
 
 crash: $(VENV)/.test compiled  ## Kill the broker again and again while clients use it, workers with transactions, the cleaner, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")

@@ -37,7 +37,7 @@ from bench import (
 from bench.limits import SocketOptions
 from bench.processes import BenchedBroker, Disturbance, OwnBroker, memory_mb, wait_until_answering
 from bench.raw_cases import Bench
-from bench.rival import Rival
+from bench.rival import WARM_UP_S, Rival
 
 CASES: dict[str, Callable[[Bench], dict[str, float]]] = {
     "produce-one-record": raw_cases.produce_one_record,
@@ -62,15 +62,15 @@ CASES: dict[str, Callable[[Bench], dict[str, float]]] = {
 ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "start": process_cases.start,
     "idle-connections": connection_cases.idle_connections,
-    "disturbers": connection_cases.disturbers,
     "cold-reader": connection_cases.cold_reader,
     "partitions": partition_cases.partitions,
     "many-partitions": recovery_cases.many_partitions,
+}
+OF_A_SCALE: dict[str, Callable[[Path, float], dict[str, float]]] = {
+    "disturbers": connection_cases.disturbers,
     "counters": metrics_cases.counters,
     "scrape": metrics_cases.scrape,
     "scrape-lag": metrics_cases.scrape_lag,
-}
-ON_MADE_DIRECTORIES: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "recovery-one-record": recovery_cases.one_record,
     "recovery-16kb": recovery_cases.sixteen_kb,
     "recovery-1mb": recovery_cases.one_mb,
@@ -89,8 +89,7 @@ ON_MADE_DIRECTORIES: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "decode": decode_cases.decode,
     "cold-file": cold_file_cases.cold_file,
 }
-OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, *ON_MADE_DIRECTORIES, "imports", "costliest")
-ATTEMPTS = 3
+OF_OUR_PROCESS = (*ON_A_FRESH_BROKER, *OF_A_SCALE, "imports", "costliest")
 QUIET_CORES = 0.15
 """If other processes take more than this share of a processor, the sample is repeated."""
 
@@ -112,6 +111,10 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--warm-up", type=float, default=1.0, metavar="S", help="seconds of load first (a JVM needs 45)"
     )
+    parser.add_argument(
+        "--kafka-warm-up", type=float, default=WARM_UP_S, metavar="S", help="the same for an Apache Kafka beside it"
+    )
+    parser.add_argument("--attempts", type=int, default=3, help="how often a sample is taken at most, if disturbed")
     parser.add_argument("--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")))
     parser.add_argument("--congestion", help="congestion control of the limits' sockets; default: the broker's")
     parser.add_argument("--send-buffer", type=int, default=-1, metavar="BYTES", help="SO_SNDBUF of the limits' sockets")
@@ -139,10 +142,10 @@ def warm_up(bench: Bench, seconds: float) -> None:
         raw_cases.produce(small, records=990, value_bytes=1_000, connections=2, in_flight=2, requests=500)
 
 
-def undisturbed(bench: Bench, case: Callable[[Bench], dict[str, float]]) -> dict[str, float]:
-    """Take a sample while no other process has much work; after three attempts, the least disturbed sample."""
+def undisturbed(bench: Bench, case: Callable[[Bench], dict[str, float]], attempts: int) -> dict[str, float]:
+    """Take a sample while no other process has much work; after so many attempts, the least disturbed sample."""
     quietest: dict[str, float] | None = None
-    for _ in range(ATTEMPTS):
+    for _ in range(attempts):
         disturbance = Disturbance(bench.broker, bench.rival)
         figures = case(bench)
         figures["others_cores"] = disturbance.processors()
@@ -166,7 +169,7 @@ def measure_load(
         # Every second round runs backwards: what one case leaves behind does not always meet the same other one.
         for name in names if number % 2 else reversed(names):
             started = time.monotonic()
-            figures = undisturbed(bench, CASES[name])
+            figures = undisturbed(bench, CASES[name], given.attempts)
             results.setdefault(name, []).append(figures)
             first = ", ".join(f"{key} {value:,.2f}" for key, value in list(figures.items())[:3])
             progress(f"round {number}/{given.rounds}  {name:<20} {time.monotonic() - started:5.1f} s   {first}")
@@ -195,17 +198,20 @@ def main() -> int:
     try:
         for name, case in ON_A_FRESH_BROKER.items():
             for number in range(given.rounds if name in own_cases else 0):
+                started = time.monotonic()
                 results.setdefault(name, []).append(case(directory / f"{name}-{number}"))
-                progress(f"round {number + 1}/{given.rounds}  {name}")
-        for name, start in ON_MADE_DIRECTORIES.items():
+                progress(f"round {number + 1}/{given.rounds}  {name:<20} {time.monotonic() - started:5.1f} s")
+        for name, start in OF_A_SCALE.items():
             for number in range(given.rounds if name in own_cases else 0):
+                started = time.monotonic()
                 results.setdefault(name, []).append(start(directory / f"{name}-{number}", given.scale))
-                progress(f"round {number + 1}/{given.rounds}  {name}")
+                progress(f"round {number + 1}/{given.rounds}  {name:<20} {time.monotonic() - started:5.1f} s")
         if "imports" in own_cases:
             imports = process_cases.imports(directory / "imports")
         if load_cases:
             broker = BenchedBroker(given.bootstrap, given.pid) if given.bootstrap else OwnBroker(directory / "broker")
-            with contextlib.closing(broker), contextlib.closing(Rival(directory / "kafka")) as rival:
+            rival = Rival(directory / "kafka", given.kafka_warm_up)
+            with contextlib.closing(broker), contextlib.closing(rival):
                 wait_until_answering(broker.bootstrap)
                 congestion = given.congestion or broker.congestion_control()
                 about |= {"congestion_control": congestion, "send_buffer_bytes": given.send_buffer}

@@ -24,6 +24,7 @@ ADDRESSES = 20
 
 ACTIVE = 2_000
 ACTIVE_S = 10.0
+ACTIVE_LEAST_S = 1.0
 FETCHED_BYTES = 64 * 1024
 PRODUCED_BYTES = 4 * 1024
 
@@ -32,6 +33,7 @@ COLD_LOG_BYTES = 512_000_000
 
 PACED_RATE = 500
 PACED_S = 4.0
+PACED_LEAST_S = 1.0
 DISTURBERS = ("trickle", "deaf", "pipeline", "greedy")
 ANSWERED = re.compile(r"GOOD answered (\d+) requests since the last such line: p50 (\d+) us, .*p99 (\d+) us, p99\.9")
 
@@ -128,7 +130,7 @@ def fairness(bench: Bench) -> dict[str, float]:
                 for number, one in enumerate(sockets)
             ]
             before = bench.broker.cpu_seconds()
-            seconds = _saturate(active)
+            seconds = _saturate(active, max(ACTIVE_LEAST_S, ACTIVE_S * bench.scale))
             cpu = bench.broker.cpu_seconds() - before
         finally:
             for one in sockets:
@@ -144,7 +146,7 @@ def fairness(bench: Bench) -> dict[str, float]:
     }
 
 
-def _saturate(active: list[_Active]) -> float:
+def _saturate(active: list[_Active], least_s: float) -> float:
     poller = select.epoll()
     view = memoryview(bytearray(1 << 20))
     by_descriptor = {one.socket.fileno(): one for one in active}
@@ -153,14 +155,14 @@ def _saturate(active: list[_Active]) -> float:
     started = time.perf_counter()
     for one in active:
         one.ask()
-    while (seconds := time.perf_counter() - started) < ACTIVE_S:
+    while (seconds := time.perf_counter() - started) < least_s:
         for descriptor, _ in poller.poll(1.0):
             by_descriptor[descriptor].receive(view)
     poller.close()
     return seconds
 
 
-def disturbers(directory: Path) -> dict[str, float]:
+def disturbers(directory: Path, scale: float) -> dict[str, float]:
     """The p99 of 500 one-record requests a second, measured inside the broker, beside each disturber; and beside a busy
     loop that takes the same share of a processor as the disturber."""
     listeners = "GOOD://127.0.0.1:0,BAD://127.0.0.1:0"
@@ -170,6 +172,7 @@ def disturbers(directory: Path) -> dict[str, float]:
         "inter.broker.listener.name": "GOOD",
         "fetch.max.bytes": str(2 * GREEDY_BYTES),
     }
+    paced_s = max(PACED_LEAST_S, PACED_S * scale)
     broker = OwnBroker(directory, settings=settings)
     try:
         with Conversation(broker.bootstrap) as conversation:
@@ -178,12 +181,12 @@ def disturbers(directory: Path) -> dict[str, float]:
         fill = produce_frame("bench-bad", 0, records=values_in(1_000_000), value_bytes=1_000)
         run_load(broker.bootstrap, [fill], in_flight=2, requests=GREEDY_BYTES // len(fill) + 2, check=check_produced)
         figures: dict[str, float] = {}
-        _undisturbed_p99(broker)
+        _undisturbed_p99(broker, paced_s)
         for kind in DISTURBERS:
             with Disturber(kind, "--bootstrap", broker.listeners["BAD"], "--topic", "bench-bad") as disturber:
-                disturbed_us, share = _p99_beside(broker, disturber)
+                disturbed_us, share = _p99_beside(broker, disturber, paced_s)
             with Disturber("spin", "--share", str(share)) as busy_loop:
-                compared_us, _ = _p99_beside(broker, busy_loop)
+                compared_us, _ = _p99_beside(broker, busy_loop, paced_s)
             figures[f"{kind}_ratio"] = disturbed_us / compared_us
             figures[f"{kind}_p99_us"] = disturbed_us
             figures[f"{kind}_busy_loop_p99_us"] = compared_us
@@ -193,21 +196,21 @@ def disturbers(directory: Path) -> dict[str, float]:
     return figures
 
 
-def _p99_beside(broker: OwnBroker, disturber: Disturber) -> tuple[float, float]:
+def _p99_beside(broker: OwnBroker, disturber: Disturber, seconds: float) -> tuple[float, float]:
     """The p99 in microseconds, and the share of a processor that the other process took."""
     before, started = disturber.cpu_seconds(), time.perf_counter()
-    p99_us = _undisturbed_p99(broker)
+    p99_us = _undisturbed_p99(broker, seconds)
     return p99_us, min((disturber.cpu_seconds() - before) / (time.perf_counter() - started), 1.0)
 
 
-def _undisturbed_p99(broker: OwnBroker) -> float:
+def _undisturbed_p99(broker: OwnBroker, seconds: float) -> float:
     frame = produce_frame("bench-good", 0, records=1, value_bytes=100)
     with socket.create_connection(address_of(broker.listeners["GOOD"])) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         broker.latency_line("GOOD")
         started = time.perf_counter()
         asked = 0
-        while (elapsed := time.perf_counter() - started) < PACED_S:
+        while (elapsed := time.perf_counter() - started) < seconds:
             # It sleeps: one that spins between its requests would itself be the third process on two processors.
             time.sleep(max(asked / PACED_RATE - elapsed, 0))
             connection.sendall(frame)

@@ -35,6 +35,7 @@ BEFORE_METRICS = "52f89ce11c0dd058492a07449aa8682f5c65d6e8"
 """The last commit without counters of requests."""
 
 PAIRS = 9
+"""At a scale of 1."""
 SHAPES = {"": (8, 8, 60_000), "ping_pong_": (1, 1, 20_000)}
 """Connections, requests in flight on each, requests in a sample; by the prefix of the figures."""
 WARMING = 4_000
@@ -46,9 +47,11 @@ PARTITIONS_OF_GROUP = 100
 SCRAPES = 9
 PACED_RATE = 500
 PACED_S = 8.0
+PACED_LEAST_S = 2.0
+"""Two scrapes, at whatever scale."""
 
 
-def counters(directory: Path) -> dict[str, float]:
+def counters(directory: Path, scale: float) -> dict[str, float]:
     """CPU of a one-record request with and without the counters of metrics, in interleaved pairs: for the broker of
     this checkout, and for that of the last commit without them, from this checkout's history; neither is compiled. Not
     a number without history.
@@ -61,7 +64,7 @@ def counters(directory: Path) -> dict[str, float]:
     with checkout_of(BEFORE_METRICS, directory / "before") as before:
         checkouts = {"with": REPOSITORY, "without": before}
         samples: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
-        for pair in range(PAIRS):
+        for pair in range(max(1, int(PAIRS * scale))):
             for name in checkouts if pair % 2 else reversed(checkouts):
                 samples[name].append(_sample(checkouts[name], directory / f"{name}-data-{pair}"))
     return {f"{shape}{key}": value for shape in SHAPES for key, value in _compared(samples, shape).items()}
@@ -98,7 +101,7 @@ def _cpu_us(broker: OwnBroker, directory: Path, shape: tuple[int, int, int]) -> 
         return (cpu_seconds(broker.pid) - before) / sample.requests * 1e6
 
 
-def scrape(directory: Path) -> dict[str, float]:
+def scrape(directory: Path, scale: float) -> dict[str, float]:
     """The time of a metrics page of 5,000 partitions; and the latency of one-record requests of another client while
     the page is scraped once a second, and without scrapes."""
     metrics = f"127.0.0.1:{_free_port()}"
@@ -111,10 +114,10 @@ def scrape(directory: Path) -> dict[str, float]:
         topics = client.ask(MetadataRequest(topics=None), MetadataResponse).topics
         (topic_id,) = (topic.topic_id for topic in topics if topic.name == "many")
         produce_to_all(client, "many", topic_id, PARTITIONS)
-        return _page_figures(broker, metrics)
+        return _page_figures(broker, metrics, seconds=max(PACED_LEAST_S, PACED_S * scale))
 
 
-def scrape_lag(directory: Path) -> dict[str, float]:
+def scrape_lag(directory: Path, scale: float) -> dict[str, float]:
     """The same figures as `scrape`, for 500 groups with committed offsets of 100 partitions each."""
     metrics = f"127.0.0.1:{_free_port()}"
     with (
@@ -125,7 +128,7 @@ def scrape_lag(directory: Path) -> dict[str, float]:
         client.create_topic("paced", partitions=1)
         for number in range(GROUPS):
             _commit(client, f"bench-scrape-{number}", "read", PARTITIONS_OF_GROUP)
-        return _page_figures(broker, metrics)
+        return _page_figures(broker, metrics, seconds=max(PACED_LEAST_S, PACED_S * scale))
 
 
 def _commit(client: Conversation, group_id: str, topic: str, partitions: int) -> None:
@@ -144,7 +147,7 @@ def _commit(client: Conversation, group_id: str, topic: str, partitions: int) ->
     raise BrokerRefused(f"{group_id} cannot commit after {TOPIC_EXISTS_SOON_S} s")
 
 
-def _page_figures(broker: OwnBroker, metrics: str) -> dict[str, float]:
+def _page_figures(broker: OwnBroker, metrics: str, *, seconds: float) -> dict[str, float]:
     """The time and CPU of a metrics page; and the latencies of requests of another client while it is scraped, and
     without scrapes."""
     before_mb = memory_mb(broker.pid)[0]
@@ -152,9 +155,9 @@ def _page_figures(broker: OwnBroker, metrics: str) -> dict[str, float]:
     before = cpu_seconds(broker.pid)
     took, sizes = zip(*[_timed_page(metrics) for _ in range(SCRAPES)], strict=True)
     cpu_s = (cpu_seconds(broker.pid) - before) / SCRAPES
-    alone = _paced(broker)
+    alone = _paced(broker, seconds)
     with Disturber("scrape", "--bootstrap", metrics):
-        beside = _paced(broker)
+        beside = _paced(broker, seconds)
     return {
         "scrape_s": statistics.median(took),
         "slowest_s": max(took),
@@ -183,14 +186,14 @@ def _timed_page(metrics: str) -> tuple[float, int]:
     return time.perf_counter() - started, len(content)
 
 
-def _paced(broker: OwnBroker) -> list[float]:
-    """Latencies in seconds of 500 requests a second, as their client sees them; sorted."""
+def _paced(broker: OwnBroker, seconds: float) -> list[float]:
+    """Latencies in seconds of 500 requests a second for so many seconds, as their client sees them; sorted."""
     frame = produce_frame("paced", 0, records=1, value_bytes=100)
     latencies: list[float] = []
     with socket.create_connection(address_of(broker.bootstrap)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         began = time.perf_counter()
-        while (elapsed := time.perf_counter() - began) < PACED_S:
+        while (elapsed := time.perf_counter() - began) < seconds:
             time.sleep(max(len(latencies) / PACED_RATE - elapsed, 0))
             asked = time.perf_counter()
             connection.sendall(frame)

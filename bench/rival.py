@@ -13,7 +13,7 @@ from dev.apache_kafka import ApacheKafka
 from dev.kafka_jars import NoKafka, libraries
 
 WARM_UP_S: Final = 30.0
-"""Seconds of load before the measurement: a JVM compiles the code that is used."""
+"""Seconds of each load before its measurement: a JVM compiles the code that is used."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "0"  # as with ours: its 3 seconds would be all that is seen
@@ -23,15 +23,16 @@ SETTINGS: Final[Mapping[str, str]] = {
 class Rival:
     """An Apache Kafka that is started by the first case that needs it; none without Java or without its jars."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, warm_up_s: float = WARM_UP_S) -> None:
         self._directory = directory
+        self._warm_up_s = warm_up_s
         self._kafka: ApacheKafka | None = None
         self._is_missing = False
         self._warm: set[str] = set()
 
     def warmed_up(self, name: str, load: Callable[[BenchedBroker], object]) -> BenchedBroker | None:
-        """Apache Kafka after half a minute of ``load`` in this run; None if there is none. ``name`` says which load it
-        is."""
+        """Apache Kafka after its warm-up under ``load`` in this run; None if there is none. ``name`` says which load
+        it is."""
         kafka = self._started()
         if kafka is None:
             return None
@@ -39,7 +40,7 @@ class Rival:
         if name not in self._warm:
             self._warm.add(name)
             wait_until_answering(broker.bootstrap)
-            end = time.monotonic() + WARM_UP_S
+            end = time.monotonic() + self._warm_up_s
             while time.monotonic() < end:
                 load(broker)
         return broker

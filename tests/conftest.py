@@ -35,13 +35,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 REACH_NOTHING_COMPILED = (
     *("unit/bench/test_picture_panels.py", "unit/bench/test_report.py"),
     *("unit/boards/test_alerts.py", "unit/boards/test_boards.py", "unit/config", "unit/packaging"),
+    *("unit/house/test_changed.py", "unit/house/test_layers.py"),
 )
 """Tests that `make test-compiled` would repeat in vain; `tests/unit/house/test_left_out.py` holds the list to it."""
+
+RUN_THE_SOURCES = ("simulation",)
+"""Tests whose processes run the sources in any case, so that `make test-compiled` would repeat them in vain."""
 
 KILLED_ELSEWHERE = "crash"
 """`make crash` kills the compiled broker, many times more often."""
 
-collect_ignore = [] if PACKAGES == REPOSITORY else [*REACH_NOTHING_COMPILED, KILLED_ELSEWHERE]
+LEFT_OUT = () if PACKAGES == REPOSITORY else (*REACH_NOTHING_COMPILED, *RUN_THE_SOURCES, KILLED_ELSEWHERE)
+
+collect_ignore = [*LEFT_OUT]
+
+
+def pytest_report_header() -> list[str]:
+    told = f"left out, since nothing compiled would run, or `make crash` runs it: {', '.join(LEFT_OUT)}"
+    return [told] if LEFT_OUT else []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

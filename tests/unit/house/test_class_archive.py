@@ -1,57 +1,67 @@
-"""The archive of Kafka's classes: of this Java and these jars, or none."""
+"""Archives of Java classes are made once for each set of jars."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from dev import class_archive
+from dev.class_archive import with_archive
+
+
+@pytest.fixture(autouse=True)
+def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    archives = tmp_path / "archives"
+    monkeypatch.setattr(class_archive, "ARCHIVES", archives)
+    java = tmp_path / "java"
+    java.touch()
+    monkeypatch.setattr(class_archive.shutil, "which", lambda name: str(java))
+    return archives
 
 
 @pytest.fixture
-def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of jars, and a Java on the path."""
-    monkeypatch.setattr(class_archive, "DIRECTORY", tmp_path / "archives")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    (tmp_path / "java").write_text("#!/bin/sh")
-    (tmp_path / "java").chmod(0o755)
-    (tmp_path / "archives").mkdir()
-    jars = tmp_path / "4.4.0"
-    jars.mkdir()
-    (jars / "kafka-clients-4.4.0.jar").write_text("classes")
-    return jars
+def jars(tmp_path: Path) -> Path:
+    directory = tmp_path / "jars"
+    directory.mkdir()
+    (directory / "tools.jar").write_bytes(b"one")
+    return directory
 
 
-def made(jars: Path) -> Path:
-    archive = class_archive.archive_of(str(jars), str(jars.parent / "java"))
-    archive.touch()
-    return archive
+class Program:
+    """Stands for a Java program: writes the archive that its options name, if its Java can."""
+
+    def __init__(self, *, archives: bool = True) -> None:
+        self.runs = 0
+        self._archives = archives
+
+    def __call__(self, libraries: str, options: Sequence[str]) -> None:
+        self.runs += 1
+        if self._archives:
+            Path(options[0].removeprefix("-XX:ArchiveClassesAtExit=")).write_bytes(b"classes")
 
 
-def test_java_starts_as_always_while_there_is_no_archive(jars: Path) -> None:
-    assert class_archive.using_archive(str(jars)) == []
+def test_an_archive_is_made_once_and_then_used(jars: Path, archives: Path) -> None:
+    program = Program()
+
+    first = with_archive("tools", str(jars), program)
+    with_archive.cache_clear()  # another process
+    again = with_archive("tools", str(jars), program)
+
+    (made,) = archives.glob("*.jsa")
+    assert first == again == (f"-XX:SharedArchiveFile={made}", *class_archive.QUIET)
+    assert program.runs == 1
 
 
-def test_java_starts_with_the_archive_of_its_jars(jars: Path) -> None:
-    archive = made(jars)
+def test_other_jars_have_an_archive_of_their_own(jars: Path) -> None:
+    program = Program()
+    before = with_archive("tools", str(jars), program)
+    os.utime(jars / "tools.jar", ns=(0, 0))
+    with_archive.cache_clear()
 
-    assert f"-XX:SharedArchiveFile={archive}" in class_archive.using_archive(str(jars))
-
-
-@pytest.mark.parametrize("changed", ["java", "4.4.0/kafka-clients-4.4.0.jar", "4.4.0/another.jar"])
-def test_an_archive_of_another_java_or_of_other_jars_is_not_used(jars: Path, changed: str) -> None:
-    made(jars)
-
-    (jars.parent / changed).write_text("new and longer")
-
-    assert class_archive.using_archive(str(jars)) == []
+    assert with_archive("tools", str(jars), program) != before
+    assert program.runs == 2
 
 
-def test_jars_that_are_not_there_have_no_archive(jars: Path) -> None:
-    assert class_archive.using_archive(str(jars / "missing")) == []
-
-
-def test_without_java_there_is_no_archive(jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(jars)
-    monkeypatch.setenv("PATH", "")
-
-    assert class_archive.using_archive(str(jars)) == []
+def test_a_java_that_archives_nothing_starts_without(jars: Path) -> None:
+    assert with_archive("tools", str(jars), Program(archives=False)) == ()

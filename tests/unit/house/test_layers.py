@@ -3,10 +3,11 @@
 import pytest
 
 from dev.broker_process import REPOSITORY
-from tests.unit.house.imports import PACKAGES, circles, imports_of
+from dev.imports import circles, imports_of
 
 pytestmark = pytest.mark.sources_only
 
+PACKAGES = ("broker", "protocol", "storage", "config")
 ENTRIES = (
     *(
         "__init__.py",

@@ -7,7 +7,8 @@ import pytest
 
 from compiled.hot_path import HOT_PATH
 from dev.broker_process import REPOSITORY
-from tests.conftest import REACH_NOTHING_COMPILED
+from dev.imports import PACKAGES, imports_of, reached
+from tests.conftest import REACH_NOTHING_COMPILED, RUN_THE_SOURCES
 
 pytestmark = pytest.mark.sources_only
 
@@ -33,6 +34,12 @@ def test_they_load_nothing_that_is_compiled() -> None:
     assert compiled_among(loaded) == set()
 
 
+def test_they_import_nothing_that_is_compiled_later_either() -> None:
+    places = [path.relative_to(REPOSITORY).as_posix() for path in PATHS]
+
+    assert reached(imports_of(PACKAGES), places) & set(HOT_PATH) == set()
+
+
 def test_others_do() -> None:
     assert "storage.log" in compiled_among(loaded_by(REPOSITORY / "tests/unit/storage/test_log_read.py"))
 
@@ -44,3 +51,15 @@ def test_they_start_no_broker() -> None:
     assert [
         path for path in sources if "BrokerProcess" in path.read_text() or '"-m", "broker"' in path.read_text()
     ] == []
+
+
+def test_each_process_of_a_simulation_runs_the_sources() -> None:
+    starting = [
+        source.read_text()
+        for path in RUN_THE_SOURCES
+        for source in (REPOSITORY / "tests" / path).rglob("*.py")
+        if "sys.executable" in source.read_text()
+    ]
+
+    assert starting
+    assert all('"PYTHONPATH": str(REPOSITORY)' in text for text in starting)
