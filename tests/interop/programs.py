@@ -188,10 +188,19 @@ def kafka_streams_libraries() -> Path:
 
 
 def java_source(source: Path, libraries: Path) -> list[str]:
-    """How a program of one source file is started on the jars of a directory: append its arguments."""
+    """How a program of one source file, with a class of its name, is started on the jars of a directory: append its
+    arguments. It is compiled once. Raises AssertionError if the compiler refuses it."""
     if shutil.which("javac") is None:
         raise Missing("there is no 'javac' on the path: install a Java development kit of version 17 or newer")
-    return [*java(libraries), str(source)]
+
+    def compiled(directory: Path) -> None:
+        release = ("--release", "17")
+        run(["javac", *release, "-cp", f"{libraries}/*", "-d", str(directory), str(source)]).done()
+
+    classes = _installed(f"{source.stem}-{libraries.name}", [source], compiled)
+    # Kafka's own jars have an archive of classes.
+    *words, jars = java() if libraries == kafka_libraries() else java(libraries)
+    return [*words, f"{jars}:{classes}", source.stem]
 
 
 def java(libraries: Path | None = None) -> list[str]:
