@@ -113,7 +113,7 @@ interop: $(VENV)/.test compiled  ## Let programs that are not ours use the broke
 	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -m pytest tests/interop -n $(WORKERS) $(ARGS)
 
 crash: $(VENV)/.test compiled  ## Kill the broker again and again while clients use it, workers with transactions, the cleaner, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
-	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@SPARK_SUBMIT_OPTS="$$($(BIN)/python -m dev.spark_start)" OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 simulate: $(VENV)/.test  ## Simulate brokers, disks, network and time: kills, power cuts, partitions; a seed repeats its run (SEEDS=100000, ARGS="--scenario replicated --seed 4711 --trace")
 	@$(BIN)/python -u -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
@@ -129,7 +129,7 @@ pipeline-setup: $(VENV)/.pipeline  ## Bring what the pipeline needs: Spark, Java
 
 test-pipeline: $(VENV)/.pipeline  ## Set up and test the pipeline on a real Spark (needs Java; TESTS=path to run some of them)
 	@$(BIN)/python -m dev.pipeline_setup || { echo "Skipped: the pipeline's tests need what is not here." >&2; exit 0; }; \
-	  $(BIN)/python -m pytest $(or $(TESTS),tests/pipeline -n $(WORKERS)) $(ARGS)
+	  SPARK_SUBMIT_OPTS="$$($(BIN)/python -m dev.spark_start)" $(BIN)/python -m pytest $(or $(TESTS),tests/pipeline -n $(WORKERS)) $(ARGS)
 
 docs: $(VENV)/.test  ## Write the generated files again (configuration, metrics, protocol support, Grafana's boards, the README's rows)
 	@$(BIN)/python -m config.documentation

@@ -64,11 +64,11 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "start": process_cases.start,
     "idle-connections": connection_cases.idle_connections,
     "cold-reader": connection_cases.cold_reader,
-    "partitions": partition_cases.partitions,
-    "many-partitions": recovery_cases.many_partitions,
 }
 OF_A_SCALE: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "disturbers": connection_cases.disturbers,
+    "partitions": partition_cases.partitions,
+    "many-partitions": recovery_cases.many_partitions,
     "counters": metrics_cases.counters,
     "scrape": metrics_cases.scrape,
     "scrape-lag": metrics_cases.scrape_lag,

@@ -17,13 +17,15 @@ from protocol.messages.produce import ProduceRequest, ProduceResponse
 from storage.batch.records import Record, encode_batch
 
 PARTITIONS = 10_000
+LEAST_PARTITIONS = 100
 TOPIC = "many"
 PING_INTERVAL_S = 0.005
 
 
-def partitions(directory: Path) -> dict[str, float]:
-    """Create, write and read a topic of 10,000 partitions, with a record in each; and the longest wait of another
-    client meanwhile."""
+def partitions(directory: Path, scale: float) -> dict[str, float]:
+    """Create, write and read a topic of 10,000 partitions (times `scale`), with a record in each; and the
+    longest wait of another client meanwhile."""
+    count = max(LEAST_PARTITIONS, int(PARTITIONS * scale))
     with (
         contextlib.closing(OwnBroker(directory)) as broker,
         Conversation(broker.bootstrap) as client,
@@ -31,14 +33,14 @@ def partitions(directory: Path) -> dict[str, float]:
     ):
         assert broker.pid is not None
         before_mb = memory_mb(broker.pid)[0]
-        figures = {"create_s": timed(lambda: client.create_topic(TOPIC, partitions=PARTITIONS))}
+        figures = {"create_s": timed(lambda: client.create_topic(TOPIC, partitions=count))}
         figures["create_longest_wait_ms"] = bystander.longest_wait_ms()
         topic_id = client.ask(MetadataRequest(topics=None), MetadataResponse).topics[0].topic_id
         figures["metadata_ms"] = 1000 * timed(lambda: client.ask(MetadataRequest(topics=None), MetadataResponse))
-        figures["produce_all_s"] = timed(lambda: produce_to_all(client, TOPIC, topic_id, PARTITIONS))
-        figures["fetch_all_s"] = timed(lambda: fetch_from_all(client, topic_id))
+        figures["produce_all_s"] = timed(lambda: produce_to_all(client, TOPIC, topic_id, count))
+        figures["fetch_all_s"] = timed(lambda: fetch_from_all(client, topic_id, count))
         figures["longest_wait_ms"] = bystander.longest_wait_ms()
-        figures["kb_each"] = (memory_mb(broker.pid)[0] - before_mb) * 1024 / PARTITIONS
+        figures["kb_each"] = (memory_mb(broker.pid)[0] - before_mb) * 1024 / count
         figures["open_files"] = len(list(Path(f"/proc/{broker.pid}/fd").iterdir()))
     return figures
 
@@ -69,7 +71,7 @@ def produce_to_all(client: Conversation, topic: str, topic_id: bytes, partitions
     assert {answer.error_code for answer in of_topic.partition_responses} == {0}
 
 
-def fetch_from_all(client: Conversation, topic_id: bytes) -> None:
+def fetch_from_all(client: Conversation, topic_id: bytes, partitions: int) -> None:
     """Fetch the record of each partition, in one answer."""
     asked = FetchRequest.Topic.Partition
     request = FetchRequest(
@@ -79,12 +81,12 @@ def fetch_from_all(client: Conversation, topic_id: bytes) -> None:
             FetchRequest.Topic(
                 topic=TOPIC,
                 topic_id=topic_id,
-                partitions=[asked(partition=n, fetch_offset=0, partition_max_bytes=1_000) for n in range(PARTITIONS)],
+                partitions=[asked(partition=n, fetch_offset=0, partition_max_bytes=1_000) for n in range(partitions)],
             )
         ],
     )
     (of_topic,) = client.ask(request, FetchResponse).responses
-    assert sum(1 for answer in of_topic.partitions if answer.records) == PARTITIONS
+    assert sum(1 for answer in of_topic.partitions if answer.records) == partitions
 
 
 class Bystander:

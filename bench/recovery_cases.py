@@ -119,11 +119,12 @@ def _kafkas_seconds(home: Path, settings: dict[str, str]) -> float:
 PARTITIONS = (10, 1_000, 5_000)
 
 
-def many_partitions(directory: Path) -> dict[str, float]:
-    """Seconds to `ready` with a record in each of so many partitions: after a clean stop and after a kill; the memory
-    then, and the seconds of the clean stop."""
+def many_partitions(directory: Path, scale: float) -> dict[str, float]:
+    """Seconds to `ready` with a record in each of so many partitions (times `scale`): after a clean stop and
+    after a kill; the memory then, and the seconds of the clean stop."""
     figures: dict[str, float] = {}
-    for count in PARTITIONS:
+    counts = [PARTITIONS[0], *(max(PARTITIONS[0], int(count * scale)) for count in PARTITIONS[1:])]
+    for count in counts:
         home = directory / str(count)
         broker = OwnBroker(home)
         with Conversation(broker.bootstrap) as client:
@@ -134,7 +135,7 @@ def many_partitions(directory: Path) -> dict[str, float]:
         broker.close()
         figures[f"stop_{count}_s"] = time.perf_counter() - stopped
         broker, figures[f"clean_{count}_s"] = _timed_start(home)
-        if count == PARTITIONS[-1]:
+        if count == counts[-1]:
             figures[f"memory_{count}_mb"] = memory_mb(broker.pid)[0]
         broker.close(signal.SIGKILL)
         broker, figures[f"unclean_{count}_s"] = _timed_start(home)

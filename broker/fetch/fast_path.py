@@ -10,11 +10,10 @@ knows errors, sessions, and the other things that a request may wait for (docs/d
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.fetch.fast_read import MUST_WAIT, SLOW_PATH, Outcome, Served, finish, read_partitions
 from broker.fetch.read_rules import FOLLOWERS_SERVE_SINCE_VERSION, FetchBudget, FetchRequirements
-from broker.fetch.replica_choice import RackAwareSelector
 from broker.fetch.unchanged_fetch import UnchangedFetch
 from broker.fetch.unchanged_partitions import MemoryBudget, UnchangedPartitions
 from broker.fetch.waiting_fetch import Attempt, SlowPath, WaitingFetch
@@ -35,6 +34,9 @@ from protocol.fetch_layout import (
 )
 from storage.errors import StorageError
 
+if TYPE_CHECKING:
+    from broker.fetch.replica_choice import RackAwareSelector
+
 MOST_REMEMBERED: Final = 32
 """Partitions of a request that is remembered as a whole. Of a larger one the unchanged partitions are remembered."""
 
@@ -52,7 +54,7 @@ class FetchFastPath:
         slow_path: SlowPath,
         *,
         fetch_max_bytes: int,
-        selector: RackAwareSelector | None = None,
+        selector: "RackAwareSelector | None" = None,
     ) -> None:
         """``selector`` chooses the replicas that consumers read; None: they read from leaders."""
         self._selector = selector

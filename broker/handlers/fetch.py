@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from broker.fetch.executor import FetchExecutor
 from broker.fetch.read_rules import FOLLOWERS_SERVE_SINCE_VERSION, FetchRequirements, count_bytes_out
-from broker.fetch.replica_choice import RackAwareSelector
 from broker.fetch.round import FetchResult, PartitionFetch, PartitionKey, PartitionRead
 from broker.fetch.sessions import FetchSessions, FetchTerms
 from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
@@ -29,6 +28,7 @@ from storage.errors import StorageError
 from storage.sentinels import NO_EPOCH
 
 if TYPE_CHECKING:
+    from broker.fetch.replica_choice import RackAwareSelector
     from broker.replication.follower import Follower, FollowerId
 
 TopicAnswer = FetchResponse.Response

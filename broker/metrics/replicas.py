@@ -67,13 +67,13 @@ _READINGS: Final = (
     _counter(
         "ReplicaManager",
         "IsrShrinks",
-        "Times a partition lost a replica in sync",
+        "Times that a follower was taken out of the ISR because its leader, this node, has asked for it",
         lambda it: it.replicas.stats.isr_shrinks,
     ),
     _counter(
         "ReplicaManager",
         "IsrExpands",
-        "Times a partition got a replica in sync",
+        "Times that a follower was added to the ISR because its leader, this node, has asked for it",
         lambda it: it.replicas.stats.isr_expands,
     ),
     _counter(

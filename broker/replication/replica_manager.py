@@ -54,7 +54,8 @@ class ReplicaManager:
         self._call_soon = call_soon
         self._replication: Replication | None = None
         self._moved: dict[Partition, None] = {}
-        """Partitions whose high watermark a follower's fetch has moved in this turn, a set that keeps its order."""
+        """Partitions whose high or low watermark a follower's fetch has moved in this turn, a set that keeps its
+        order."""
         self._logs = logs
         self._log_starts = log_starts
         self._flusher_of = flusher_of
@@ -179,7 +180,9 @@ class ReplicaManager:
 
         Raises StorageError; then nothing is notified.
         """
-        if partition.is_leader and state.leader == partition.node_id:
+        pending = None if partition.followers is None else partition.followers.pending
+        if pending is not None and state.in_sync_replicas == frozenset(pending.isr):
+            # This leader has asked for the ISR, and the metadata is here before the controller's answer.
             self.stats.isr_shrinks += bool(partition.in_sync_replicas - state.in_sync_replicas)
             self.stats.isr_expands += bool(state.in_sync_replicas - partition.in_sync_replicas)
         is_new_epoch = state.leader_epoch != partition.leader_epoch
@@ -191,8 +194,8 @@ class ReplicaManager:
         self.leadership_changed(partition)
 
     def watermark_moved(self, partition: Partition) -> None:
-        """A follower's fetch, or another ISR, has moved the high watermark: what waits for it is woken after the turn,
-        since a fetch may be reading partitions now."""
+        """A follower's fetch, or another ISR, has moved the high or the low watermark: what waits for it is woken after
+        the turn, since a fetch may be reading partitions now."""
         if not self._moved:
             self._call_soon(self._wake_moved)
         self._moved[partition] = None

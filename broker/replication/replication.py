@@ -29,7 +29,8 @@ class Replication:
         stats: ReplicaStats,
         watermark_moved: Callable[[Partition], None],
     ) -> None:
-        """``watermark_moved`` is called when an answer of the controller or a follower has moved a high watermark."""
+        """``watermark_moved`` is called when an answer of the controller or a follower has moved a high watermark, or a
+        follower a low watermark."""
         self._clock = clock
         self._view = view
         self._alterer = alterer
@@ -75,10 +76,11 @@ class Replication:
         """A follower fetches, whose epoch and log agree with the leader's, and which `check_follower` has let pass."""
         followers = partition.followers
         assert followers is not None, f"{partition.topic_partition} has no followers here"
+        has_deleted = fetch.log_start_offset > followers.followers[replica].log_start_offset
         followers.fetched(
             replica, fetch, leaders_end_offset=partition.log.log_end_offset, now_ms=self._clock.monotonic_ms()
         )
-        if partition.advance_high_watermark():
+        if partition.advance_high_watermark() or has_deleted:
             self._watermark_moved(partition)
         if replica not in followers.maximal_isr:
             self._expand(partition, followers)

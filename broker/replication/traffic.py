@@ -69,7 +69,10 @@ class ReplicaStats:
     """Counts of all partitions together."""
 
     isr_shrinks: int = 0
+    """Changes of ISRs that leaders here have asked for, and that took a follower out. Those that the controller makes
+    itself, of brokers that stop or are silent, are not counted, as in Kafka."""
     isr_expands: int = 0
+    """Changes that leaders here have asked for, and that added a follower."""
     failed_isr_updates: int = 0
     """Changes of ISRs that the controller has not made."""
     replication_bytes_in: int = 0

@@ -17,7 +17,6 @@ from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.fetch.executor import FetchExecutor
 from broker.fetch.fast_path import FetchFastPath
-from broker.fetch.replica_choice import RackAwareSelector
 from broker.fetch.sessions import FetchSessions
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.fetch import FetchHandler
@@ -43,6 +42,7 @@ from config.broker_settings import BrokerSettings
 from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from broker.fetch.replica_choice import RackAwareSelector
     from broker.handlers.acls import AclsHandler
     from broker.handlers.alter_configs import AlterConfigsHandler
     from broker.handlers.client_quotas import ClientQuotasHandler
@@ -133,8 +133,12 @@ class Handlers:
         return PartitionLookup(self.replicas, self.metadata_cache, self.brokers)
 
     @cached_property
-    def replica_selector(self) -> RackAwareSelector | None:
-        return RackAwareSelector(self.brokers) if self.settings.chooses_replicas_by_rack else None
+    def replica_selector(self) -> "RackAwareSelector | None":
+        if not self.settings.chooses_replicas_by_rack:
+            return None
+        from broker.fetch.replica_choice import RackAwareSelector
+
+        return RackAwareSelector(self.brokers)
 
     # What every client asks for
 

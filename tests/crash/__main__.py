@@ -2,8 +2,8 @@
 
 Afterwards workers that transform a topic in transactions are killed, as often, and the broker with them. Then a storm:
 a group whose members come and go, while the broker is killed twice. Then a compacted topic is updated while the broker
-and its cleaner are killed, as often. Then, where there is Java, the archive: the pipeline's command is killed at each
-of its steps, and at random moments.
+and its cleaner are killed, as often. Then a node and its standby are killed while clients use both. Then, where there
+is Java, the archive: the pipeline's command is killed at each of its steps, and at random moments.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tests.crash.compaction import CompactionRun
 from tests.crash.group_storm import GroupStorm
+from tests.crash.pair import PairRun
 from tests.crash.run import CrashRun, Summary
 from tests.crash.transform import TransformRun
 
@@ -44,6 +45,10 @@ def main() -> int:
         "--compaction-kills", type=int, metavar="KILLS",
         help="how often the broker or its cleaner is killed while a compacted topic is updated; by default as --kills",
     )  # fmt: skip
+    parser.add_argument(
+        "--pair-kills", type=int, default=30, metavar="KILLS",
+        help="how often a node, its standby, both, or a worker that transforms there is killed; 0 leaves it out",
+    )  # fmt: skip
     options = parser.parse_args()
     # Whoever ends the run ends the broker with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
@@ -58,6 +63,8 @@ def main() -> int:
             _storm(directory / "storm", options.seed, options.storm, options.consumers)
         if compaction_kills := options.kills if options.compaction_kills is None else options.compaction_kills:
             _compaction(directory / "compaction", options.seed, compaction_kills)
+        if options.pair_kills:
+            _pair(directory / "pair", options.seed, options.pair_kills)
         if options.archive_kills:
             _archive(directory / "archive", options.seed, options.archive_kills)
     except AssertionError as broken:
@@ -103,6 +110,17 @@ def _compaction(directory: Path, seed: int, kills: int) -> None:
         f"{summary.broker_kills} kills of the broker and {summary.cleaner_kills} of its cleaner in "
         f"{time.monotonic() - began:.0f} s: {summary.updates:,} updates of {summary.keys:,} keys, "
         f"{summary.records_left:,} records are left"
+    )
+
+
+def _pair(directory: Path, seed: int, kills: int) -> None:
+    began = time.monotonic()
+    with PairRun(directory, seed=seed, report=_print) as run:
+        summary = run.go(kills)
+    print(
+        f"{kills} kills of a node and its standby in {time.monotonic() - began:.0f} s: {_list(summary.kills)}; "
+        f"{summary.records:,} records acknowledged and transformed, {summary.revived} workers started again, "
+        f"the longest pause {summary.longest_pause_s:.1f} s"
     )
 
 

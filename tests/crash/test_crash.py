@@ -14,18 +14,21 @@ KILLS = 20
 
 @pytest.mark.timeout(900)
 def test_twenty_kills_lose_nothing_and_double_nothing() -> None:
-    none = ("--transform-kills", "0", "--storm", "0", "--compaction-kills", "0", "--archive-kills", "0")
+    none = (
+        *("--transform-kills", "0", "--storm", "0", "--compaction-kills", "0"),
+        *("--pair-kills", "0", "--archive-kills", "0"),
+    )
     run("--kills", str(KILLS), *none)
 
 
 @pytest.mark.timeout(900)
 def test_a_storm_of_consumers_loses_nothing_and_takes_nothing_back() -> None:
-    run("--kills", "0", "--storm", "6", "--consumers", "8", "--archive-kills", "0")
+    run("--kills", "0", "--storm", "6", "--consumers", "8", "--pair-kills", "0", "--archive-kills", "0")
 
 
 @pytest.mark.timeout(900)
 def test_a_table_is_exact_though_broker_and_cleaner_are_killed() -> None:
-    run("--kills", "0", "--compaction-kills", "8", "--storm", "0", "--archive-kills", "0")
+    run("--kills", "0", "--compaction-kills", "8", "--storm", "0", "--pair-kills", "0", "--archive-kills", "0")
 
 
 def run(*options: str) -> None:

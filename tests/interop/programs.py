@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from dev.broker_process import REPOSITORY
+from dev.class_archive import with_archive
 from dev.kafka_jars import KAFKA_VERSION, NoKafka, libraries
 from dev.maven import NoJars, one_at_a_time
 from dev.maven import fetch as fetch_jars
@@ -195,10 +196,25 @@ def java_source(source: Path, libraries: Path) -> list[str]:
 
 def java(libraries: Path | None = None) -> list[str]:
     """How Kafka's command line tools are started: append a class and its arguments. By default on Kafka's jars."""
-    jars = libraries or kafka_libraries()
+    if libraries is not None:
+        return _java(libraries)
+    jars = kafka_libraries()
+    return _java(jars, with_archive("tools", str(jars), _archive_classes))
+
+
+def _java(jars: Path | str, options: Sequence[str] = ()) -> list[str]:
     # For a program that lives for a second: no second compiler, one collector thread, no more memory than it needs.
     quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256M", "-Dlog4j2.level=ERROR")
-    return ["java", *quick, "-cp", f"{jars}/*"]
+    return ["java", *quick, *options, "-cp", f"{jars}/*"]
+
+
+def _archive_classes(jars: str, options: Sequence[str]) -> None:
+    """Run a tool that finds no broker: by then it has loaded nearly all that the tools need."""
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as impatient:
+        impatient.write("default.api.timeout.ms=1000\nrequest.timeout.ms=500\n")
+        impatient.flush()
+        words = ("--bootstrap-server", "127.0.0.1:1", "--command-config", impatient.name, "--list")
+        run([*_java(jars, options), "org.apache.kafka.tools.TopicCommand", *words]).refused()
 
 
 def kafkajs() -> tuple[str, Path]:

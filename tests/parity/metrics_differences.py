@@ -42,24 +42,11 @@ MISSING: Final[tuple[Difference, ...]] = (
         "The series of a request begin when it is asked for the first time, so that a page has no thousands of zeros.",
     ),
     Difference('.*listener="CONTROLLER".*', "The listener of the controller is not opened: nobody else would connect."),
-    Difference(
-        r"kafka_server_(?:\w+_channel|alter_partition|directory_assignments|forwarding|heartbeat|registration)_metrics_.*",
-        "Broker and controller are one: there are no connections between them.",
-    ),
-    Difference("kafka_server_forwardingmanager_.*", "For the same reason no request is forwarded."),
-    Difference("kafka_server_assignmentsmanager_.*", "For the same reason no replica's directory is reported."),
-    Difference(
-        r"kafka_server_controllerserver_.*", "For the same reason: kafka_server_kafkaserver_… tells of the process."
-    ),
     Difference("kafka_controller_controllereventmanager_.*", "The controller has no thread and no queue of its own."),
     Difference("kafka_server_metadataloader_avgidleratio", "Nor has whoever loads the metadata."),
     Difference(
         r"kafka_server_kafkarequesthandlerpool_(?:controller\w+|\w+idlepercent_count)",
         "There is one pool of handlers; its idle part is told, and not the meter behind it.",
-    ),
-    Difference(
-        r"kafka_controller_kafkacontroller_(?:brokerregistrationstate|timesincelastheartbeatreceivedms)\{.*",
-        "The only broker sends no heartbeats to itself.",
     ),
     Difference(r"kafka_\w+_ignored_?static_?voters", "The voters are not taken from the settings."),
     Difference(
@@ -118,6 +105,45 @@ MISSING: Final[tuple[Difference, ...]] = (
         r'kafka_server_brokertopicmetrics_bytesout_total\{topic="nowhere"\}',
         "A topic that does not exist has no series; Kafka makes one for every name that a fetch asks for.",
     ),
+)
+
+MISSING_ON_A_SINGLE_NODE: Final[tuple[Difference, ...]] = (
+    Difference(
+        r"kafka_server_(?:\w+_channel|alter_partition|directory_assignments|forwarding|heartbeat|registration)_metrics_.*",
+        "Broker and controller are one: there are no connections between them.",
+    ),
+    Difference("kafka_server_forwardingmanager_.*", "For the same reason no request is forwarded."),
+    Difference("kafka_server_assignmentsmanager_.*", "For the same reason no replica's directory is reported."),
+    Difference(
+        r"kafka_server_controllerserver_.*", "For the same reason: kafka_server_kafkaserver_… tells of the process."
+    ),
+)
+
+MISSING_ON_A_MEMBER: Final[tuple[Difference, ...]] = (
+    Difference(
+        r"kafka_server_\w+_metrics_(?:select|io|network_io|request_size|\w*authentication|\w+_rate\b)\w*(?:\{.*)?",
+        "Java's selector, SASL, and rates that follow from the totals.",
+    ),
+    Difference(r"kafka_server_persister_channel_metrics_.*", "There are no share groups."),
+    Difference(
+        r"kafka_server_forwardingmanager_\w+timems_p\d+",
+        "How long a forwarded request takes is told by API: kafka_network_requestmetrics_remotetimems.",
+    ),
+    Difference(
+        r"kafka_server_assignmentsmanager_.*_objectname.*",
+        "Kafka has two beans of this name; the agent tells them apart.",
+    ),
+    Difference(r'kafka_log_log_.*topic="__cluster_metadata".*', "A member keeps the metadata in memory only."),
+    Difference("kafka_server_leaderreplication_byte_rate", "Comes with quotas."),
+    Difference(
+        r'kafka_network_requestmetrics_.*request="(?!FetchFollower"|Produce").*',
+        "Clients ask one broker this and the other that.",
+    ),
+    Difference(
+        r'kafka_network_requestmetrics_errors_total\{error="(?!NONE").*',
+        "What a broker refuses while leaders change depends on when it hears of them.",
+    ),
+    Difference(r".*_connections_software\{.*", "Clients connect to one broker or to both."),
 )
 
 OTHER_VALUES: Final[tuple[Difference, ...]] = (

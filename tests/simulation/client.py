@@ -36,6 +36,9 @@ class TopicView:
     topic_id: bytes
     leaders: dict[int, Address | None] = field(default_factory=dict)
     """The address of each partition's leader; None where there is none."""
+    leader_epochs: dict[int, int] = field(default_factory=dict)
+    replicas: dict[int, Sequence[Address]] = field(default_factory=dict)
+    """The addresses of each partition's replicas, as far as their brokers run."""
 
 
 class SimulatedClient:
@@ -110,7 +113,15 @@ class SimulatedClient:
                 addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
                 found = answer.topics[0]
                 leaders = {one.partition_index: addresses.get(one.leader_id) for one in found.partitions}
-                self._topics[name] = TopicView(found.topic_id, leaders)
+                self._topics[name] = TopicView(
+                    found.topic_id,
+                    leaders,
+                    {one.partition_index: one.leader_epoch for one in found.partitions},
+                    {
+                        one.partition_index: [addresses[node] for node in one.replica_nodes if node in addresses]
+                        for one in found.partitions
+                    },
+                )
             else:
                 await self.pause()
         return view
@@ -142,6 +153,19 @@ class SimulatedClient:
     ) -> Answer | None:
         """What the leader of a partition answers; None, and the topic forgotten, where it gives no answer."""
         address = await self.leader(topic, partition)
+        return await self._ask_about(topic, address, request, answer, version=version, purpose=purpose)
+
+    async def ask_replica(
+        self, topic: str, partition: int, request: object, answer: type[Answer], *, version: int, purpose: str = ""
+    ) -> Answer | None:
+        """What any replica of a partition answers, the leader or a follower; None as `ask_leader`."""
+        replicas = (await self.topic(topic)).replicas.get(partition)
+        address = self.random.choice(replicas) if replicas else await self.leader(topic, partition)
+        return await self._ask_about(topic, address, request, answer, version=version, purpose=purpose)
+
+    async def _ask_about(
+        self, topic: str, address: Address, request: object, answer: type[Answer], *, version: int, purpose: str
+    ) -> Answer | None:
         given = await self.ask(address, request, answer, version=version, purpose=purpose)
         if given is None:
             self.forget(topic)

@@ -28,8 +28,12 @@ _LENGTH_BYTES: Final = 12
 class Reader:
     """Reads one partition from an offset on, with the filter of its isolation level."""
 
-    def __init__(self, client: SimulatedClient, partition: Partition, isolation_level: int) -> None:
+    def __init__(
+        self, client: SimulatedClient, partition: Partition, isolation_level: int, *, only_leaders: bool = True
+    ) -> None:
+        """``only_leaders``: whether it reads from the leader alone, and not from any replica (KIP-392)."""
         self._client = client
+        self._ask = client.ask_leader if only_leaders else client.ask_replica
         self.partition = partition
         self._isolation_level = isolation_level
         self.offset = 0
@@ -38,7 +42,7 @@ class Reader:
         self.high_watermark = -1
 
     async def read(self, *, max_wait_ms: int = 0) -> list[StoredRecord] | None:
-        """The next records, possibly none; None where the leader has given no answer or another error."""
+        """The next records, possibly none; None where the broker has given no answer or another error."""
         topic, index = self.partition
         view = await self._client.topic(topic)
         request = FetchRequest(
@@ -50,13 +54,16 @@ class Reader:
                     topic_id=view.topic_id,
                     partitions=[
                         FetchRequest.Topic.Partition(
-                            partition=index, fetch_offset=self.offset, partition_max_bytes=1 << 20
+                            partition=index,
+                            current_leader_epoch=view.leader_epochs.get(index, -1),
+                            fetch_offset=self.offset,
+                            partition_max_bytes=1 << 20,
                         )
                     ],
                 )
             ],
         )
-        answer = await self._client.ask_leader(topic, index, request, FetchResponse, version=15, purpose="fetch")
+        answer = await self._ask(topic, index, request, FetchResponse, version=15, purpose="fetch")
         if answer is None:
             return None
         require(answer.error_code == ErrorCode.NONE, f"a fetch was answered with error {answer.error_code}")
@@ -128,7 +135,7 @@ class Consumer:
         """``may_change``: whether what was seen may be lost, and others stand there later."""
         self._client = client
         self._history = history
-        self._reader = Reader(client, partition, isolation_level)
+        self._reader = Reader(client, partition, isolation_level, only_leaders=client.random.random() < 0.5)
         self._may_change = may_change
         self.is_over = False
 

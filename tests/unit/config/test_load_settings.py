@@ -537,6 +537,13 @@ def test_every_default_is_among_the_values_allowed() -> None:
             "max.connections.per.ip.overrides is 'localhost', expected host:limit entries with whole numbers, such as "
             "10.0.0.7:100,localhost:200",
         ),
+        (
+            "replica.selector.class",
+            "com.example.NearestReplica",
+            "replica.selector.class is 'com.example.NearestReplica', expected "
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector or "
+            "org.apache.kafka.common.replica.LeaderSelector: this broker cannot load classes of Java",
+        ),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused_in_one_sentence(key: str, text: str, sentence: str) -> None:
@@ -715,6 +722,15 @@ def test_a_member_of_a_fixed_quorum_finds_the_controllers_by_the_voters() -> Non
 def test_a_member_that_could_not_join_is_refused(texts: dict[str, str], sentence: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(sentence)):
         load(process_roles="broker", **texts)
+
+
+def test_consumers_read_from_leaders_unless_a_selector_is_named_that_goes_by_racks() -> None:
+    package = "org.apache.kafka.common.replica"
+    named = [
+        load(replica_selector_class=f"{package}.{name}") for name in ("LeaderSelector", "RackAwareReplicaSelector")
+    ]
+
+    assert [one.settings.chooses_replicas_by_rack for one in (load(), *named)] == [False, False, True]
 
 
 def test_a_node_that_opens_its_controller_listener_has_the_replicas_that_it_asks_for() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from broker.fetch.fast_path import MOST_MISSES, MOST_REMEMBERED, RepeatedFetch
 from broker.request.response import ResponseSlot
+from config.broker_settings import RACK_AWARE_SELECTOR
 from dev.serving import every_version
 from protocol.codec import Chunk
 from protocol.errors import ErrorCode as E
@@ -20,6 +21,9 @@ from storage.index.transaction_index import AbortedTransaction
 from storage.log import Log
 from tests.support.batches import T, end_marker, produced
 from tests.support.broker import Client, ConnectionClosed, InProcessBroker
+from tests.support.cluster import broker_record
+from tests.support.leadership import OTHER, follower_fetches, replicate
+from tests.support.metadata import pretend
 from tests.support.requests import fetch_request, produce_request
 
 Topic, Partition, Forgotten = FetchRequest.Topic, FetchRequest.Topic.Partition, FetchRequest.ForgottenTopic
@@ -257,6 +261,25 @@ def test_a_node_that_no_longer_leads_answers_so(
     answer = broker.ask(fetch_request(), 10).responses[0].partitions[0]
     assert answer.error_code == E.NOT_LEADER_OR_FOLLOWER
     assert fast_path.taken == 0
+
+
+@pytest.mark.settings(replica_selector_class=RACK_AWARE_SELECTOR)
+def test_a_consumer_with_a_rack_takes_the_slow_path_only_to_be_sent_to_another_broker(
+    broker: InProcessBroker, topics: dict[str, bytes], fast_path: FastPath
+) -> None:
+    def preferred(rack: str, client: Client) -> int:
+        replica: int = client.ask(fetch_request(rack_id=rack), 12).responses[0].partitions[0].preferred_read_replica
+        return replica
+
+    clients = {rack: broker.connect() for rack in ("", "b", "c")}
+    assert {rack: preferred(rack, client) for rack, client in clients.items()} == {"": -1, "b": -1, "c": -1}
+    assert fast_path.taken == 3, "there are no followers"
+
+    follower_fetches(broker, replicate(broker, "orders"))
+    pretend(broker.server.metadata, broker_record(OTHER, rack="b"))
+    for _ in range(3):
+        assert {rack: preferred(rack, client) for rack, client in clients.items()} == {"": -1, "b": OTHER, "c": -1}
+    assert fast_path.taken == 9
 
 
 class Transactions:

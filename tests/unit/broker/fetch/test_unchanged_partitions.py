@@ -31,6 +31,8 @@ COUNT = 3 * MOST_REMEMBERED
 Topic, Asked = FetchRequest.Topic, FetchRequest.Topic.Partition
 OLD, NEW = 12, 16
 """Versions with names, and with ids."""
+LEADERS_ONLY = 10
+"""The last version that followers do not answer."""
 
 
 @pytest.fixture
@@ -317,7 +319,7 @@ def test_when_its_time_is_up_the_answer_is_that_there_is_nothing(
 
 def test_a_partition_that_goes_is_answered_at_once(broker: InProcessBroker, ids: dict[str, bytes]) -> None:
     consumer = Consumer(broker, ids)
-    consumer.client.send(consumer.request(max_wait_ms=10_000), OLD)
+    consumer.client.send(consumer.request(max_wait_ms=10_000), LEADERS_ONLY)
     Events(broker, ids).lead("many", 3)
     codes = {one.partition_index: one.error_code for topic in consumer.receive().responses for one in topic.partitions}
     assert codes[3] == E.NOT_LEADER_OR_FOLLOWER
@@ -325,7 +327,7 @@ def test_a_partition_that_goes_is_answered_at_once(broker: InProcessBroker, ids:
     Events(broker, ids).lead("many", 3)
     ids["one"] = broker.create_topic("one")
     consumer.offsets["one", 0] = 0
-    consumer.client.send(consumer.request(max_wait_ms=10_000), OLD)
+    consumer.client.send(consumer.request(max_wait_ms=10_000), LEADERS_ONLY)
     assert consumer.client.has_no_answer()
     broker.ask(DeleteTopicsRequest(topic_names=["one"], timeout_ms=1000), 5)
     answer = consumer.client.receive()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.replication.replica_fetch import Append, append
+from config.broker_settings import RACK_AWARE_SELECTOR
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -23,9 +24,7 @@ from tests.support.requests import fetch_request
 
 Answer = FetchResponse.Response.Partition
 
-BY_RACK = pytest.mark.settings(
-    broker_rack="a", replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector"
-)
+BY_RACK = pytest.mark.settings(broker_rack="a", replica_selector_class=RACK_AWARE_SELECTOR)
 SINCE = 11
 
 

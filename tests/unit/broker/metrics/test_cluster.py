@@ -13,9 +13,11 @@ from broker.replication.replication import Replication
 from protocol.errors import ErrorCode
 from protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.topics import CreateTopicsRequest
+from tests.support.batches import produced
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.leadership import create_replicated_topic
 from tests.support.metrics import now, scrape, shown, up
+from tests.support.requests import produce_request
 
 FEW_INTERNAL = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partitions": 1}
 RAFT = "kafka_server_raft_metrics"
@@ -204,6 +206,28 @@ def test_replicas_are_counted_where_they_are_led(primary: InProcessBroker, membe
             assert page[partition(f"kafka_cluster_partition_{name}", followed)] == 0
         assert page[partition("kafka_cluster_partition_laststableoffsetlag", followed)] == 0
     assert scrape(primary)[f"{CONTROLLER}_globalpartitioncount"] == 2
+
+
+def test_an_isr_that_the_leader_has_changed_is_counted(primary: InProcessBroker, member: InProcessBroker) -> None:
+    led_and_followed(primary, member)
+    manager = "kafka_server_replicamanager"
+    counted = primary.server.components.replicas.stats
+    with shown(primary, {f"{manager}_isrshrinks_total": up(1), f"{manager}_underreplicatedpartitions": now(1)}):
+        member.run(replication(member).fetchers.close())  # the broker is alive, and fetches nothing
+        primary.ask(produce_request("orders", produced(), acks=1), 12)
+        until(primary, lambda: counted.isr_shrinks > 0, step_ms=100)
+    assert scrape(primary)[f"{manager}_isrexpands_total"] == 0
+
+
+def test_an_isr_that_the_controller_has_changed_is_not_counted(
+    primary: InProcessBroker, member: InProcessBroker
+) -> None:
+    led_and_followed(primary, member)
+    manager = "kafka_server_replicamanager"
+    with shown(primary, {f"{manager}_underreplicatedpartitions": now(2), f"{manager}_leadercount": now(2)}):
+        member.run(membership(member).close())
+        until(primary, lambda: scrape(primary)[f"{manager}_underreplicatedpartitions"] == 2, step_ms=500)
+    assert scrape(primary)[f"{manager}_isrshrinks_total"] == 0
 
 
 def test_a_member_has_series_of_its_own_replicas_only(primary: InProcessBroker, member: InProcessBroker) -> None:

@@ -77,12 +77,9 @@ def test_replicas_are_told_of(broker: InProcessBroker) -> None:
             f"kafka_cluster_partition_underreplicated{ORDERS}": now(0),
             f"kafka_cluster_partition_underminisr{ORDERS}": now(0),
             f"kafka_cluster_partition_atminisr{ORDERS}": now(1),
-            "kafka_server_replicamanager_isrexpands_total": up(1),
         },
     ):
         replicas.apply(partition, alone._replace(in_sync_replicas=frozenset({1, 2})))
-    with shown(broker, {"kafka_server_replicamanager_isrshrinks_total": up(1)}):
-        replicas.apply(partition, alone)
 
 
 def test_a_partition_that_goes_offline_is_told_of_as_the_metadata_has_it(tmp_path: Path) -> None:

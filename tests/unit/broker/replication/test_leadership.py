@@ -101,7 +101,7 @@ def test_a_leader_that_is_not_alone_in_sync_does_not_decide_what_is_visible(
 
 def test_a_fetch_that_waits_is_told_at_once(broker: InProcessBroker, partition: Partition) -> None:
     client = broker.connect()
-    client.send(fetch_request("orders", offset=2, max_wait_ms=60_000), 12)
+    client.send(fetch_request("orders", offset=2, max_wait_ms=60_000), 10)
     broker.settle()
 
     hand_over(broker, partition, OTHER, 1)
@@ -188,4 +188,4 @@ def produce_error(broker: InProcessBroker) -> int:
 
 def fetch_error(broker: InProcessBroker) -> int:
     request: FetchRequest = fetch_request("orders")
-    return broker.ask(request, 12).responses[0].partitions[0].error_code
+    return broker.ask(request, 10).responses[0].partitions[0].error_code

@@ -123,12 +123,12 @@ class Leader:
         self.log.append_all(self.clock.now_ms())
         self.partition.advance_high_watermark()
 
-    def fetch(self, replica: int, offset: int, *, broker_epoch: int | None = None) -> None:
+    def fetch(self, replica: int, offset: int, *, broker_epoch: int | None = None, log_start: int = 0) -> None:
         """A follower fetches from the offset."""
         epoch = self.cluster.epochs[replica] if broker_epoch is None else broker_epoch
         follower = Follower(FollowerId(replica, epoch), self.replication)
         follower.check(self.partition)
-        follower.has_fetched(self.partition, offset, 0)
+        follower.has_fetched(self.partition, offset, log_start)
 
     def apply(self, **changes: Any) -> None:
         """The metadata has another state of the partition."""
@@ -146,6 +146,9 @@ def home(tmp_path: Path) -> LogHome:
 
 def test_consumers_see_what_every_replica_in_sync_has(home: LogHome) -> None:
     leader = Leader(home)
+    leader.fetch(2, 0)
+    leader.fetch(3, 0)
+    leader.moved.clear()
     leader.write(b"a", b"b")
     assert leader.log.high_watermark == 0
 
@@ -157,6 +160,21 @@ def test_consumers_see_what_every_replica_in_sync_has(home: LogHome) -> None:
 
     assert leader.log.high_watermark == 2
     assert leader.moved == [leader.partition] * 2
+
+
+def test_a_deletion_that_waits_is_woken_when_followers_have_deleted_the_records(home: LogHome) -> None:
+    leader = Leader(home)
+    leader.write(b"a", b"b")
+    for replica in (2, 3):
+        leader.fetch(replica, 2)
+    leader.partition.delete_records_before(1)
+    leader.moved.clear()
+
+    leader.fetch(2, 2, log_start=1)
+    assert (leader.partition.low_watermark, leader.moved) == (0, [leader.partition])
+    leader.fetch(2, 2, log_start=1)
+    leader.fetch(3, 2, log_start=1)
+    assert (leader.partition.low_watermark, leader.moved) == (1, [leader.partition] * 2)
 
 
 def test_a_fetch_of_a_broker_without_a_replica_or_of_its_last_run_counts_for_nothing(home: LogHome) -> None:
@@ -196,6 +214,7 @@ def test_a_follower_that_lags_leaves_the_isr_and_the_high_watermark_goes_on(home
     leader.replication.maintain_isrs([leader.partition])
     assert leader.cluster.wanted_isr == {1, 2}
     assert leader.log.high_watermark == 0
+    leader.moved.clear()
 
     leader.cluster.answer(IsrCommitted((1, 2), 5, 8))
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_the_handler_of_an_api_takes_its_requests(broker: InProcessBroker, api: 
     route = broker.server.registry.route(api.key, api.key.versions[1])
     assert route is not None
     handler: Any = route.handler
-    assert handler.__annotations__["request"] in (request_class(api.key), Any)
+    assert get_type_hints(handler)["request"] in (request_class(api.key), Any)
     assert route.name == f"{api.key.title} v{api.key.versions[1]}"
 
 

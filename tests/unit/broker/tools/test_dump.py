@@ -435,4 +435,5 @@ def test_the_launcher_knows_its_commands() -> None:
     finished = subprocess.run([sys.executable, "-m", "ottla", "burn"], capture_output=True, text=True, check=False)
 
     assert finished.returncode == 2
-    assert finished.stderr == "ottla: there is no command 'burn'; there are: run, dump, verify, health, pipeline\n"
+    commands = "run, dump, verify, health, cluster, pipeline"
+    assert finished.stderr == f"ottla: there is no command 'burn'; there are: {commands}\n"
