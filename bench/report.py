@@ -89,6 +89,10 @@ DIGITS = {
     "cpu_s_gb": 3,
     "new_directory_s": 3,
     "again_s": 3,
+    "stop_s": 2,
+    "kafka_stop_s": 2,
+    "kill_2s_s": 2,
+    "kafka_kill_2s_s": 2,
 }
 
 
@@ -111,7 +115,7 @@ def table(cases: dict[str, list[dict[str, float]]]) -> str:
     for case, rounds in cases.items():
         for number, (name, figures) in enumerate(summary(rounds).items()):
             digits = DIGITS.get(
-                name, 2 if name.endswith(("_cores", "_ratio")) else 1 if figures["median"] < 1000 else 0
+                name, 2 if name.endswith(("_cores", "_ratio", "_100mb")) else 1 if figures["median"] < 1000 else 0
             )
             spread = f"{figures['least']:,.{digits}f} - {figures['most']:,.{digits}f}"
             lines.append(

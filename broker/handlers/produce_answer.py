@@ -60,9 +60,7 @@ class PendingAnswer:
     def settle(self, answer: Answer, staged: StagedAppend, outcome: Publication | StorageError | Fault) -> None:
         """A staged batch is written, or could not be."""
         if isinstance(outcome, Publication):
-            answer.base_offset = staged.first_offset
-            answer.log_append_time_ms = staged.log_append_time_ms
-            answer.log_start_offset = outcome.partition.log.log_start_offset
+            _say_where(answer, outcome, staged.first_offset, staged.log_append_time_ms)
             if not outcome.is_complete:
                 self._late.append((answer, outcome))
         else:
@@ -71,6 +69,20 @@ class PendingAnswer:
             if isinstance(outcome, StorageError):
                 answer.error_message = outcome.message_for_client
         self.settle_one()
+
+    def settle_late(
+        self,
+        answer: Answer,
+        publication: Publication,
+        late: Collection[Publication],
+        *,
+        first_offset: int,
+        log_append_time_ms: int,
+    ) -> None:
+        """The only batch is written and has waited: its acknowledgement has not come, or with too few replicas."""
+        _say_where(answer, publication, first_offset, log_append_time_ms)
+        self._late.append((answer, publication))
+        self._acknowledged(late)
 
     def settle_one(self) -> None:
         """One thing less to wait for; after the last one comes the acknowledgement."""
@@ -125,6 +137,13 @@ class PendingAnswer:
                         leader_id=leadership.leader_id, leader_epoch=leadership.leader_epoch
                     )
                     add_endpoint(leadership, self.response.node_endpoints, ProduceResponse.NodeEndpoint)
+
+
+def _say_where(answer: Answer, publication: Publication, first_offset: int, log_append_time_ms: int) -> None:
+    """Answer that a batch is in the log."""
+    answer.base_offset = first_offset
+    answer.log_append_time_ms = log_append_time_ms
+    answer.log_start_offset = publication.partition.log.log_start_offset
 
 
 def code_of(error: Exception, version: int) -> ErrorCode:

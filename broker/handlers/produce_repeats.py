@@ -12,6 +12,7 @@ nothing had been tried: only the slow path decides (docs/decisions/repeated-prod
 """
 
 import struct
+from collections.abc import Collection
 from functools import partial
 from typing import Final
 
@@ -211,31 +212,64 @@ class RepeatedProduce:
     def _settle(
         self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError | Fault
     ) -> None:
-        if not isinstance(outcome, Publication) or not outcome.is_complete:
+        if not isinstance(outcome, Publication):
             self._settle_on_slow_path(slot, correlation_id, staged, outcome)
+        elif outcome.is_complete:
+            self._respond(slot, correlation_id, staged.first_offset, staged.log_append_time_ms)
+        else:
+            # What waits holds no batch.
+            offset, time_ms = staged.first_offset, staged.log_append_time_ms
+            self._replicas.acknowledge(
+                (outcome,),
+                by_all=self._acks == ALL_ACKS,
+                timeout_ms=self._timeout_ms,
+                then=partial(self._acknowledged, slot, correlation_id, offset, time_ms, outcome),
+            )
+
+    def _acknowledged(
+        self,
+        slot: ResponseSlot,
+        correlation_id: int,
+        first_offset: int,
+        log_append_time_ms: int,
+        publication: Publication,
+        late: Collection[Publication],
+    ) -> None:
+        """The batch is on all replicas and flushed as far as asked for; or it is in ``late``."""
+        if not late and (self._acks != ALL_ACKS or not publication.has_too_few_replicas):
+            self._respond(slot, correlation_id, first_offset, log_append_time_ms)
             return
+        pending, answer = self._pending(slot, correlation_id)
+        pending.settle_late(answer, publication, late, first_offset=first_offset, log_append_time_ms=log_append_time_ms)
+
+    def _respond(self, slot: ResponseSlot, correlation_id: int, first_offset: int, log_append_time_ms: int) -> None:
         frame = bytearray(self._template)
         _write_correlation_id(frame, 4, correlation_id)
         if self._version >= LOG_START_SINCE:
             start = self._partition.log.log_start_offset
-            _write_offsets(frame, self._offsets_at, staged.first_offset, staged.log_append_time_ms, start)
+            _write_offsets(frame, self._offsets_at, first_offset, log_append_time_ms, start)
         else:
-            _write_offsets_without_start(frame, self._offsets_at, staged.first_offset, staged.log_append_time_ms)
+            _write_offsets_without_start(frame, self._offsets_at, first_offset, log_append_time_ms)
         throttle_time_ms = slot.stream.session.throttle_time_ms
         if throttle_time_ms:
             _write_throttle_time(frame, self._throttle_time_at, throttle_time_ms)
         slot.fill((frame,))
 
     def _settle_on_slow_path(
-        self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError | Fault
+        self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: StorageError | Fault
     ) -> None:
-        """The write failed, or its acknowledgement is still to come."""
+        """The write failed."""
+        pending, answer = self._pending(slot, correlation_id)
+        pending.settle(answer, staged, outcome)
+
+    def _pending(self, slot: ResponseSlot, correlation_id: int) -> tuple[PendingAnswer, Answer]:
+        """The answer as the slow path writes it, and its part for the partition."""
         slot.kind = self._slow_path_kind
         context = RequestContext(self._version, correlation_id, self._client_id, slot, self._apis)
         pending = PendingAnswer(self._acks, self._timeout_ms, context, self._replicas, self._partitions)
         response, answer = self._answer()
         pending.response = response
-        pending.settle(answer, staged, outcome)
+        return pending, answer
 
     def _answer(self) -> tuple[ProduceResponse, Answer]:
         name, topic_id = self._topic

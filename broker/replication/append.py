@@ -88,9 +88,11 @@ class Appender:
         writer: WorkerThread,
         *,
         call_soon: Callable[[Callable[[], None]], object],
-        on_published: Callable[[Partition], None],
+        on_published: Callable[[Partition, bool], None],
         on_failed: Callable[[Partition, StorageError], None],
     ) -> None:
+        """``on_published`` is called with each partition that has new records, and whether its high watermark may have
+        moved with them; ``on_failed`` where they could not be written."""
         self._clock = clock
         self._writer = writer
         self._call_soon = call_soon
@@ -241,14 +243,15 @@ class Appender:
                 staged.tag(staged, error)
             self._on_failed(partition, error)
             return
+        has_moved = True
         if partition.owes_epoch_start:
             partition.begin_epoch()
         else:
-            partition.advance_high_watermark()
+            has_moved = partition.advance_high_watermark()
         publication = Publication(partition)
         for staged in write.staged:
             staged.tag(staged, publication)
-        self._on_published(partition)
+        self._on_published(partition, has_moved)
 
     def _fail(self, partition: Partition, write: LogWrite | None, error: StorageError) -> None:
         """The write failed: the batches staged with it and behind it are rolled back, and their producers answered."""

@@ -30,8 +30,12 @@ class DelayedProduce(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Complete once every partition has acknowledged its batch, or is lost."""
-        self._pending = [one for one in self._pending if not one.is_acknowledged(by_all=self._by_all)]
-        return all(one.is_lost for one in self._pending) and self.complete()
+        by_all = self._by_all
+        self._pending = [one for one in self._pending if not one.is_acknowledged(by_all=by_all)]
+        for one in self._pending:
+            if not one.is_lost:
+                return False
+        return self.complete()
 
     def on_complete(self) -> None:
         """Answer the request; partitions still pending are late, or lost."""

@@ -303,12 +303,17 @@ class ReplicaManager:
             if not partition.is_gone and (partition.is_flush_late or partition.log.needs_flush(now_ms)):
                 self._flush(partition)
 
-    def _published(self, partition: Partition) -> None:
-        """New records can be read: wake waiting requests, and flush if a flush is due."""
+    def _published(self, partition: Partition, has_moved: bool) -> None:
+        """New records can be read: wake waiting requests, and flush if a flush is due.
+
+        ``has_moved``: the high watermark may have moved. With followers it most often has not, and there may be as many
+        waiting producers as requests under way: none of them is asked (bench: replication-produce).
+        """
         if partition.watchers:
             partition.notify_watchers()
         self.fetch_purgatory.check(partition)
-        self.produce_purgatory.check(partition)
+        if has_moved:
+            self.produce_purgatory.check(partition)
         self.flush_if_due(partition)
 
     def flush_if_due(self, partition: Partition) -> None:

@@ -7,6 +7,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from broker.handlers.produce_repeats import MOST_REMEMBERED, RepeatedProduce, Repeats
+from broker.replication.in_sync_replicas import FollowerFetch
+from broker.replication.partition import LeaderAndIsr, Partition
 from broker.runtime.worker_thread import Flusher
 from dev.serving import every_version
 from protocol.errors import ErrorCode as E
@@ -171,6 +173,92 @@ def test_an_acknowledgement_that_has_to_wait_waits(
     assert taken == [True]
     broker.advance(30_000)
     assert client.receive().responses[0].partition_responses[0].error_code == E.REQUEST_TIMED_OUT
+
+
+@every_version(ProduceRequest)
+def test_a_repeated_request_that_has_waited_for_a_follower_is_answered_like_the_first(
+    broker: InProcessBroker, orders: bytes, taken: list[bool], version: int
+) -> None:
+    partition = with_a_follower(broker)
+    client = broker.connect()
+    answers = []
+    for end_offset in (2, 4, 6):
+        client.send(produce_request("orders", produced(2), topic_id=orders), version)
+        assert client.has_no_answer()
+        follower_has(broker, partition, end_offset)
+        answers.append(client.receive())
+
+    assert taken == [True, True]
+    offsets = [answer.responses[0].partition_responses[0].base_offset for answer in answers]
+    assert offsets == [0, 2, 4]
+    for answer in answers:
+        answer.responses[0].partition_responses[0].base_offset = 0
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_of_several_repeated_requests_those_are_answered_that_the_follower_has(
+    broker: InProcessBroker, orders: bytes, taken: list[bool]
+) -> None:
+    partition = with_a_follower(broker)
+    client = broker.connect()
+    for _ in range(3):
+        client.send(produce_request("orders", produced(1), topic_id=orders), 9)
+    assert client.has_no_answer()
+
+    follower_has(broker, partition, 2)
+    assert [client.receive().responses[0].partition_responses[0].base_offset for _ in range(2)] == [0, 1]
+    assert client.has_no_answer()
+    follower_has(broker, partition, 3)
+    assert client.receive().responses[0].partition_responses[0].base_offset == 2
+    assert taken == [True, True]
+
+
+@pytest.mark.settings(min_insync_replicas=2)
+def test_a_repeated_request_is_told_that_too_few_replicas_were_in_sync_in_the_end(
+    broker: InProcessBroker, orders: bytes, taken: list[bool]
+) -> None:
+    partition = with_a_follower(broker)
+    client = broker.connect()
+    client.send(produce_request("orders", produced(1), topic_id=orders), 9)
+    follower_has(broker, partition, 1)
+    assert client.receive().responses[0].partition_responses[0].error_code == E.NONE
+    client.send(produce_request("orders", produced(1), topic_id=orders), 9)
+    assert client.has_no_answer()
+
+    async def shrink_when_acknowledged() -> None:
+        partition.log.advance_high_watermark(2)
+        partition.in_sync_replicas = frozenset({1})
+        broker.server.components.replicas.watermark_moved(partition)
+
+    broker.run(shrink_when_acknowledged())
+    answer = client.receive().responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 1)
+    assert taken == [True]
+
+
+def with_a_follower(broker: InProcessBroker) -> Partition:
+    """Partition 0 of `orders` with broker 2 as a follower in sync that has no records yet."""
+    replicas = broker.server.components.replicas
+    partition = replicas.partition("orders", 0)
+
+    async def apply() -> None:
+        replicas.apply(partition, LeaderAndIsr(1, 1, (1, 2), frozenset({1, 2}), partition_epoch=1))
+
+    broker.run(apply())
+    return partition
+
+
+def follower_has(broker: InProcessBroker, partition: Partition, end_offset: int) -> None:
+    """The follower fetches at this offset."""
+
+    async def fetched() -> None:
+        assert partition.followers is not None
+        fetch = FollowerFetch(end_offset, 0, broker_epoch=1)
+        partition.followers.fetched(2, fetch, leaders_end_offset=partition.log.log_end_offset, now_ms=0)
+        assert partition.advance_high_watermark()
+        broker.server.components.replicas.watermark_moved(partition)
+
+    broker.run(fetched())
 
 
 @pytest.mark.parametrize("size", range(1, 12))
