@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
-from kafka.errors import KafkaStorageError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaStorageError, NotLeaderForPartitionError
 
 from dev.waiting import until
 from tests.support.clients import Client, RequestFailed, connect, values
@@ -61,7 +61,7 @@ def produce(broker: BrokerOnSmallDisk, topic: str, number: int) -> bytes | None:
     with producer(broker) as one:
         try:
             one.send(topic, value).get(timeout=60)
-        except (KafkaStorageError, UnknownTopicOrPartitionError):
+        except (KafkaStorageError, NotLeaderForPartitionError):
             return None
     return value
 
