@@ -260,10 +260,10 @@ class BrokerSettings(Settings):
         return with_bound_ports(self.advertised_listeners, bound_ports)
 
     def controller_port(self, client_port: int) -> int:
-        """The port that the metadata log names for the controller; nothing listens there.
+        """The port that the metadata log names for the controller.
 
-        It is the port of the first controller listener, or else ``ottla.controller.port``, or else the one above the
-        clients' port.
+        It is the port of the first controller listener. Without a controller listener nothing listens there, and it is
+        ``ottla.controller.port``, or else the port above the clients' port.
         """
         beside_clients = client_port + 1 if client_port < HIGHEST_PORT else client_port - 1
         kept = self.controller_listeners[0].port if self.controller_listeners else 0
