@@ -1,6 +1,6 @@
 """ListOffsets: which offset stands for a time (API key 2; KIP-79, KIP-320, KIP-734)."""
 
-from broker.handlers.partition_lookup import PartitionLookup, check_leader_epoch
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.replication.isolation import FetchIsolation, consumer_isolation
 from broker.replication.offsets import Named, find_offset
 from broker.request.context import Operation, RequestContext, ResourceType
@@ -71,7 +71,7 @@ class ListOffsetsHandler:
         if asked.timestamp < 0 and version < _SINCE_VERSION.get(asked.timestamp, version + 1):
             raise UnsupportedVersion(f"a timestamp of {asked.timestamp} in version {version}")
         partition = self._partitions.partition(topic, asked.partition_index)
-        check_leader_epoch(partition, asked.current_leader_epoch)
+        partition.check_leader_epoch(asked.current_leader_epoch)
         if replica_id != DEBUGGING:
             partition.check_leadership()
         found = find_offset(partition, asked.timestamp, isolation)

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: where a leader epoch ends (API key 23; KIP-101, KIP-320)."""
 
-from broker.handlers.partition_lookup import PartitionLookup, check_leader_epoch
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault, TopicAuthorizationFailed, error_code_of
 from protocol.errors import ErrorCode
@@ -39,7 +39,7 @@ class OffsetForLeaderEpochHandler:
         if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             raise TopicAuthorizationFailed(f"{context.session.principal} may not describe {topic}")
         partition = self._partitions.partition(topic, asked.partition)
-        check_leader_epoch(partition, asked.current_leader_epoch)
+        partition.check_leader_epoch(asked.current_leader_epoch)
         partition.check_leadership()
         end = partition.log.end_offset_for_epoch(asked.leader_epoch)
         return Answer(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

@@ -9,7 +9,7 @@ from broker.metadata.brokers import Brokers, ListedBroker
 from broker.metadata.cache import ImageSource
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
-from broker.request.faults import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
+from broker.request.faults import NotLeaderOrFollower
 from protocol.records.cluster_metadata import NO_LEADER
 from storage.sentinels import NO_EPOCH
 
@@ -91,12 +91,3 @@ def add_endpoint(leadership: Leadership, endpoints: list[E], make: Callable[...,
     broker = leadership.broker
     if broker is not None and all(endpoint.node_id != broker.broker_id for endpoint in endpoints):
         endpoints.append(make(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack))
-
-
-def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:
-    """Raise `FencedLeaderEpoch` or `UnknownLeaderEpoch` if the client knows another epoch than this node, whether this
-    node leads the partition or not; -1: the client does not say."""
-    if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
-        return
-    text = f"{partition.topic_partition}: leader epoch {current_leader_epoch}, here {partition.leader_epoch}"
-    raise FencedLeaderEpoch(text) if current_leader_epoch < partition.leader_epoch else UnknownLeaderEpoch(text)

@@ -305,6 +305,15 @@ class Partition:
             return UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
         if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
             return NotLeaderOrFollower(f"{self.topic_partition} is led by node {self.leader}")
+        return self._wrong_epoch(current_leader_epoch)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Raise `FencedLeaderEpoch` or `UnknownLeaderEpoch` if the client knows another epoch than this node, whether
+        this node leads the partition or not; -1: the client does not say."""
+        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            raise self._wrong_epoch(current_leader_epoch)
+
+    def _wrong_epoch(self, current_leader_epoch: int) -> Exception:
         text = f"{self.topic_partition}: leader epoch {current_leader_epoch}, here {self.leader_epoch}"
         return FencedLeaderEpoch(text) if current_leader_epoch < self.leader_epoch else UnknownLeaderEpoch(text)
 

@@ -210,8 +210,7 @@ class ReplicaManager:
     def followed(self, partition: Partition) -> None:
         """A followed partition has new records, or another high watermark or log start."""
         self.changed(partition)
-        if partition.log.needs_flush(self._clock.now_ms()):
-            self._flush(partition)
+        self.flush_if_due(partition)
 
     def follower_failed(self, partition: Partition, error: StorageError) -> None:
         """The log of a followed partition could not be changed."""

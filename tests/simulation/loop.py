@@ -10,7 +10,7 @@ from asyncio import events
 from collections.abc import Callable, Coroutine
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tests.simulation.process import CURRENT, ExceptionHandler, SimulatedProcess
 
@@ -32,16 +32,16 @@ class Stalled(Exception):
 MOST_TURNS_AT_ONE_TIME: Final = 100_000
 
 
-class Pollable:
+class Pollable(Protocol):
     """What the loop watches in place of a file descriptor's socket."""
 
     descriptor: int
 
     def is_readable(self) -> bool:
-        raise NotImplementedError
+        """Whether a read would not block."""
 
     def is_writable(self) -> bool:
-        raise NotImplementedError
+        """Whether a write would not block."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
