@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -29,6 +30,8 @@ from tests.interop.clusters import CLUSTER, KafkaNode
 from tests.interop.conftest import FEW_INTERNAL_PARTITIONS, installed
 from tests.interop.java_tools import CLASSES, JavaTools
 from tests.support.clusters import Admin, Load, numbers_in
+
+_log = logging.getLogger(__name__)
 
 CONTROLLER: Final = 200
 OTTLA: Final = 1
@@ -336,6 +339,7 @@ def test_the_data_moves_to_kafka_and_back_below_its_clients(move: Move) -> None:
 
     # A broker of Kafka gets a copy of one partition, and then takes over all, those of groups and transactions too.
     move.join_kafka()
+    handing_over_s = load.longest_pause_s
     load.times.clear()
     admin = Admin(both)
     for replicas in ([KAFKA, OTTLA], [KAFKA]):
@@ -360,6 +364,7 @@ def test_the_data_moves_to_kafka_and_back_below_its_clients(move: Move) -> None:
     until(lambda: committed(kafka.bootstrap, "orders") == 42, "the group has its offset")
     assert first_committed(kafka.bootstrap, "prices") == b"in a transaction"
     assert moving_s < 9.0, "no session had to end"
+    _log.info("longest pause: %.1f s in steps 1 to 3, %.2f s in step 6", handing_over_s, moving_s)
 
     # The way back begins with a new node of ours, which says what it cannot do.
     second = BrokerProcess(move.directory / "second", port=port_below_client_ports(above=kafka.port))
