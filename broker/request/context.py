@@ -93,6 +93,13 @@ class ServedApis(Protocol):
         """Every API served, by ascending key."""
 
 
+class Permissions(Protocol):
+    """What one principal may do from one host."""
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the authorizer allows the principal this operation on the resource."""
+
+
 @runtime_checkable
 class TellsThrottleTime(Protocol):
     """An answer with a field for the time that its client is throttled for. The codec leaves the field out of versions
@@ -122,9 +129,9 @@ class RequestContext:
         return self.session.peer
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the session's principal may do this to the resource. Every principal may, until there is an
-        authorizer."""
-        return True
+        """Whether the session's principal may do this to the resource."""
+        permissions = self.session.permissions
+        return permissions is None or permissions.may(operation, resource_type, name)
 
     def respond(self, answer: object) -> None:
         """Fill the slot with ``answer``, encoded in the request's version."""

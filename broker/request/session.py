@@ -1,6 +1,9 @@
 """The session of a connection: who is at its other end, what the client has said of itself, and its throttling."""
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from broker.request.context import Permissions
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a connection that no authentication was asked of."""
@@ -34,11 +37,12 @@ class Session:
     """What is known of a connection's client. All requests of the connection share this object."""
 
     __slots__ = (
-        "_is_authenticated",
         "client_id",
+        "is_authenticated",
         "is_on_controller_listener",
         "is_plain",
         "peer",
+        "permissions",
         "principal",
         "software",
         "throttle_time_ms",
@@ -60,7 +64,10 @@ class Session:
         """The client is authenticated, and served a broker's APIs: no more is asked of the session at a request."""
         self.principal = principal
         """In Kafka's form: type and name."""
-        self._is_authenticated = is_authenticated
+        self.permissions: Permissions | None = None
+        """What the principal may do; None where there is no authorizer, so that every principal may do all."""
+        self.is_authenticated = is_authenticated
+        """False until a listener that asks for authentication has it. Until then few APIs are served."""
         self.client_id = ""
         """`client.id` of the latest request whose header was read, by which quotas go. Empty: the client gave none."""
         self.software = UNKNOWN_SOFTWARE
@@ -69,12 +76,9 @@ class Session:
         self.throttled_until_ms = 0
         """Monotonic time until which no further request of the client is read or evaluated. 0: not throttled."""
 
-    @property
-    def is_authenticated(self) -> bool:
-        """False until a listener that asks for authentication has it. Until then few APIs are served."""
-        return self._is_authenticated
-
-    @is_authenticated.setter
-    def is_authenticated(self, is_authenticated: bool) -> None:
-        self._is_authenticated = is_authenticated
-        self.is_plain = is_authenticated and not self.is_on_controller_listener
+    def authenticate(self, principal: str) -> None:
+        """The client has proved to be ``principal``: all APIs of the listener are served to it from now on."""
+        self.principal = principal
+        self.permissions = None
+        self.is_authenticated = True
+        self.is_plain = not self.is_on_controller_listener

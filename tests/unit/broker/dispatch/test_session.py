@@ -45,7 +45,7 @@ def metadata(slot: ResponseSlot, version: int) -> MetadataResponse:
 
 def test_a_client_that_has_not_authenticated_is_served_api_versions() -> None:
     slot = request(ApiVersionsRequest(), 3)
-    slot.session.is_authenticated = False
+    slot.session.is_authenticated = slot.session.is_plain = False
     dispatcher().handle(slot)
     assert slot.is_filled
     assert slot.chunks != NOTHING
@@ -54,7 +54,7 @@ def test_a_client_that_has_not_authenticated_is_served_api_versions() -> None:
 def test_a_client_that_has_not_authenticated_is_served_nothing_else() -> None:
     owner = Owner()
     slot = request(MetadataRequest(topics=None), 12, owner)
-    slot.session.is_authenticated = False
+    slot.session.is_authenticated = slot.session.is_plain = False
     dispatcher().handle(slot)
     assert owner.closed == f"API {int(ApiKey.METADATA)} is not served before authentication"
 
