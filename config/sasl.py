@@ -1,0 +1,148 @@
+"""The SASL settings of each listener: mechanisms, users of PLAIN, and how long a session lasts.
+
+listener.name.<listener>.<mechanism>.sasl.jaas.config      the only name under which Kafka reads a JAAS configuration
+listener.name.<listener>.<mechanism>.<setting>             every other setting has three names:
+listener.name.<listener>.<setting>                         `config.listener_texts` says which of them counts
+<setting>
+
+Imported where a listener with SASL is opened only.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from config.broker_settings import BROKER_SETTINGS, BrokerSettings
+from config.errors import SettingsError
+from config.jaas import InvalidJaas, parse_jaas
+from config.listener_texts import ListenerTexts
+from config.listeners import Listener
+from config.values import trimmed
+
+PLAIN: Final = "PLAIN"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = (PLAIN, *SCRAM)
+"""The mechanisms that exist here."""
+
+_LOGIN_MODULES: Final = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    **dict.fromkeys(SCRAM, "org.apache.kafka.common.security.scram.ScramLoginModule"),
+}
+_USER_PREFIX: Final = "user_"
+_JAAS: Final = "sasl.jaas.config"
+_ENABLED: Final = "sasl.enabled.mechanisms"
+_CLASSES: Final = (
+    "sasl.client.callback.handler.class",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+)
+"""Settings that name classes of Java."""
+
+
+class MechanismSettings(NamedTuple):
+    """One mechanism on one listener."""
+
+    name: str
+    max_reauth_ms: int
+    """After how long a client has to authenticate again; 0: never."""
+    users: Mapping[str, str]
+    """Passwords by user, for PLAIN."""
+
+    def __repr__(self) -> str:
+        """Without the passwords."""
+        return f"MechanismSettings({self.name!r}, {self.max_reauth_ms}, {len(self.users)} users)"
+
+
+class SaslSettings(NamedTuple):
+    """SASL on one listener."""
+
+    mechanisms: Mapping[str, MechanismSettings]
+    """By name, in the order of `sasl.enabled.mechanisms`."""
+    max_receive_bytes: int
+    failure_delay_ms: int
+    timeout_ms: int
+
+
+def sasl_settings(listener: Listener, settings: BrokerSettings) -> SaslSettings:
+    """The settings of a listener with SASL.
+
+    Raises:
+        SettingsError: A mechanism does not exist here, or its users cannot be read. The sentence has no password.
+    """
+    texts = ListenerTexts(listener.name, settings.given)
+    names: tuple[str, ...] = _value(_ENABLED, texts, settings)
+    if not names:
+        raise SettingsError(f"{_ENABLED} is empty, but the listener {listener.name} has SASL; {_expected_mechanisms()}")
+    return SaslSettings(
+        mechanisms={name: _mechanism(name, listener, texts, settings) for name in names},
+        max_receive_bytes=_value("sasl.server.max.receive.size", texts, settings),
+        failure_delay_ms=settings.connection_failed_authentication_delay_ms,
+        timeout_ms=settings.ottla_authentication_timeout_ms,
+    )
+
+
+def _mechanism(name: str, listener: Listener, texts: ListenerTexts, settings: BrokerSettings) -> MechanismSettings:
+    if name not in MECHANISMS:
+        key = texts.name(_ENABLED) or _ENABLED
+        reason = "there is no Kerberos here" if name == "GSSAPI" else "there is no such mechanism here"
+        default = "" if texts.name(_ENABLED) else ", its default"
+        raise SettingsError(
+            f"{key} has {name!r}{default}, and the listener {listener.name} has SASL, but {reason}; "
+            + _expected_mechanisms()
+        )
+    for setting in _CLASSES:
+        if trimmed(texts.text(setting, name) or ""):
+            raise SettingsError(
+                f"{texts.name(setting, name)} is set, but this broker cannot load classes of Java: leave it out"
+            )
+    return MechanismSettings(
+        name=name,
+        max_reauth_ms=max(_value("connections.max.reauth.ms", texts, settings, name), 0),
+        users=_users(name, listener, texts),
+    )
+
+
+def _users(mechanism: str, listener: Listener, texts: ListenerTexts) -> Mapping[str, str]:
+    """The users of PLAIN, from the options of its login module."""
+    wanted = f"listener.name.{listener.name.lower()}.{mechanism.lower()}.{_JAAS}"
+    text = texts.text(_JAAS, mechanism)
+    if text is None or texts.name(_JAAS, mechanism) != wanted:
+        if mechanism != PLAIN:
+            return {}  # the users are in the metadata log, and the configuration would name the module only
+        form = f'{_LOGIN_MODULES[PLAIN]} required user_<name>="<password>";'
+        raise SettingsError(f"{wanted} is not set, expected the users of PLAIN: {form}")
+    try:
+        module = parse_jaas(text)
+    except InvalidJaas as reason:
+        raise SettingsError(
+            f'{wanted} cannot be read: {reason}; expected {_LOGIN_MODULES[mechanism]} required <option>="<value>" ...;'
+        ) from None
+    if module.name != _LOGIN_MODULES[mechanism]:
+        raise SettingsError(f"{wanted} has the login module {module.name}, expected {_LOGIN_MODULES[mechanism]}")
+    options = module.options.items()
+    return {name.removeprefix(_USER_PREFIX): text for name, text in options if name.startswith(_USER_PREFIX)}
+
+
+def _value(setting: str, texts: ListenerTexts, settings: BrokerSettings, mechanism: str | None = None) -> Any:
+    """The value of a setting for a listener, or for a mechanism on it."""
+    name = texts.name(setting, mechanism)
+    declaration = BROKER_SETTINGS[setting]
+    if name is None or name == setting:
+        return getattr(settings, setting.replace(".", "_"))
+    return declaration.parse(name, texts.text(setting, mechanism) or "")
+
+
+def check_sasl(settings: BrokerSettings) -> list[str]:
+    """Check the settings of every listener with SASL; return notices about them for the log.
+
+    Raises:
+        SettingsError: As `sasl_settings` does.
+    """
+    for listener in settings.listeners:
+        if listener.has_sasl:
+            sasl_settings(listener, settings)
+    return []
+
+
+def _expected_mechanisms() -> str:
+    return f"expected some of {', '.join(MECHANISMS)}"
