@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from broker.request.context import Permissions
+    from broker.request.gate import Gate
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a connection that no authentication was asked of."""
@@ -38,6 +39,7 @@ class Session:
 
     __slots__ = (
         "client_id",
+        "gate",
         "is_authenticated",
         "is_on_controller_listener",
         "is_plain",
@@ -56,8 +58,11 @@ class Session:
         principal: str = ANONYMOUS,
         is_authenticated: bool = True,
         is_on_controller_listener: bool = False,
+        gate: "Gate | None" = None,
     ) -> None:
         self.peer = peer
+        self.gate = gate
+        """What asks the client who it is; None on a listener without SASL."""
         self.is_on_controller_listener = is_on_controller_listener
         """The APIs of a controller are served to the client, not those of a broker."""
         self.is_plain = is_authenticated and not is_on_controller_listener
@@ -82,3 +87,7 @@ class Session:
         self.permissions = None
         self.is_authenticated = True
         self.is_plain = not self.is_on_controller_listener
+
+    def ask_the_gate(self) -> None:
+        """From now on the gate sees every request first: the client authenticates again, or has to."""
+        self.is_plain = False

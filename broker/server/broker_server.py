@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.dispatch.dispatcher import Dispatcher
@@ -19,7 +20,7 @@ from broker.metrics.sources import PERIOD_MS, MetricSources
 from broker.network.acceptor import Bind, CannotListen
 from broker.network.connection_limits import UnknownHost
 from broker.network.socket_options import bound_socket
-from broker.network.socket_server import SocketServer
+from broker.network.socket_server import NO_GATES, SocketServer
 from broker.raft.observers import Observers
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock, Ids
@@ -42,6 +43,7 @@ from storage.open_files import DEFAULT_LIMIT
 if TYPE_CHECKING:
     from broker.metrics.pages import Pages
     from broker.peers.connector import Connector
+    from broker.request.gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,7 @@ class BrokerServer:
         self.controller_registry = Registry(self.registry.stats)
         """Of the controller listeners; its requests are counted with the others."""
         self._channel = RequestChannel(settings.queued_max_requests)
+        self.metadata = MetadataCache()
         try:
             self.socket_server = SocketServer(
                 settings,
@@ -97,6 +100,7 @@ class BrokerServer:
                 channel=self._channel,
                 bind=bind,
                 controller_listeners=settings.opened_controller_listeners,
+                gates=self._make_gates(),
             )
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
@@ -105,7 +109,6 @@ class BrokerServer:
 
             if fault := fault_of_names(settings.ottla_topics_at_start):
                 raise CannotStart(fault)
-        self.metadata = MetadataCache()
         self.lifecycle = BrokerLifecycle(
             log_dirs=self.log_dirs,
             metadata=self.metadata,
@@ -404,6 +407,13 @@ class BrokerServer:
                 self.shutdown.fail(error)
 
     # Parts
+
+    def _make_gates(self) -> "Mapping[str, Callable[[], Gate]]":
+        if not any(listener.has_sasl for listener in self._settings.listeners):
+            return NO_GATES
+        from broker.server.authentication import make_gates
+
+        return make_gates(self._settings, metadata=self.metadata, clock=self.services.clock)
 
     def _make_endpoint(self) -> MetricsEndpoint | None:
         listener = self._settings.ottla_prometheus_listener

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from broker.network.connection import Connection
 from broker.network.transport import PlaintextTransport
-from broker.request.session import Peer, Session
 from broker.runtime.clock import Ids
 from broker.server.broker_server import BrokerServer
 from config.parse import load_settings
@@ -195,11 +194,8 @@ class InProcessBroker:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        of_controller = {one.name for one in self.server.socket_server.controller_listeners}
-        session = Session(
-            Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener),
-            is_on_controller_listener=listener in of_controller,
-        )
+        acceptor = next(one for one in self.server.socket_server.acceptors if one.listener == listener)
+        session = acceptor.session_of("127.0.0.1", len(self._clients) + 1)
 
         async def adopt() -> Connection:
             return self.server.socket_server.processors[processor].adopt(PlaintextTransport(theirs), session)
