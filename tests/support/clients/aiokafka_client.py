@@ -20,6 +20,7 @@ from tests.support.clients import (
     Cluster,
     Committed,
     GroupSeen,
+    Login,
     Place,
     Produced,
     Received,
@@ -36,8 +37,15 @@ T = TypeVar("T")
 class StockClient:
     name = "aiokafka"
 
-    def __init__(self, bootstrap: str) -> None:
-        self._address = {"bootstrap_servers": bootstrap}
+    def __init__(self, bootstrap: str, login: Login | None = None) -> None:
+        self._address: dict[str, Any] = {"bootstrap_servers": bootstrap}
+        if login is not None:
+            self._address |= {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": login.mechanism,
+                "sasl_plain_username": login.user,
+                "sasl_plain_password": login.password,
+            }
 
     def create_topic(
         self, topic: str, *, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None

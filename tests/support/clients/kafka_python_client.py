@@ -17,6 +17,7 @@ from tests.support.clients import (
     Cluster,
     Committed,
     GroupSeen,
+    Login,
     Place,
     Produced,
     Received,
@@ -31,8 +32,15 @@ if TYPE_CHECKING:
 class StockClient:
     name = "kafka-python"
 
-    def __init__(self, bootstrap: str) -> None:
-        self._address = {"bootstrap_servers": bootstrap}
+    def __init__(self, bootstrap: str, login: Login | None = None) -> None:
+        self._address: dict[str, Any] = {"bootstrap_servers": bootstrap}
+        if login is not None:
+            self._address |= {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": login.mechanism,
+                "sasl_plain_username": login.user,
+                "sasl_plain_password": login.password,
+            }
 
     @contextlib.contextmanager
     def _admin(self) -> Iterator[Any]:
