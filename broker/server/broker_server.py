@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.dispatch.dispatcher import Dispatcher
@@ -13,7 +13,7 @@ from broker.logs.closing import close_logs
 from broker.logs.loading import Stopped
 from broker.metadata.broker_state import BrokerState
 from broker.metadata.cache import MetadataCache
-from broker.metadata.image.records import InconsistentMetadata
+from broker.metadata.image.records import InconsistentMetadata, Record
 from broker.metadata.registration import RegistrationRefused
 from broker.metrics.http import MetricsEndpoint, Readiness
 from broker.metrics.sources import PERIOD_MS, MetricSources
@@ -70,9 +70,11 @@ class BrokerServer:
         bind: Bind = bound_socket,
         connector: "Connector | None" = None,
         most_open_files: int = DEFAULT_LIMIT,
+        first_records: Sequence[Record] = (),
     ) -> None:
         """``worker`` makes all worker threads, ``bind`` the listening sockets; ``connector`` connects to other nodes.
-        ``most_open_files``: how many files of segments may be open at a time."""
+        ``most_open_files``: how many files of segments may be open at a time. ``first_records``: what a cluster that
+        is made by this start has beside its features."""
         self._settings = settings
         self._connector = connector
         self._most_open_files = most_open_files
@@ -86,7 +88,7 @@ class BrokerServer:
         self.services = services = Services(
             asyncio.get_running_loop(), clock=clock, files=files, ids=ids, worker=worker
         )
-        self.log_dirs = LogDirs(services.files, settings)
+        self.log_dirs = LogDirs(services.files, settings, first_records)
         self.registry = Registry()
         self.controller_registry = Registry(self.registry.stats)
         """Of the controller listeners; its requests are counted with the others."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +20,9 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 class SaslBroker(BrokerProcess):
     """A broker with a listener for administrators, and one whose clients authenticate."""
 
-    def __init__(self, directory: Any, **settings: str) -> None:
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self.arguments: list[str] = []
+        """Of the command line, behind the settings."""
         self.sasl_port = port_below_client_ports()
         plain = port_below_client_ports(above=self.sasl_port)
         super().__init__(
@@ -40,6 +42,9 @@ class SaslBroker(BrokerProcess):
     @property
     def sasl_bootstrap(self) -> str:
         return f"127.0.0.1:{self.sasl_port}"
+
+    def command(self) -> list[str]:
+        return [*super().command(), *self.arguments]
 
     def set_password(self, user: str, password: str) -> None:
         """Give a user the same password for both mechanisms of SCRAM."""
@@ -85,3 +90,18 @@ def test_a_client_with_another_password_is_told_so(sasl_broker: SaslBroker, mech
     client = connect("aiokafka", sasl_broker.sasl_bootstrap, Login(mechanism, "alice", "wunder"))
     with pytest.raises(Exception, match="Unable to bootstrap"):
         client.topics()
+
+
+def test_a_new_directory_has_the_users_that_its_first_start_names(tmp_path: Path) -> None:
+    broker = SaslBroker(tmp_path)
+    broker.arguments = ["--add-scram", "SCRAM-SHA-512=[name=alice,password=wonder]"]
+    try:
+        for _ in range(2):  # the second start finds the users in the metadata log, and does not make them anew
+            broker.start()
+            client = connect("aiokafka", broker.sasl_bootstrap, Login("SCRAM-SHA-512", "alice", "wonder"))
+            assert client.topics() == set()
+            broker.stop()
+        assert "--add-scram has no effect, since" in broker.log_text()
+        assert "wonder" not in broker.log_text(last_lines=10_000)
+    finally:
+        broker.close()

@@ -7,7 +7,7 @@ from broker.metadata.cache import MetadataCache
 from broker.security.sasl.scram import LEAST_ITERATIONS, Credential, ScramHash, TokenCredential
 from protocol.records.cluster_metadata import UserScramCredentialRecord
 
-_CODES = {ScramHash.SHA_256: 1, ScramHash.SHA_512: 2}
+MECHANISM_CODES = {ScramHash.SHA_256: 1, ScramHash.SHA_512: 2}
 """The mechanisms as the metadata log has them."""
 
 
@@ -22,7 +22,7 @@ class ImageCredentials:
 
     def of_user(self, user: str) -> Credential | None:
         """See `Credentials`."""
-        record = self._metadata.image.scram_credentials.by_key.get((user, _CODES[self._hash]))
+        record = self._metadata.image.scram_credentials.by_key.get((user, MECHANISM_CODES[self._hash]))
         if record is None:
             return None
         assert isinstance(record, UserScramCredentialRecord)

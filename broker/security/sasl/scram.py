@@ -24,6 +24,9 @@ from broker.security.sasl.plain import check_authorization_id
 LEAST_ITERATIONS: Final = 4096
 """A stored credential with fewer is not used, as in Kafka."""
 
+MOST_ITERATIONS: Final = 16_384
+"""A new credential with more is refused, as in Kafka."""
+
 MOST_CHARACTERS: Final = 4096
 """Of a message of the client: what is longer has no name and no nonce that a client would have."""
 

@@ -14,7 +14,7 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from protocol.messages.scram_credentials import AlterUserScramCredentialsRequest
 from tests.support.broker import ConnectionClosed, InProcessBroker
-from tests.unit.broker.security.sasl.sasl_client import (
+from tests.support.sasl_client import (
     ALICE,
     BOB,
     LISTENERS,

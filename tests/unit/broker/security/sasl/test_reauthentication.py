@@ -9,7 +9,7 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl import SaslHandshakeRequest
 from tests.support.broker import ConnectionClosed, InProcessBroker
-from tests.unit.broker.security.sasl.sasl_client import ALICE, BOB, LISTENERS, SaslClient
+from tests.support.sasl_client import ALICE, BOB, LISTENERS, SaslClient
 
 pytestmark = pytest.mark.settings(
     **LISTENERS,

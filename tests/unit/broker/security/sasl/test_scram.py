@@ -6,7 +6,7 @@ import pytest
 
 from broker.security.sasl.exchange import AuthenticationFailed, InvalidCredentials, Proven
 from broker.security.sasl.scram import Credential, ScramExchange, ScramHash, TokenCredential
-from tests.unit.broker.security.sasl.scram_client import ScramClient, credential_of
+from tests.support.scram_client import ScramClient, credential_of
 
 EVERY_HASH = list(ScramHash)
 

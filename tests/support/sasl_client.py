@@ -9,7 +9,7 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from protocol.messages.scram_credentials import AlterUserScramCredentialsRequest
 from tests.support.broker import Client, InProcessBroker
-from tests.unit.broker.security.sasl.scram_client import ScramClient
+from tests.support.scram_client import ScramClient
 
 LISTENERS: Final = {
     "listeners": "SASL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
