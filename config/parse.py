@@ -174,9 +174,10 @@ class _Loading:
             settings = settings.replace(queued_max_request_bytes=at_least)
         check_together(settings)
         if any(listener.has_sasl for listener in listeners):
-            from config.sasl import check_sasl  # most starts have no SASL
+            from config.sasl import check_sasl, has_effect  # most starts have no SASL
 
-            self._notices += check_sasl(settings)
+            check_sasl(settings)
+            self._without_effect = [key for key in self._without_effect if not has_effect(key, settings)]
         return LoadedSettings(settings, self._notices + self._last_notices(controller_listeners))
 
     def _parsed(self, key: str) -> Any:

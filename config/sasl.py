@@ -13,19 +13,28 @@ from typing import Any, Final, NamedTuple
 
 from config.broker_settings import BROKER_SETTINGS, BrokerSettings
 from config.errors import SettingsError
-from config.jaas import InvalidJaas, parse_jaas
+from config.jaas import InvalidJaas, LoginModule, parse_jaas
 from config.listener_texts import ListenerTexts
 from config.listeners import Listener
+from config.oauthbearer import (
+    OAUTHBEARER,
+    VALIDATOR_SETTING,
+    SignedTokens,
+    UnsecuredTokens,
+    is_oauthbearer_key,
+    oauthbearer_settings,
+)
 from config.values import trimmed
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS: Final = (PLAIN, *SCRAM)
+MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER)
 """The mechanisms that exist here."""
 
 _LOGIN_MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     **dict.fromkeys(SCRAM, "org.apache.kafka.common.security.scram.ScramLoginModule"),
+    OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
 _USER_PREFIX: Final = "user_"
 _JAAS: Final = "sasl.jaas.config"
@@ -34,7 +43,7 @@ _CLASSES: Final = (
     "sasl.client.callback.handler.class",
     "sasl.login.callback.handler.class",
     "sasl.login.class",
-    "sasl.server.callback.handler.class",
+    VALIDATOR_SETTING,
 )
 """Settings that name classes of Java."""
 
@@ -47,6 +56,8 @@ class MechanismSettings(NamedTuple):
     """After how long a client has to authenticate again; 0: never."""
     users: Mapping[str, str]
     """Passwords by user, for PLAIN."""
+    tokens: SignedTokens | UnsecuredTokens | None = None
+    """How tokens are checked, for OAUTHBEARER."""
 
     def __repr__(self) -> str:
         """Without the passwords."""
@@ -91,24 +102,33 @@ def _mechanism(name: str, listener: Listener, texts: ListenerTexts, settings: Br
             + _expected_mechanisms()
         )
     for setting in _CLASSES:
+        if setting == VALIDATOR_SETTING and name == OAUTHBEARER:
+            continue
         if trimmed(texts.text(setting, name) or ""):
             raise SettingsError(
                 f"{texts.name(setting, name)} is set, but this broker cannot load classes of Java: leave it out"
             )
+    module = _login_module(name, listener, texts)
+    options = {} if module is None else module.options
     return MechanismSettings(
         name=name,
         max_reauth_ms=max(_value("connections.max.reauth.ms", texts, settings, name), 0),
-        users=_users(name, listener, texts),
+        users={
+            option.removeprefix(_USER_PREFIX): password
+            for option, password in options.items()
+            if name == PLAIN and option.startswith(_USER_PREFIX)
+        },
+        tokens=oauthbearer_settings(listener, texts, module) if name == OAUTHBEARER else None,
     )
 
 
-def _users(mechanism: str, listener: Listener, texts: ListenerTexts) -> Mapping[str, str]:
-    """The users of PLAIN, from the options of its login module."""
+def _login_module(mechanism: str, listener: Listener, texts: ListenerTexts) -> LoginModule | None:
+    """The JAAS configuration of a mechanism; None where it may be left out, since nothing here depends on it."""
     wanted = f"listener.name.{listener.name.lower()}.{mechanism.lower()}.{_JAAS}"
     text = texts.text(_JAAS, mechanism)
     if text is None or texts.name(_JAAS, mechanism) != wanted:
         if mechanism != PLAIN:
-            return {}  # the users are in the metadata log, and the configuration would name the module only
+            return None
         form = f'{_LOGIN_MODULES[PLAIN]} required user_<name>="<password>";'
         raise SettingsError(f"{wanted} is not set, expected the users of PLAIN: {form}")
     try:
@@ -119,8 +139,7 @@ def _users(mechanism: str, listener: Listener, texts: ListenerTexts) -> Mapping[
         ) from None
     if module.name != _LOGIN_MODULES[mechanism]:
         raise SettingsError(f"{wanted} has the login module {module.name}, expected {_LOGIN_MODULES[mechanism]}")
-    options = module.options.items()
-    return {name.removeprefix(_USER_PREFIX): text for name, text in options if name.startswith(_USER_PREFIX)}
+    return module
 
 
 def _value(setting: str, texts: ListenerTexts, settings: BrokerSettings, mechanism: str | None = None) -> Any:
@@ -132,8 +151,8 @@ def _value(setting: str, texts: ListenerTexts, settings: BrokerSettings, mechani
     return declaration.parse(name, texts.text(setting, mechanism) or "")
 
 
-def check_sasl(settings: BrokerSettings) -> list[str]:
-    """Check the settings of every listener with SASL; return notices about them for the log.
+def check_sasl(settings: BrokerSettings) -> None:
+    """Check the settings of every listener with SASL.
 
     Raises:
         SettingsError: As `sasl_settings` does.
@@ -141,7 +160,15 @@ def check_sasl(settings: BrokerSettings) -> list[str]:
     for listener in settings.listeners:
         if listener.has_sasl:
             sasl_settings(listener, settings)
-    return []
+
+
+def has_effect(key: str, settings: BrokerSettings) -> bool:
+    """Whether a setting that `BrokerSettings` has no field for says something about a listener with SASL."""
+    return is_oauthbearer_key(key) and any(
+        OAUTHBEARER in sasl_settings(listener, settings).mechanisms
+        for listener in settings.listeners
+        if listener.has_sasl
+    )
 
 
 def _expected_mechanisms() -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.dispatch.dispatcher import Dispatcher
@@ -43,7 +43,7 @@ from storage.open_files import DEFAULT_LIMIT
 if TYPE_CHECKING:
     from broker.metrics.pages import Pages
     from broker.peers.connector import Connector
-    from broker.request.gate import Gate
+    from broker.server.authentication import Authentication
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +94,7 @@ class BrokerServer:
         """Of the controller listeners; its requests are counted with the others."""
         self._channel = RequestChannel(settings.queued_max_requests)
         self.metadata = MetadataCache()
+        self._authentication = self._make_authentication()
         try:
             self.socket_server = SocketServer(
                 settings,
@@ -102,7 +103,7 @@ class BrokerServer:
                 channel=self._channel,
                 bind=bind,
                 controller_listeners=settings.opened_controller_listeners,
-                gates=self._make_gates(),
+                gates=NO_GATES if self._authentication is None else self._authentication.gates,
             )
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
@@ -310,6 +311,8 @@ class BrokerServer:
 
         components.dynamic_config.subscribe(reconfigure)
         self._has_served = True
+        if self._authentication is not None:
+            self._authentication.start()
         self.socket_server.start()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -359,6 +362,8 @@ class BrokerServer:
         is_clean = False
         if self.metrics is not None:
             await self.metrics.close()
+        if self._authentication is not None:
+            await self._authentication.stop()
         served = self._components if self._has_served else None
         try:
             if self._components is not None:
@@ -410,12 +415,18 @@ class BrokerServer:
 
     # Parts
 
-    def _make_gates(self) -> "Mapping[str, Callable[[], Gate]]":
+    def _make_authentication(self) -> "Authentication | None":
         if not any(listener.has_sasl for listener in self._settings.listeners):
-            return NO_GATES
-        from broker.server.authentication import make_gates
+            return None
+        from broker.server.authentication import Authentication, CannotAuthenticate
 
-        return make_gates(self._settings, metadata=self.metadata, clock=self.services.clock)
+        services = self.services
+        try:
+            return Authentication(
+                self._settings, metadata=self.metadata, clock=services.clock, make_worker=services.make_worker
+            )
+        except CannotAuthenticate as error:
+            raise CannotStart(str(error)) from error
 
     def _make_endpoint(self) -> MetricsEndpoint | None:
         listener = self._settings.ottla_prometheus_listener

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from dev.broker_process import BrokerProcess, port_below_client_ports
+from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from protocol.messages.scram_credentials import AlterUserScramCredentialsRequest
 from tests.support.clients import CLIENTS, Login, Record, connect, values
 from tests.support.raw_client import RawClient
+from tests.support.tokens import CLAIMS, Issuer, first_message, key_set, unsigned
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -105,3 +110,67 @@ def test_a_new_directory_has_the_users_that_its_first_start_names(tmp_path: Path
         assert "wonder" not in broker.log_text(last_lines=10_000)
     finally:
         broker.close()
+
+
+# OAUTHBEARER
+
+
+class Tokens(NamedTuple):
+    """A broker that takes tokens, and what signs them."""
+
+    broker: SaslBroker
+    sign: Callable[[dict[str, Any]], str]
+
+
+@pytest.fixture(scope="module", params=["signed", "unsecured"])
+def tokens(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokens]:
+    directory = tmp_path_factory.mktemp("oauthbearer")
+    if request.param == "signed":
+        pytest.importorskip("jwt", reason="PyJWT is an extra")
+        issuer = Issuer()
+        (directory / "keys.json").write_bytes(key_set(issuer.jwk()))
+        sign: Callable[[dict[str, Any]], str] = issuer.sign
+        settings = {
+            "sasl.oauthbearer.jwks.endpoint.url": (directory / "keys.json").as_uri(),
+            "sasl.oauthbearer.expected.issuer": "https://issuer.example",
+            "sasl.oauthbearer.expected.audience": "kafka",
+        }
+    else:
+        sign = partial(unsigned, {"alg": "none"})
+        settings = {
+            "listener.name.sasl.oauthbearer.sasl.server.callback.handler.class": (
+                "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
+                "OAuthBearerUnsecuredValidatorCallbackHandler"
+            ),
+        }
+    broker = SaslBroker(directory, **{"sasl.enabled.mechanisms": "OAUTHBEARER", **settings})
+    broker.start()
+    try:
+        yield Tokens(broker, sign)
+    finally:
+        broker.close()
+
+
+def claims(**changed: Any) -> dict[str, Any]:
+    now_s = int(time.time())
+    return {**CLAIMS, "iat": now_s, "exp": now_s + 600, **changed}
+
+
+@pytest.mark.parametrize("client_name", CLIENTS)
+def test_a_client_with_a_token_produces_and_consumes(tokens: Tokens, client_name: str) -> None:
+    login = Login("OAUTHBEARER", token=tokens.sign(claims()))
+    client = connect(client_name, tokens.broker.sasl_bootstrap, login)
+    topic = f"sasl-{uuid.uuid4().hex[:8]}"
+    client.create_topic(topic)
+    client.produce(topic, [Record(value=b"%d" % number) for number in range(10)])
+    assert values(client.consume_all(topic)) == [b"%d" % number for number in range(10)]
+
+
+def test_a_token_that_has_expired_lets_nobody_in(tokens: Tokens) -> None:
+    expired = first_message(tokens.sign(claims(iat=1_600_000_000, exp=1_600_000_600)))
+    with RawClient(tokens.broker.sasl_bootstrap) as client:
+        client.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+        refusal = bytes(client.ask(SaslAuthenticateRequest(auth_bytes=expired), 2).auth_bytes)
+        assert refusal == b'{"status":"invalid_token"}'
+        answer = client.ask(SaslAuthenticateRequest(auth_bytes=b"\1"), 2)
+        assert (answer.error_code, answer.error_message) == (58, refusal.decode())

@@ -34,6 +34,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def _token_provider(token: str) -> Any:
+    from aiokafka.abc import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return token
+
+    return Provider()
+
+
 class StockClient:
     name = "aiokafka"
 
@@ -46,6 +56,8 @@ class StockClient:
                 "sasl_plain_username": login.user,
                 "sasl_plain_password": login.password,
             }
+            if login.token:
+                self._address["sasl_oauth_token_provider"] = _token_provider(login.token)
 
     def create_topic(
         self, topic: str, *, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None

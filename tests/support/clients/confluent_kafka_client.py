@@ -49,6 +49,8 @@ class StockClient:
                 "sasl.username": login.user,
                 "sasl.password": login.password,
             }
+            if token := login.token:
+                self._address["oauth_cb"] = lambda _: (token, time.time() + 600)
 
     def create_topic(
         self, topic: str, *, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None

@@ -29,6 +29,16 @@ if TYPE_CHECKING:
     from tests.support.clients.members import GroupConsumer, Membership, Tell
 
 
+def _token_provider(token: str) -> Any:
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):
+        def token(self) -> str:
+            return token
+
+    return Provider()
+
+
 class StockClient:
     name = "kafka-python"
 
@@ -41,6 +51,8 @@ class StockClient:
                 "sasl_plain_username": login.user,
                 "sasl_plain_password": login.password,
             }
+            if login.token:
+                self._address["sasl_oauth_token_provider"] = _token_provider(login.token)
 
     @contextlib.contextmanager
     def _admin(self) -> Iterator[Any]:

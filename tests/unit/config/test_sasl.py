@@ -4,6 +4,7 @@ import pytest
 
 from config.described import describe_broker
 from config.errors import SettingsError
+from config.oauthbearer import SignedTokens, UnsecuredTokens
 from config.parse import LoadedSettings, load_settings
 from config.resources import BrokerTexts
 from config.sasl import SaslSettings, sasl_settings
@@ -93,7 +94,7 @@ def test_passwords_are_shown_to_nobody() -> None:
         (
             {"sasl.enabled.mechanisms": None},
             "sasl.enabled.mechanisms has 'GSSAPI', its default, and the listener OUTSIDE has SASL, but there is no "
-            "Kerberos here; expected some of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+            "Kerberos here; expected some of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
         ),
         (
             {"listener.name.outside.sasl.enabled.mechanisms": "PLAIN,CRAM-MD5"},
@@ -132,3 +133,91 @@ def test_brokers_do_not_find_each_other_through_sasl() -> None:
         "inter.broker.listener.name is 'OUTSIDE', expected a listener that speaks PLAINTEXT, not SASL_PLAINTEXT: "
         "brokers talk to each other without TLS and SASL here"
     )
+
+
+# OAUTHBEARER
+
+OAUTH: dict[str, str | None] = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    PLAIN_JAAS: None,
+    "sasl.oauthbearer.jwks.endpoint.url": "https://issuer.example/keys",
+    "sasl.oauthbearer.expected.issuer": "https://issuer.example",
+    "sasl.oauthbearer.expected.audience": "kafka,other",
+}
+HANDLER = "listener.name.outside.oauthbearer.sasl.server.callback.handler.class"
+PACKAGE = "org.apache.kafka.common.security.oauthbearer."
+UNSECURED = f"{PACKAGE}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+OAUTH_JAAS = "listener.name.outside.oauthbearer.sasl.jaas.config"
+
+
+@pytest.mark.parametrize(
+    "handler", [None, "OAuthBearerValidatorCallbackHandler", "secured.OAuthBearerValidatorCallbackHandler"]
+)
+def test_tokens_are_signed(handler: str | None) -> None:
+    named = {} if handler is None else {HANDLER: PACKAGE + handler}
+    loaded = load(**OAUTH, **named, **{"listener.name.outside.oauthbearer.sasl.oauthbearer.clock.skew.seconds": "5"})
+    tokens = sasl_settings(loaded.settings.listeners[0], loaded.settings).mechanisms["OAUTHBEARER"].tokens
+    assert tokens == SignedTokens(
+        jwks_url="https://issuer.example/keys",
+        refresh_ms=3_600_000,
+        retry_backoff_ms=100,
+        retry_backoff_max_ms=10_000,
+        issuer="https://issuer.example",
+        audiences=("kafka", "other"),
+        clock_skew_s=5,
+        scope_claim="scope",
+        subject_claim="sub",
+    )
+    assert loaded.notices == []
+
+
+def test_tokens_without_a_signature_are_taken_where_kafkas_class_for_them_is_named() -> None:
+    jaas = (
+        f'{PACKAGE}OAuthBearerLoginModule required unsecuredValidatorPrincipalClaimName="email" '
+        'unsecuredValidatorRequiredScope="a b" unsecuredValidatorAllowableClockSkewMs="3000";'
+    )
+    changed = {**OAUTH, "sasl.oauthbearer.jwks.endpoint.url": None, HANDLER: UNSECURED}
+    assert outside(**changed, **{OAUTH_JAAS: jaas}).mechanisms["OAUTHBEARER"].tokens == UnsecuredTokens(
+        subject_claim="email", scope_claim="scope", required_scopes=("a", "b"), clock_skew_ms=3000
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            {"sasl.oauthbearer.jwks.endpoint.url": None},
+            "sasl.oauthbearer.jwks.endpoint.url is not set, expected the URL of the keys that sign tokens, ",
+        ),
+        (
+            {"sasl.oauthbearer.jwks.endpoint.url": "ftp://issuer.example/keys"},
+            "sasl.oauthbearer.jwks.endpoint.url is 'ftp://issuer.example/keys', expected a URL with file:, http: or ",
+        ),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "https:///keys"}, "sasl.oauthbearer.jwks.endpoint.url is "),
+        (
+            {"sasl.oauthbearer.expected.issuer": None},
+            "sasl.oauthbearer.expected.issuer is not set, expected the issuer",
+        ),
+        ({"sasl.oauthbearer.expected.audience": ""}, "sasl.oauthbearer.expected.audience is not set, expected the aud"),
+        (
+            {HANDLER: "my.Handler"},
+            f"{HANDLER} is 'my.Handler', expected {PACKAGE}OAuthBearerValidatorCallbackHandler, ",
+        ),
+        (
+            {HANDLER: UNSECURED, OAUTH_JAAS: f"{PACKAGE}OAuthBearerLoginModule required {'x' * 3};"},
+            f"{OAUTH_JAAS} cannot be read: its option 1 is not of the form name=value",
+        ),
+    ],
+)
+def test_tokens_that_could_not_be_checked_are_refused_at_the_start(
+    changed: dict[str, str | None], sentence: str
+) -> None:
+    assert refusal(**{**OAUTH, **changed}).startswith(sentence)
+
+
+def test_any_issuer_and_any_audience_have_to_be_allowed() -> None:
+    allowed = {"sasl.oauthbearer.allow.unverified.audience": "true", "sasl.oauthbearer.allow.unverified.issuer": "true"}
+    changed = {**OAUTH, "sasl.oauthbearer.expected.issuer": None, "sasl.oauthbearer.expected.audience": None}
+    tokens = outside(**changed, **allowed).mechanisms["OAUTHBEARER"].tokens
+    assert isinstance(tokens, SignedTokens)
+    assert (tokens.issuer, tokens.audiences) == (None, ())
