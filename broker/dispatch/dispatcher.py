@@ -6,6 +6,7 @@ from typing import Any, Final
 from broker.dispatch.registry import Registry, Route
 from broker.request.context import ApiVersionRange, RequestContext
 from broker.request.faults import error_code_of
+from broker.request.gate import gate_of
 from broker.request.response import ResponseSlot
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -61,7 +62,7 @@ class Dispatcher:
                 if repeats is not None and repeats.take(slot):
                     return
             else:
-                gate = session.gate
+                gate = gate_of(session)
                 if gate is not None and gate.take(slot):
                     return
             header, position = decode_request_header(frame)

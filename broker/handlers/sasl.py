@@ -2,6 +2,7 @@
 
 from broker.request.context import RequestContext
 from broker.request.faults import IllegalSaslState
+from broker.request.gate import gate_of
 from protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -16,7 +17,7 @@ class SaslHandler:
 
     def sasl_handshake(self, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
         """Raises `IllegalSaslState`."""
-        gate = context.session.gate
+        gate = gate_of(context.session)
         if gate is None:
             raise IllegalSaslState(f"the listener {context.peer.listener} has no SASL, {request.mechanism!r} included")
         return gate.handshake(request, context)
@@ -25,7 +26,7 @@ class SaslHandler:
         self, request: SaslAuthenticateRequest, context: RequestContext
     ) -> SaslAuthenticateResponse | None:
         """Raises `IllegalSaslState`."""
-        gate = context.session.gate
+        gate = gate_of(context.session)
         if gate is None:
             # The words are Kafka's.
             raise IllegalSaslState("SaslAuthenticate request received after successful authentication")

@@ -12,6 +12,7 @@ from broker.network.receive_buffer import WHOLE_FROM, ReceiveBuffer, cut_copies
 from broker.network.send_buffer import RegionCutShort, SendOutcome
 from broker.network.send_turns import Sender
 from broker.network.transport import Handshake, Transport
+from broker.request.gate import gate_of
 from broker.request.response import NO_FRAME, RequestStream, ResponseSlot
 from broker.request.session import Session
 from broker.request.stats import AuthenticationStats
@@ -393,7 +394,7 @@ class Connection(Sender):
         """Begin: the transport's handshake, then the first request. Raises `OSError` where the system cannot watch the
         transport."""
         self._shake_hands()
-        gate = self.session.gate
+        gate = gate_of(self.session)
         if gate is not None and not self.is_closed:
             gate.begin(self)
 

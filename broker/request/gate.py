@@ -1,17 +1,21 @@
 """Gate: what stands between a connection and the handlers until the client has said who it is."""
 
-from typing import Protocol
+from __future__ import annotations
 
-from broker.request.context import RequestContext
-from broker.request.response import ResponseSlot
-from broker.request.session import Session
-from broker.request.stats import AuthenticationStats
-from protocol.messages.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from typing import TYPE_CHECKING, Protocol, cast
+
+from broker.request.session import Session, SessionGate
+
+if TYPE_CHECKING:
+    from broker.request.context import RequestContext
+    from broker.request.response import ResponseSlot
+    from broker.request.stats import AuthenticationStats
+    from protocol.messages.sasl import (
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+        SaslHandshakeRequest,
+        SaslHandshakeResponse,
+    )
 
 
 class GatedConnection(Protocol):
@@ -30,11 +34,8 @@ class GatedConnection(Protocol):
         """Close at once."""
 
 
-class Gate(Protocol):
+class Gate(SessionGate, Protocol):
     """The authentication of one connection. While the session is not plain, the gate sees every request first."""
-
-    most_bytes: int
-    """The largest request of a client that is not authenticated."""
 
     def begin(self, connection: GatedConnection) -> None:
         """The connection is there."""
@@ -54,5 +55,7 @@ class Gate(Protocol):
     ) -> SaslAuthenticateResponse | None:
         """Take a token; None: the answer comes later. Raises a `Fault`."""
 
-    def close(self) -> None:
-        """The connection is closed."""
+
+def gate_of(session: Session) -> Gate | None:
+    """The gate of a session; None on a listener without SASL."""
+    return cast("Gate | None", session.gate)

@@ -1,10 +1,9 @@
 """The session of a connection: who is at its other end, what the client has said of itself, and its throttling."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from broker.request.context import Permissions
-    from broker.request.gate import Gate
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a connection that no authentication was asked of."""
@@ -18,6 +17,16 @@ class ClientSoftware(NamedTuple):
 
 
 UNKNOWN_SOFTWARE: Final = ClientSoftware()
+
+
+class SessionGate(Protocol):
+    """The part of a gate that needs no request. `broker.request.gate.gate_of` gives the whole."""
+
+    most_bytes: int
+    """The largest request of a client that is not authenticated."""
+
+    def close(self) -> None:
+        """The connection is closed."""
 
 
 class Peer:
@@ -41,6 +50,7 @@ class Session:
         "client_id",
         "gate",
         "is_authenticated",
+        "is_by_token",
         "is_on_controller_listener",
         "is_plain",
         "peer",
@@ -58,7 +68,7 @@ class Session:
         principal: str = ANONYMOUS,
         is_authenticated: bool = True,
         is_on_controller_listener: bool = False,
-        gate: "Gate | None" = None,
+        gate: SessionGate | None = None,
     ) -> None:
         self.peer = peer
         self.gate = gate
@@ -71,6 +81,8 @@ class Session:
         """In Kafka's form: type and name."""
         self.permissions: Permissions | None = None
         """What the principal may do; None where there is no authorizer, so that every principal may do all."""
+        self.is_by_token = False
+        """The client has shown a delegation token: it may not ask for further ones."""
         self.is_authenticated = is_authenticated
         """False until a listener that asks for authentication has it. Until then few APIs are served."""
         self.client_id = ""
@@ -81,9 +93,13 @@ class Session:
         self.throttled_until_ms = 0
         """Monotonic time until which no further request of the client is read or evaluated. 0: not throttled."""
 
-    def authenticate(self, principal: str) -> None:
-        """The client has proved to be ``principal``: all APIs of the listener are served to it from now on."""
+    def authenticate(self, principal: str, *, is_by_token: bool = False) -> None:
+        """The client has proved to be ``principal``: all APIs of the listener are served to it from now on.
+
+        ``is_by_token``: it has shown a delegation token of the principal.
+        """
         self.principal = principal
+        self.is_by_token = is_by_token
         self.permissions = None
         self.is_authenticated = True
         self.is_plain = not self.is_on_controller_listener

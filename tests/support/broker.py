@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from broker.network.connection import Connection
 from broker.network.transport import PlaintextTransport
+from broker.request.session import Peer, Session
 from broker.runtime.clock import Ids
 from broker.server.broker_server import BrokerServer
 from config.parse import load_settings
@@ -194,8 +195,11 @@ class InProcessBroker:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        acceptor = next(one for one in self.server.socket_server.acceptors if one.listener == listener)
-        session = acceptor.session_of("127.0.0.1", len(self._clients) + 1)
+        acceptors = {one.listener: one for one in self.server.socket_server.acceptors}
+        if listener in acceptors:
+            session = acceptors[listener].session_of("127.0.0.1", len(self._clients) + 1)
+        else:
+            session = Session(Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener))
 
         async def adopt() -> Connection:
             return self.server.socket_server.processors[processor].adopt(PlaintextTransport(theirs), session)

@@ -233,7 +233,7 @@ class SaslGate:
         self._user = proven.user
         self._cancel()
         self.state = State.OPEN
-        slot.session.authenticate(_PRINCIPAL + proven.user)
+        slot.session.authenticate(_PRINCIPAL + proven.user, is_by_token=proven.is_by_token)
         if self._connection is not None:
             self._connection.authenticated()
         lifetimes_ms = []
