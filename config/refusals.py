@@ -17,7 +17,7 @@ _REMOVED: Final[Mapping[str, str]] = {
     "auto.include.jmx.reporter": "Kafka 4.0 removed it: leave it out, metrics are served without it",
     "broker.id.generation.enable": "Kafka 4.0 removed it together with ZooKeeper: set node.id",
     "control.plane.listener.name": "Kafka 4.0 removed it together with ZooKeeper: leave it out",
-    "delegation.token.master.key": "Kafka 4.0 removed it: leave it out, there are no delegation tokens here",
+    "delegation.token.master.key": "Kafka 4.0 removed it: use delegation.token.secret.key",
     "host.name": "Kafka 3.0 removed it: use listeners=PLAINTEXT://host:port",
     "inter.broker.protocol.version": "Kafka 4.0 removed it: leave it out, the data directory knows its own version",
     "leader.imbalance.per.broker.percentage": "Kafka 4.0 removed it: leave it out",

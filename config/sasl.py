@@ -72,6 +72,12 @@ class SaslSettings(NamedTuple):
     max_receive_bytes: int
     failure_delay_ms: int
     timeout_ms: int
+    token_secret_key: str | None
+    """With which delegation tokens are made; None where there are none."""
+
+    def __repr__(self) -> str:
+        """Without the key."""
+        return f"SaslSettings({list(self.mechanisms.values())!r})"
 
 
 def sasl_settings(listener: Listener, settings: BrokerSettings) -> SaslSettings:
@@ -89,6 +95,7 @@ def sasl_settings(listener: Listener, settings: BrokerSettings) -> SaslSettings:
         max_receive_bytes=_value("sasl.server.max.receive.size", texts, settings),
         failure_delay_ms=settings.connection_failed_authentication_delay_ms,
         timeout_ms=settings.ottla_authentication_timeout_ms,
+        token_secret_key=settings.delegation_token_secret_key,
     )
 
 

@@ -41,6 +41,7 @@ from storage.files import FileSystem
 from storage.open_files import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
+    from broker.controller.client import ControllerClient
     from broker.metrics.pages import Pages
     from broker.peers.connector import Connector
     from broker.server.authentication import Authentication
@@ -269,6 +270,7 @@ class BrokerServer:
             raft=components.raft,
             logs=components.logs,
             clock=self.services.clock,
+            ids=self.services.ids,
             own_controller=components.controller,
             auto_creation=components.auto_creation,
             membership=None if self._startup is None else self._startup.membership,
@@ -301,6 +303,8 @@ class BrokerServer:
             self.services.flushers.rotate,
         )
         self.services.scheduler.every(PERIOD_MS, self.metric_sources.period_is_over)
+        if self._settings.delegation_token_secret_key and components.controller is not None:
+            self._remove_expired_tokens(components.controller)
 
         def reconfigure(settings: BrokerSettings) -> None:
             """Apply changed settings to everything outside of the logs that can change while the broker runs."""
@@ -335,6 +339,14 @@ class BrokerServer:
         except* Exception as group:
             self.shutdown.fail(group)
             log.critical("a task of the broker died", exc_info=group)
+
+    def _remove_expired_tokens(self, controller: "ControllerClient") -> None:
+        """Remove delegation tokens that have expired, now and then."""
+        clock = self.services.clock
+        self.services.scheduler.every(
+            self._settings.delegation_token_expiry_check_interval_ms,
+            lambda: controller.remove_expired_delegation_tokens(clock.now_ms()),
+        )
 
     async def _leave(self) -> None:
         """Go on answering until other brokers lead this broker's partitions, where there are other brokers."""

@@ -7,6 +7,7 @@ from typing import Final
 from broker.metadata.cache import MetadataCache
 from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import MakeWorker
+from broker.security.delegation_tokens import TokenSecrets
 from broker.security.sasl.credentials import ImageCredentials
 from broker.security.sasl.exchange import Exchange
 from broker.security.sasl.oauthbearer import OAuthBearerExchange, TokenValidator
@@ -62,7 +63,9 @@ class SaslListener:
             validator = self._make_validator(mechanism)
             return lambda: OAuthBearerExchange(validator)
         hash_ = ScramHash(mechanism.name)
-        credentials = ImageCredentials(self._metadata, hash_, self._secret)
+        key = self.settings.token_secret_key
+        secrets = None if key is None else TokenSecrets(key)
+        credentials = ImageCredentials(self._metadata, hash_, self._secret, clock=self.clock, token_secrets=secrets)
         return lambda: ScramExchange(hash_, credentials, self._nonce)
 
     def _make_validator(self, mechanism: MechanismSettings) -> TokenValidator:
