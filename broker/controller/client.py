@@ -14,6 +14,7 @@ from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
+    from broker.controller.feature_updates import FeatureUpdate
     from broker.controller.partition_creation import GrowthResult, MorePartitions
     from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
     from broker.controller.topic_creation import NewTopic, TopicResult
@@ -132,8 +133,14 @@ class ControllerClient(AutoCreation, Protocol):
     ) -> None:
         """Change the SCRAM credentials of users (KIP-554), each user with a success or error."""
 
-    def update_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
-        """Finalise other levels of features (KIP-584), which have been checked."""
+    def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool, then: Callable[[], None]
+    ) -> None:
+        """Finalise other levels of features, all or none (KIP-584).
+
+        Raises:
+            InvalidUpdateVersion: a level is refused.
+        """
 
     def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
         """Forget a broker that is gone for good (KIP-631).

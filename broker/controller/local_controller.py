@@ -36,7 +36,6 @@ from protocol.records.cluster_metadata import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     EndTransactionRecord,
-    FeatureLevelRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from broker.controller.broker_sessions import BrokerSessions
     from broker.controller.cluster_view import ClusterView
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
+    from broker.controller.feature_updates import FeatureUpdate
     from broker.controller.own_broker import OwnBroker
     from broker.controller.partition_creation import GrowthResult, MorePartitions
     from broker.controller.placement import Placement
@@ -78,6 +78,8 @@ class LocalController:
         self._raft = raft
         self._ids = ids
         self._settings = settings
+        self._registration: Registration | None = None
+        """This run of the node, once `register` was called."""
         self._directories: list[bytes] = []
         """The ids of the log directories that are online, in the order of ``log.dirs``."""
         self.image: MetadataImage = metadata.image
@@ -123,6 +125,7 @@ class LocalController:
         every partition gets a new leader epoch, so that a consumer that has read lost records can notice. No node leads
         a partition whose log directory is not online.
         """
+        self._registration = registration
         self._directories = list(registration.directories)
         if self._was_in_transaction:
             # The planner's records are in no image yet, so there is nothing to undo in `image`.
@@ -379,9 +382,35 @@ class LocalController:
         else:
             self._raft.when_durable(lambda: then(results))
 
-    def update_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
-        self.append([FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()], then)
-        log.info("features are finalised: %s", ", ".join(f"{name}={level}" for name, level in levels.items()))
+    def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool, then: Callable[[], None]
+    ) -> None:
+        from broker.controller.feature_updates import plan_updates
+
+        before = self.image.features.metadata_version
+        records = plan_updates(
+            self.image,
+            updates,
+            node_id=self.node_id,
+            kraft_version=self.kraft_version,
+            min_insync_replicas=self._settings.log_defaults().min_insync_replicas,
+        )
+        if records and not validate_only:
+            self.append(records)
+            log.info("features are finalised: %s", ", ".join(f"{one.feature}={one.level}" for one in updates))
+            self._register_anew(before)
+        self.when_durable(then)
+
+    def _register_anew(self, before: int) -> None:
+        """Register what a level of metadata.version above ``before`` has room for."""
+        assert self._registration is not None, "requests are answered after the registration"
+        level = self.image.features.metadata_version
+        if before < CONTROLLERS_REGISTER_SINCE <= level:
+            self.append([self._registration.controller_record()])
+        if before < DIRECTORIES_SINCE <= level:
+            record = self._registration.broker_record(self.broker_epoch)
+            record.log_dirs = list(self._directories)
+            self.append([record])
 
     def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
         """Forget a broker. A broker that still runs has to register again."""
