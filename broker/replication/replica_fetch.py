@@ -85,6 +85,11 @@ class ReplicaFetch:
         """The end of this follower's log."""
         return self._log.log_end_offset
 
+    @property
+    def log_start_offset(self) -> int:
+        """The start of this follower's log."""
+        return self._log.log_start_offset
+
     def request(self, partition: int, max_bytes: int) -> FetchRequest.Topic.Partition:
         """What is asked next: up to ``max_bytes`` of records behind the log's end, one batch at least."""
         log = self._log

@@ -35,6 +35,10 @@ class Leader:
         self.error_code = 0
         self.closed = False
         self.before_answer: Callable[[], None] = lambda: None
+        self.gives_sessions = False
+        self.session: dict[tuple[bytes, int], FetchRequest.Topic.Partition] = {}
+        """What is wanted in the one session that there is."""
+        self.session_id = 0
 
     async def ask(self, request: Any, answer: type, *, timeout_ms: int, largest_answer_bytes: int = 0) -> Any:
         self.asked.append(request)
@@ -44,6 +48,8 @@ class Leader:
         self.before_answer()
         if isinstance(request, ListOffsetsRequest):
             return self._offsets(request)
+        if self.gives_sessions and not self.error_code:
+            return self._in_session(request)
         responses = []
         for topic in request.topics:
             found = []
@@ -54,6 +60,29 @@ class Leader:
                 found.append(one)
             responses.append(FetchResponse.Response(topic_id=topic.topic_id, partitions=found))
         return FetchResponse(error_code=self.error_code, responses=[] if self.error_code else responses)
+
+    def _in_session(self, request: FetchRequest) -> FetchResponse:
+        """The answer by KIP-227: of an incremental fetch only what has records or an error."""
+        is_full = request.session_epoch == 0
+        if is_full:
+            self.session_id += 1
+            self.session.clear()
+        elif request.session_id != self.session_id:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+        for topic in request.topics:
+            for wanted in topic.partitions:
+                self.session[bytes(topic.topic_id), wanted.partition] = wanted
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                del self.session[bytes(forgotten.topic_id), index]
+        responses = []
+        for (topic_id, index), wanted in self.session.items():
+            replica = self.replicas.get((topic_id, index))
+            one = refusal(ErrorCode.UNKNOWN_TOPIC_ID) if replica is None else replica.answer(wanted)
+            one.partition_index = index
+            if is_full or one.records or one.error_code:
+                responses.append(FetchResponse.Response(topic_id=topic_id, partitions=[one]))
+        return FetchResponse(session_id=self.session_id, responses=responses)
 
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         ((wanted,),) = (topic.partitions for topic in request.topics)
@@ -147,7 +176,7 @@ def test_all_partitions_are_asked_for_in_one_request_with_who_asks(tmp_path: Pat
         request = one.leader.fetches[0]
         assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 52)
         assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10_485_760)
-        assert (request.session_id, request.session_epoch) == (0, -1)
+        assert (request.session_id, request.session_epoch) == (0, 0)
         asked = {topic.topic_id: [each.partition for each in topic.partitions] for topic in request.topics}
         assert asked == {TOPIC_IDS["orders"]: [0, 1], TOPIC_IDS["payments"]: [0]}
 
@@ -272,5 +301,104 @@ def test_who_has_got_records_is_asked_for_last(tmp_path: Path) -> None:
         await one.until(lambda: len(one.leader.fetches) >= 2)
         orders = [[each.partition for each in request.topics[0].partitions] for request in one.leader.fetches[:2]]
         assert orders == [[0, 1], [1, 0]]
+
+    following(tmp_path, test)
+
+
+def named(request: FetchRequest) -> list[tuple[str, int]]:
+    topics = {topic_id: name for name, topic_id in TOPIC_IDS.items()}
+    return [(topics[bytes(topic.topic_id)], each.partition) for topic in request.topics for each in topic.partitions]
+
+
+def test_in_a_session_only_what_has_changed_is_named(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        pairs = [one.add("orders", 0), one.add("orders", 1), one.add("payments", 0)]
+        await one.until(lambda: len(one.leader.fetches) >= 3)
+        pairs[1][0].write(b"a")
+        await one.until(lambda: pairs[1][1].content == pairs[1][0].content)
+        count = len(one.leader.fetches)
+        await one.until(lambda: len(one.leader.fetches) >= count + 3)
+        first, *others = one.leader.fetches
+        assert (first.session_id, first.session_epoch, len(named(first))) == (0, 0, 3)
+        assert [(each.session_id, each.session_epoch) for each in others] == [(1, n + 1) for n in range(len(others))]
+        assert [names for each in others if (names := named(each))] == [[("orders", 1)]]
+
+    following(tmp_path, test)
+
+
+def test_what_is_followed_no_more_is_forgotten_and_what_comes_later_is_named(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        one.add("orders", 0)
+        one.add("orders", 1)
+        await one.until(lambda: len(one.leader.fetches) >= 2)
+        one.fetcher.leave(TopicPartition("orders", 0))
+        theirs, ours = one.add("payments", 0)
+        theirs.write(b"a")
+        await one.until(lambda: ours.content == theirs.content)
+        assert set(one.leader.session) == {(TOPIC_IDS["orders"], 1), (TOPIC_IDS["payments"], 0)}
+        one.follow(TopicPartition("orders", 1), 3)
+        await one.until(lambda: named(one.leader.fetches[-1]) == [])
+        assert set(one.leader.session) == {(TOPIC_IDS["orders"], 1), (TOPIC_IDS["payments"], 0)}
+
+    following(tmp_path, test)
+
+
+def test_a_partition_that_is_refused_leaves_the_session_until_its_time_has_come(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        one.add("orders", 0)
+        _, late = one.add("orders", 1, on_leader=False)
+        await one.until(lambda: set(one.leader.session) == {(TOPIC_IDS["orders"], 0)})
+        theirs = one.leader.replicas[TOPIC_IDS["orders"], 1] = one.leader.replicas[TOPIC_IDS["orders"], 0]
+        theirs.write(b"a")
+        assert 900 <= await one.until(lambda: late.content == theirs.content) <= 1_000
+        assert [each.session_epoch for each in one.leader.fetches].count(0) == 1
+
+    following(tmp_path, test)
+
+
+def test_a_session_that_the_leader_has_lost_is_begun_anew_at_once(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        theirs, ours = one.add("orders", 0)
+        await one.until(lambda: len(one.leader.fetches) >= 2)
+        one.leader.session_id = 7
+        theirs.write(b"a")
+        assert await one.until(lambda: ours.content == theirs.content) < 100
+        assert [each.session_id for each in one.leader.fetches if each.session_epoch == 0] == [0, 0]
+
+    following(tmp_path, test)
+
+
+def test_after_a_lost_connection_the_session_is_ended_by_the_next_one(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        theirs, ours = one.add("orders", 0)
+        await one.until(lambda: len(one.leader.fetches) >= 2)
+        one.leader.problem = PeerUnreachable("reset")
+        count = len(one.leader.fetches)
+        await one.until(lambda: len(one.leader.fetches) > count)
+        one.leader.problem = None
+        theirs.write(b"a")
+        await one.until(lambda: ours.content == theirs.content)
+        first, *later = [each.session_id for each in one.leader.fetches if each.session_epoch == 0]
+        assert (first, set(later)) == (0, {1})
+
+    following(tmp_path, test)
+
+
+def test_the_leader_hears_of_a_log_start_that_retention_has_moved(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        theirs, ours = one.add("orders", 0)
+        theirs.write(b"a")
+        theirs.log.advance_high_watermark(1)
+        await one.until(lambda: ours.log.high_watermark == 1)
+        ours.log.start_offset_to(1)
+        wanted = one.leader.session[TOPIC_IDS["orders"], 0]
+        await one.until(lambda: one.leader.session[TOPIC_IDS["orders"], 0].log_start_offset == 1)
+        assert wanted.log_start_offset == 0
 
     following(tmp_path, test)
