@@ -53,9 +53,6 @@ _DIRECTORY_ASSIGNMENTS: Final = "directory-assignments"
 CHANNELS: Final = (_RAFT, _HEARTBEAT, _FORWARDING, _ALTER_PARTITION, _DIRECTORY_ASSIGNMENTS)
 """The purposes of connections, by Kafka's names for them. Producer ids are asked for with the assignments."""
 
-UNLIMITED_MS: Final = 1 << 31
-"""A change of an ISR is waited for until the connection ends, as in Kafka."""
-
 
 class ClusterMembership:
     """One broker's membership during one run of its process.
@@ -208,7 +205,7 @@ class ClusterMembership:
             backoff=Backoff(self._chance),
         )
         self.isr_sender = AlterPartitionSender(
-            self._channel(_ALTER_PARTITION, timeout_ms=UNLIMITED_MS),
+            self._channel(_ALTER_PARTITION),
             node_id=settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
             clock=clock,

@@ -17,6 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.primitives import received
 from protocol.schema import NO_UUID
+from storage.batch.record_batch import read_header
 from storage.batch.walk import AtFault, BatchWalk, WalkPolicy, in_memory
 from storage.errors import CorruptBatch, StorageError
 from storage.log import Log
@@ -35,7 +36,10 @@ _CHECKED: Final = WalkPolicy(checks_crc=True, at_fault=AtFault.RAISE)
 
 
 class Append(NamedTuple):
-    """Append these batches, each whole and with the right CRC; then follow the leader's watermark and log start."""
+    """Append these batches, each whole and with the right CRC; then follow the leader's watermark and log start.
+
+    The first batch may hold the start of a log that is empty: deleted records are a part of it.
+    """
 
     batches: Sequence[memoryview]
     high_watermark: int
@@ -161,11 +165,15 @@ class ReplicaFetch:
     def _records(self, answer: FetchResponse.Response.Partition) -> Step:
         records = received(answer.records)
         batches: list[memoryview] = []
-        next_offset, epoch = self._log.log_end_offset, self._log.leader_epochs.latest
+        log = self._log
+        next_offset, epoch = log.log_end_offset, log.leader_epochs.latest
+        is_empty = log.log_start_offset == log.log_end_offset
         try:
             # A last batch that is cut off is left out: it comes with the next fetch.
             for header, _position, data in BatchWalk(in_memory(records), 0, len(records), _CHECKED):
-                if not next_offset <= header.base_offset <= header.last_offset <= LARGEST_OFFSET:
+                holds_start = is_empty and not batches and 0 <= header.base_offset < next_offset <= header.last_offset
+                least = header.base_offset if holds_start else next_offset
+                if not least <= header.base_offset <= header.last_offset <= LARGEST_OFFSET:
                     return self._refused(
                         f"offsets {header.base_offset} to {header.last_offset}",
                         f"offsets from {next_offset} to {LARGEST_OFFSET}",
@@ -192,6 +200,9 @@ def append(log: Log, step: Append, now_ms: int) -> None:
 
     Raises StorageError; the log is as it was before the batch that could not be written.
     """
+    log_start_offset = max(log.log_start_offset, step.log_start_offset)
+    if step.batches and (base_offset := read_header(step.batches[0]).base_offset) < log.log_end_offset:
+        log.truncate_fully_to(base_offset, now_ms)
     try:
         for batch in step.batches:
             log.stage_trusted(batch, keep_offsets=True)
@@ -200,5 +211,5 @@ def append(log: Log, step: Append, now_ms: int) -> None:
         raise
     log.append_all(now_ms)
     log.advance_high_watermark(step.high_watermark)
-    if log.log_start_offset < step.log_start_offset <= log.high_watermark:
-        log.start_offset_to(step.log_start_offset)
+    if log.log_start_offset < log_start_offset <= log.high_watermark:
+        log.start_offset_to(log_start_offset)

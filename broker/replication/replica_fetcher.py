@@ -7,7 +7,7 @@ something has changed. What follows from an answer is decided by each partition'
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,8 +90,14 @@ class FollowedPartition:
 class StepPerformer(Protocol):
     """Carries decisions out on the log of a partition."""
 
-    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
-        """Change the log. Raises StorageError: the partition is fetched again later, if it is still followed."""
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
+        """Change the log; whether its new start is still to be saved.
+
+        Raises StorageError: the partition is fetched again later, if it is still followed.
+        """
+
+    async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
+        """Save the starts of these logs: the next fetch tells the leader that they are saved."""
 
 
 class ReplicaFetcher:
@@ -246,6 +252,7 @@ class ReplicaFetcher:
     async def _take_all(self, answer: FetchResponse, *, is_full: bool) -> None:
         missing = {one.place: one for one, _ in self._session.told()} if is_full else {}
         has_records = False
+        moved = []
         for topic in answer.responses:
             for partition in topic.partitions:
                 place = bytes(topic.topic_id), partition.partition_index
@@ -253,8 +260,11 @@ class ReplicaFetcher:
                 found = self._session.of(place)
                 if found is not None and self._is_followed(found):
                     has_records = has_records or bool(partition.records)
-                    await self._take(found, partition)
+                    if await self._take(found, partition):
+                        moved.append(found)
         self._rest(missing.values())
+        if moved:
+            await self._performer.save_log_starts(moved)
         if not has_records:
             self._note_log_starts()
 
@@ -265,13 +275,14 @@ class ReplicaFetcher:
             if one.fetch.log_start_offset != told.log_start_offset and self._is_followed(one):
                 self._news[one.topic_partition] = one
 
-    async def _take(self, one: FollowedPartition, answer: FetchResponse.Response.Partition) -> None:
+    async def _take(self, one: FollowedPartition, answer: FetchResponse.Response.Partition) -> bool:
+        """Carry out what follows from an answer; whether the start of the log is to be saved behind it."""
         self._news[one.topic_partition] = one
         step = one.fetch.answered(answer)
         while isinstance(step, AskOffset):
             offset = await self._offset(one, step)
             if not self._is_followed(one):
-                return
+                return False
             step = BackOff() if offset is None else one.fetch.offset_answered(step, offset)
         match step:
             case AwaitMetadata():
@@ -281,17 +292,19 @@ class ReplicaFetcher:
                 self._tell(one, problem)
             case _:
                 try:
-                    await self._performer.perform(one, step)
+                    has_moved = await self._performer.perform(one, step)
                 except StorageError as error:
                     self._rest([one])
                     self._tell(one, str(error))
-                    return
+                    return False
                 self._told.pop(one.topic_partition, None)
                 if isinstance(step, Append):
                     self._count(one, step)
                     if step.batches and self._is_followed(one):
                         # So that each has its turn, where an answer has no room for all.
                         self._followed[one.topic_partition] = self._followed.pop(one.topic_partition)
+                return has_moved
+        return False
 
     def _count(self, one: FollowedPartition, step: Append) -> None:
         self.stats.bytes += sum(len(batch) for batch in step.batches)

@@ -12,6 +12,7 @@ import pytest
 
 from broker.replication.replica_fetch import (
     EARLIEST_LOCAL,
+    LARGEST_OFFSET,
     LATEST,
     Append,
     AskOffset,
@@ -251,6 +252,36 @@ def test_a_log_that_ends_before_the_leaders_start_begins_there(leader: Replica, 
     assert step == BeginAnew(2)
     follower.follow(leader)
     assert (follower.log.log_start_offset, follower.content) == (2, leader.content)
+
+
+def test_a_log_may_begin_within_a_batch_whose_first_records_were_deleted(leader: Replica, follower: Replica) -> None:
+    leader.write(b"a", b"b", b"c")
+    leader.write(b"d")
+    leader.log.advance_high_watermark(4)
+    leader.log.start_offset_to(2)
+
+    assert follower.follow(leader) == BeginAnew(2)
+    follower.follow(leader)
+
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (2, 4)
+    assert follower.content == leader.content
+    follower.restart(clean=False)
+    leader.write(b"e")
+    follower.follow(leader)
+    assert follower.content == leader.content
+
+
+def test_a_log_with_records_takes_no_batch_that_begins_before_its_end(leader: Replica, follower: Replica) -> None:
+    leader.write(b"a", b"b", b"c")
+    follower.write(b"a", b"b")
+    fetch = fetch_of(follower, leader)
+
+    step = fetch.answered(leader._found(leader.content[0]))
+
+    assert isinstance(step, BackOff)
+    assert step.problem == (
+        f"node 1 has sent offsets 0 to 2, expected offsets from 2 to {LARGEST_OFFSET}; nothing of it was written"
+    )
 
 
 def test_a_log_that_ends_behind_the_leaders_is_cut_to_its_end(leader: Replica, follower: Replica) -> None:

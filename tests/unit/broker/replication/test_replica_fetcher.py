@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -117,6 +117,10 @@ class Following:
         self.leader = Leader()
         self.replicas: dict[TopicPartition, Replica] = {}
         self.failure: DiskFull | None = None
+        self.may_save = asyncio.Event()
+        self.may_save.set()
+        self.saved: list[tuple[TopicPartition, int]] = []
+        """Log starts that were saved, a partition each."""
         self.fetcher = ReplicaFetcher(
             cast(Peer, self.leader), self, node_id=2, broker_epoch=lambda: 52, clock=self.clock,
             settings=FetcherSettings(),
@@ -137,10 +141,11 @@ class Following:
         fetch = ReplicaFetch(self.replicas[place].log, leader_id=1, leader_epoch=epoch)
         self.fetcher.follow(FollowedPartition(place, topic_id=TOPIC_IDS[place.topic], leader_epoch=epoch, fetch=fetch))
 
-    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
         if self.failure is not None:
             raise self.failure
         log = self.replicas[followed.topic_partition].log
+        log_start_offset = log.log_start_offset
         match step:
             case Append():
                 append(log, step, T)
@@ -149,6 +154,11 @@ class Following:
                 log.truncate_to(offset, T)
             case BeginAnew(offset):
                 log.truncate_fully_to(offset, T)
+        return log.log_start_offset != log_start_offset
+
+    async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
+        await self.may_save.wait()
+        self.saved += [(one.topic_partition, one.fetch.log_start_offset) for one in moved]
 
     async def until(self, condition: Callable[[], bool]) -> int:
         """Let it run, and time pass, until the condition holds. Returns how many milliseconds have passed."""
@@ -450,5 +460,31 @@ def test_the_leader_hears_of_a_log_start_that_retention_has_moved(tmp_path: Path
         wanted = one.leader.session[TOPIC_IDS["orders"], 0]
         await one.until(lambda: one.leader.session[TOPIC_IDS["orders"], 0].log_start_offset == 1)
         assert wanted.log_start_offset == 0
+
+    following(tmp_path, test)
+
+
+def test_the_leader_is_told_of_a_log_start_once_it_is_saved(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        theirs.write(b"a")
+        theirs.write(b"b")
+        theirs.log.advance_high_watermark(2)
+        await one.until(lambda: ours.content == theirs.content)
+        one.may_save.clear()
+        theirs.log.start_offset_to(1)
+        theirs.write(b"c")
+
+        await one.until(lambda: ours.log.log_start_offset == 1)
+        asked = len(one.leader.fetches)
+        for _ in range(20):
+            await asyncio.sleep(0)
+            one.clock.advance(1_000)
+        assert len(one.leader.fetches) == asked, "what it says would be lost in a crash"
+
+        one.may_save.set()
+        await one.until(lambda: len(one.leader.fetches) > asked)
+        assert one.saved == [(TopicPartition("orders", 0), 1)]
+        assert one.leader.fetches[-1].topics[0].partitions[0].log_start_offset == 1
 
     following(tmp_path, test)
