@@ -196,6 +196,9 @@ class ControllerClient(AutoCreation, Protocol):
     def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
         """Report this broker's state; ``then`` gets the controller's answer."""
 
+    def cordon(self, directories: Sequence[bytes]) -> None:
+        """Place new replicas in none of these log directories of this broker, given by their ids (KIP-1066)."""
+
     def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
         """A log directory has failed: this broker stops leading the partitions in it, and no new partition gets there.
 

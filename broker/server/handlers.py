@@ -268,7 +268,7 @@ class Handlers:
     def log_dirs(self) -> "LogDirsHandler":
         from broker.handlers.log_dirs import LogDirsHandler
 
-        return LogDirsHandler(self.logs)
+        return LogDirsHandler(self.logs, self.metadata_cache)
 
     @cached_property
     def offset_for_leader_epoch(self) -> "OffsetForLeaderEpochHandler":
