@@ -97,6 +97,17 @@ class BrokerSettings(Settings):
     connections_max_idle_ms: int = setting(ConfigType.LONG, "600000")
     ottla_connection_max_in_flight: int = setting(ConfigType.INT, "64", "[1,...]")
 
+    # Authentication
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(ConfigType.LIST, "GSSAPI")
+    sasl_server_max_receive_size: int = setting(ConfigType.INT, "524288")
+    connections_max_reauth_ms: int = setting(ConfigType.LONG, "0")
+    connection_failed_authentication_delay_ms: int = setting(ConfigType.INT, "100", "[0,...]")
+    ottla_authentication_timeout_ms: int = setting(ConfigType.LONG, "60000", "[1,...]")
+    delegation_token_secret_key: str | None = setting(ConfigType.PASSWORD, None, "", _none_if_empty)
+    delegation_token_max_lifetime_ms: int = setting(ConfigType.LONG, "604800000", "[1,...]")
+    delegation_token_expiry_time_ms: int = setting(ConfigType.LONG, "86400000", "[1,...]")
+    delegation_token_expiry_check_interval_ms: int = setting(ConfigType.LONG, "3600000", "[1,...]")
+
     # Topics
     auto_create_topics_enable: bool = setting(ConfigType.BOOLEAN, "true")
     delete_topic_enable: bool = setting(ConfigType.BOOLEAN, "true")

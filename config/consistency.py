@@ -13,7 +13,6 @@ from config.topics_at_start import KEY as TOPICS_AT_START
 from config.values import ConfigType, read_value
 
 _AUTHENTICATION_DELAY: Final = "connection.failed.authentication.delay.ms"
-_AUTHENTICATION_DELAY_MS: Final = "100"
 _LEAST_SEGMENT_BYTES: Final = 1 << 20
 _LAST_CODEC: Final = 4
 """The greatest codec id of a record batch: zstd's."""
@@ -91,6 +90,15 @@ def check_together(settings: BrokerSettings) -> None:
             settings.inter_broker_listener_name,
             f"one of the names that listeners has: {', '.join(names)}",
         )
+    if settings.is_member or settings.opened_controller_listeners:
+        for listener in settings.listeners:
+            if listener.name == settings.inter_broker_listener and listener.security_protocol != "PLAINTEXT":
+                raise InvalidConfig(
+                    "inter.broker.listener.name",
+                    settings.inter_broker_listener,
+                    f"a listener that speaks PLAINTEXT, not {listener.security_protocol}: "
+                    "brokers talk to each other without TLS and SASL here",
+                )
     for key in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
         size = getattr(settings, field_name(key))
         if size < _LEAST_SEGMENT_BYTES:
@@ -178,8 +186,7 @@ def _check_connection_limits(settings: BrokerSettings) -> None:
 def _check_idle_time(settings: BrokerSettings) -> None:
     """Kafka's rule, which keeps a connection open long enough for its first request."""
     idle_ms = settings.connections_max_idle_ms
-    delay_ms = read_value(ConfigType.INT, settings.given.get(_AUTHENTICATION_DELAY, _AUTHENTICATION_DELAY_MS))
-    assert isinstance(delay_ms, int), f"{_AUTHENTICATION_DELAY} has been checked"
+    delay_ms = settings.connection_failed_authentication_delay_ms
     if 0 <= idle_ms <= delay_ms:
         expected = f"more than {_AUTHENTICATION_DELAY}, which is {delay_ms}, or -1 for no limit"
         raise InvalidConfig("connections.max.idle.ms", str(idle_ms), expected)

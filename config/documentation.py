@@ -94,9 +94,10 @@ _REFUSED: Final = """\
 
 The broker does not start with a setting that promises what it would not keep:
 
-- listeners that `listener.security.protocol.map` maps to `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`, and any `ssl.*` or
-  `sasl.*` setting that says something other than Kafka's default (a secured listener of the controller is not opened,
-  so its settings pass);
+- listeners that `listener.security.protocol.map` maps to `SSL` or `SASL_SSL`, and any `ssl.*` setting that says
+  something other than Kafka's default (a secured listener of the controller is not opened, so its settings pass);
+- SASL that [security.md](security.md) does not have: other mechanisms, Java classes, `security.inter.broker.protocol`
+  other than `PLAINTEXT`;
 - `authorizer.class.name`, `config.providers`, `remote.log.storage.system.enable=true`;
 - `process.roles` without `broker`, and with `broker` alone where no setting names the controllers;
 - names that Kafka has removed, `zookeeper.*` among them; the sentence says what to write instead.
@@ -152,6 +153,7 @@ def _without_effect() -> Iterator[str]:
 
 def _is_refused(name: str) -> bool:
     return name.startswith(("ssl.", "sasl.")) or name in (
+        "security.inter.broker.protocol",
         "authorizer.class.name",
         "config.providers",
         "broker.id",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from broker.controller.client import Heartbeat, HeartbeatAnswer
+from broker.controller.client import Heartbeat, HeartbeatAnswer, TokenChange
 from broker.controller.directories import DIRECTORIES_SINCE
 from broker.controller.election_counts import ElectionCounts
 from broker.metadata.configs import ConfigView
@@ -408,6 +408,19 @@ class LocalController:
             self.append(planner.records, lambda: then(results))
         else:
             self._raft.when_durable(lambda: then(results))
+
+    def change_delegation_token(
+        self, plan: Callable[[MetadataImage], TokenChange], *, then: Callable[[TokenChange], None]
+    ) -> None:
+        record = plan(self.image)
+        self.append([record], lambda: then(record))
+
+    def remove_expired_delegation_tokens(self, now_ms: int) -> None:
+        from broker.security.delegation_tokens import removals_of_expired
+
+        if removals := removals_of_expired(self.image, now_ms):
+            self.append(removals, lambda: None)
+            log.info("removed %d delegation tokens that have expired", len(removals))
 
     def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool, then: Callable[[], None]

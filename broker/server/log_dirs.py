@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Sequence
 
+from broker.metadata.image.records import Record
 from broker.raft.formatting import format_directories
 from broker.runtime.clock import Ids
 from broker.server.log_dir_checks import (
@@ -26,9 +27,11 @@ log = logging.getLogger(__name__)
 class LogDirs:
     """The directories of ``log.dirs``, and ``metadata.log.dir`` where it is not among them; locked until `release`."""
 
-    def __init__(self, files: FileSystem, settings: BrokerSettings) -> None:
+    def __init__(self, files: FileSystem, settings: BrokerSettings, first_records: Sequence[Record] = ()) -> None:
+        """``first_records``: what a cluster that is made here has beside its features."""
         self._files = files
         self._settings = settings
+        self._first_records = first_records
         self._locked: dict[str, LogDir] = {}
         self._properties: dict[str, MetaProperties] = {}
         """The `meta.properties` by the path of their directory."""
@@ -99,11 +102,14 @@ class LogDirs:
                     ids=ids,
                     now_ms=now_ms,
                     date=date,
+                    first_records=self._first_records,
                 )
             except LogDirFailed as error:
                 self.start_without(self._locked[path], error)
             else:
                 log.info("formatted %s", path)
+        if self._first_records and self._settings.metadata_directory not in new:
+            log.info("--add-scram has no effect, since %s is not new", self._settings.metadata_directory)
         if is_member:
             mark_membership(self._files, self._settings.metadata_directory)
         self._properties = {path: known[path] for path in self._locked if path in known}
