@@ -297,6 +297,10 @@ class ReplicaFetcher:
                     self._rest([one])
                     self._tell(one, str(error))
                     return False
+                if isinstance(step, Truncate):
+                    # With the diverging epoch the leader has told its high watermark, which could not be taken: within
+                    # the session it would not be told again until it moves.
+                    self._session.lose(may_be_there=True)
                 self._told.pop(one.topic_partition, None)
                 if isinstance(step, Append):
                     self._count(one, step)

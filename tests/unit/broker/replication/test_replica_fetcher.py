@@ -89,7 +89,7 @@ class Leader:
             replica = self.replicas.get((topic_id, index))
             one = refusal(ErrorCode.UNKNOWN_TOPIC_ID) if replica is None else replica.answer(wanted)
             one.partition_index = index
-            if is_full or one.records or one.error_code:
+            if is_full or one.records or one.error_code or one.diverging_epoch.epoch >= 0:
                 responses.append(FetchResponse.Response(topic_id=topic_id, partitions=[one]))
         return FetchResponse(session_id=self.session_id, responses=responses)
 
@@ -486,5 +486,28 @@ def test_the_leader_is_told_of_a_log_start_once_it_is_saved(tmp_path: Path) -> N
         await one.until(lambda: len(one.leader.fetches) > asked)
         assert one.saved == [(TopicPartition("orders", 0), 1)]
         assert one.leader.fetches[-1].topics[0].partitions[0].log_start_offset == 1
+
+    following(tmp_path, test)
+
+
+def test_the_high_watermark_that_came_with_a_diverging_epoch_is_told_again(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        place = TopicPartition("orders", 0)
+        theirs, ours = one.add("orders", 0, epoch=1)
+        other_theirs, other_ours = one.add("payments", 0)
+        other_theirs.write(b"a")
+        theirs.write(b"a")
+        await one.until(lambda: ours.content == theirs.content and other_ours.content == other_theirs.content)
+        one.fetcher.leave(place)
+        await one.until(lambda: len(one.leader.session) == 1)
+        theirs.log.advance_high_watermark(1)
+        ours.lead(2)  # and writes nothing in its epoch
+        theirs.lead(3)
+        one.follow(place, 3)
+
+        await one.until(lambda: ours.log.high_watermark == 1)
+
+        assert ours.log.leader_epochs.latest == 1
 
     following(tmp_path, test)
