@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-from config.broker_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR, BrokerSettings
+from config.broker_settings import EVERY_LOG_DIR, LEADER_SELECTOR, RACK_AWARE_SELECTOR, BrokerSettings
 from config.declared import field_name
 from config.errors import InvalidConfig, SettingsError
 from config.log_config import validate_topic_overrides
@@ -25,6 +25,7 @@ def check_together(settings: BrokerSettings) -> None:
         InvalidConfig: The first such value.
     """
     _check_log_directories(settings)
+    _check_cordoned(settings)
     log = settings.log_defaults()
     if log.retention_ms == 0:
         key = next(
@@ -139,6 +140,22 @@ def _check_log_directories(settings: BrokerSettings) -> None:
                 key = "log.dirs" if path in directories else "metadata.log.dir"
                 text = ",".join(directories) if path in directories else path
                 raise InvalidConfig(key, text, f"no directory inside another: {path} is inside {other}")
+
+
+def _check_cordoned(settings: BrokerSettings) -> None:
+    key, cordoned = "cordoned.log.dirs", settings.cordoned_log_dirs
+    text = ",".join(cordoned)
+    if EVERY_LOG_DIR in cordoned and len(cordoned) > 1:
+        answer = f"When {key} is set to {EVERY_LOG_DIR}, it must not contain other values"
+        raise InvalidConfig(key, text, f"{EVERY_LOG_DIR} alone, or directories", answer)
+    missing = [path for path in settings.cordoned_directories if path not in settings.log_dirs]
+    if missing:
+        raise InvalidConfig(
+            key,
+            text,
+            f"entries of log.dirs, which has {', '.join(settings.log_dirs)}",
+            f"All entries in {key} must be present in log.dirs or log.dir. Missing entries : {', '.join(missing)}",
+        )
 
 
 def _check_connection_limits(settings: BrokerSettings) -> None:

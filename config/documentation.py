@@ -54,8 +54,10 @@ kafka-configs --bootstrap-server localhost:9092 --alter \\
   connections of those that go once their requests are answered.
 - `listener.name.<name>.max.connections` and `listener.name.<name>.max.connection.creation.rate` can be changed too.
 - Kafka can also change `listeners`, `listener.security.protocol.map`, TLS and SASL while it runs; here the change is
-  refused, as are Java classes, `config.providers` and `cordoned.log.dirs`. A value that an adopted directory brings and
-  that is invalid here is ignored with a line in the log.
+  refused, as are Java classes and `config.providers`. A value that an adopted directory brings and that is invalid
+  here is ignored with a line in the log.
+- `cordoned.log.dirs` can be changed from metadata.version 30 (4.3-IV0) on, as in Kafka. In the file it counts with
+  every metadata.version.
 - Levels of loggers (`--entity-type broker-loggers`) hold until the process ends. Settings of groups and client metrics
   are checked, kept and described.
 """

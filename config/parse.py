@@ -57,7 +57,7 @@ class LoadedSettings(NamedTuple):
     notices: list[str]
 
 
-_PATHS: Final = frozenset({"log.dirs", "metadata.log.dir"})
+_PATHS: Final = frozenset({"cordoned.log.dirs", "log.dirs", "metadata.log.dir"})
 """Settings that name directories, whose names may be any bytes."""
 
 

@@ -14,6 +14,7 @@ from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
+    from broker.controller.feature_updates import FeatureUpdate
     from broker.controller.partition_creation import GrowthResult, MorePartitions
     from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
     from broker.controller.topic_creation import NewTopic, TopicResult
@@ -144,8 +145,14 @@ class ControllerClient(AutoCreation, Protocol):
     def remove_expired_delegation_tokens(self, now_ms: int) -> None:
         """Remove the delegation tokens that have expired."""
 
-    def update_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
-        """Finalise other levels of features (KIP-584), which have been checked."""
+    def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool, then: Callable[[], None]
+    ) -> None:
+        """Finalise other levels of features, all or none (KIP-584).
+
+        Raises:
+            InvalidUpdateVersion: a level is refused.
+        """
 
     def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
         """Forget a broker that is gone for good (KIP-631).
@@ -200,6 +207,9 @@ class ControllerClient(AutoCreation, Protocol):
 
     def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
         """Report this broker's state; ``then`` gets the controller's answer."""
+
+    def cordon(self, directories: Sequence[bytes]) -> None:
+        """Place new replicas in none of these log directories of this broker, given by their ids (KIP-1066)."""
 
     def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
         """A log directory has failed: this broker stops leading the partitions in it, and no new partition gets there.

@@ -18,7 +18,7 @@ from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
 from broker.metadata.loader import MetadataLoader, MetadataTransaction
 from broker.metadata.producer_ids import BLOCK_SIZE
-from broker.metadata.record_versions import version_of
+from broker.metadata.record_versions import CORDONED_SINCE, version_of
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
 from broker.raft.single_voter_log import SingleVoterLog
 from broker.request.faults import (
@@ -36,7 +36,6 @@ from protocol.records.cluster_metadata import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     EndTransactionRecord,
-    FeatureLevelRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from broker.controller.broker_sessions import BrokerSessions
     from broker.controller.cluster_view import ClusterView
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
+    from broker.controller.feature_updates import FeatureUpdate
     from broker.controller.own_broker import OwnBroker
     from broker.controller.partition_creation import GrowthResult, MorePartitions
     from broker.controller.placement import Placement
@@ -78,8 +78,12 @@ class LocalController:
         self._raft = raft
         self._ids = ids
         self._settings = settings
+        self._registration: Registration | None = None
+        """This run of the node, once `register` was called."""
         self._directories: list[bytes] = []
         """The ids of the log directories that are online, in the order of ``log.dirs``."""
+        self._cordoned: Sequence[bytes] = ()
+        """The ids of the log directories of this node that take no new replicas."""
         self.image: MetadataImage = metadata.image
         """The image of everything that has been appended."""
         self._transaction = MetadataTransaction()
@@ -123,7 +127,9 @@ class LocalController:
         every partition gets a new leader epoch, so that a consumer that has read lost records can notice. No node leads
         a partition whose log directory is not online.
         """
+        self._registration = registration
         self._directories = list(registration.directories)
+        self._cordoned = registration.cordoned
         if self._was_in_transaction:
             # The planner's records are in no image yet, so there is nothing to undo in `image`.
             self._raft.append([(AbortTransactionRecord(reason="the node that began it is gone"), 0)], _nothing)
@@ -138,6 +144,8 @@ class LocalController:
         record = registration.broker_record(self._raft.end_offset)
         if self.image.features.metadata_version < DIRECTORIES_SINCE:
             record.log_dirs = []
+        if self.image.features.metadata_version >= CORDONED_SINCE:
+            record.cordoned_log_dirs = list(self._cordoned)
         self.append([record])
         changes, offline = self._own_broker().take_over(is_new_epoch=not was_clean, found=found)
         if offline:
@@ -201,6 +209,27 @@ class LocalController:
             )
         if changes:
             self.append(changes)
+
+    def cordon(self, directories: Sequence[bytes]) -> None:
+        self._cordoned = directories
+        self._register_cordoned()
+
+    def _register_cordoned(self) -> None:
+        """Register which directories of this node take no new replicas, where the cluster's level has that."""
+        broker = self.image.cluster.brokers.get(self.node_id)
+        cordoned = list(self._cordoned)
+        if (
+            broker is not None
+            and self.image.features.metadata_version >= CORDONED_SINCE
+            and broker.cordoned_log_dirs != cordoned
+        ):
+            self.append(
+                [
+                    BrokerRegistrationChangeRecord(
+                        broker_id=self.node_id, broker_epoch=broker.broker_epoch, cordoned_log_dirs=cordoned
+                    )
+                ]
+            )
 
     def _own_broker(self) -> OwnBroker:
         from broker.controller.own_broker import OwnBroker
@@ -299,6 +328,7 @@ class LocalController:
             self.image,
             broker_id=self.node_id,
             directories=self._directories,
+            cordoned=self._cordoned,
             others=self.others,
             chance=lambda below: int.from_bytes(self._ids.uuid()[8:], "big") % below,
         )
@@ -392,9 +422,36 @@ class LocalController:
             self.append(removals, lambda: None)
             log.info("removed %d delegation tokens that have expired", len(removals))
 
-    def update_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
-        self.append([FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()], then)
-        log.info("features are finalised: %s", ", ".join(f"{name}={level}" for name, level in levels.items()))
+    def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool, then: Callable[[], None]
+    ) -> None:
+        from broker.controller.feature_updates import plan_updates
+
+        before = self.image.features.metadata_version
+        records = plan_updates(
+            self.image,
+            updates,
+            node_id=self.node_id,
+            kraft_version=self.kraft_version,
+            min_insync_replicas=self._settings.log_defaults().min_insync_replicas,
+        )
+        if records and not validate_only:
+            self.append(records)
+            log.info("features are finalised: %s", ", ".join(f"{one.feature}={one.level}" for one in updates))
+            self._register_anew(before)
+        self.when_durable(then)
+
+    def _register_anew(self, before: int) -> None:
+        """Register what a level of metadata.version above ``before`` has room for."""
+        assert self._registration is not None, "requests are answered after the registration"
+        level = self.image.features.metadata_version
+        if before < CONTROLLERS_REGISTER_SINCE <= level:
+            self.append([self._registration.controller_record()])
+        if before < DIRECTORIES_SINCE <= level:
+            record = self._registration.broker_record(self.broker_epoch)
+            record.log_dirs = list(self._directories)
+            self.append([record])
+        self._register_cordoned()
 
     def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
         """Forget a broker. A broker that still runs has to register again."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.metadata_image import MetadataImage
-from broker.metadata.registration import TRANSACTION_VERSIONS
+from broker.metadata.registration import SUPPORTED_FEATURES
 from broker.raft.client import RaftClient
 from broker.raft.quorum import Quorum
 from broker.request.context import ApiVersionRange, RequestContext
@@ -21,14 +21,6 @@ SOFTWARE_SINCE_VERSION = 3
 FEATURES_FROM_ZERO_SINCE_VERSION = 4
 """Older readers refuse a feature whose least level is 0."""
 
-SUPPORTED_FEATURES: Final = {
-    "kraft.version": (0, 1),
-    "metadata.version": (7, 25),
-    "transaction.version": TRANSACTION_VERSIONS,
-}
-"""Levels that this broker can work at. Features that it does not implement yet are not finalised either, even in a
-directory adopted from a Kafka that did: their clients then do without."""
-
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -41,7 +33,6 @@ class ApiVersionsHandler:
         raft: RaftClient,
         node: Node,
         *,
-        supported_features: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
         controllers_versions: Callable[[], Mapping[int, Versions]] | None = None,
     ) -> None:
         """``controllers_versions`` has the versions of the controllers' leader by API key, where controllers elsewhere
@@ -49,7 +40,6 @@ class ApiVersionsHandler:
         self._metadata = metadata
         self._raft = raft
         self._node = node
-        self._supported_features = supported_features
         self._controllers_versions = controllers_versions
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
@@ -77,16 +67,14 @@ class ApiVersionsHandler:
             ],
             supported_features=[
                 ApiVersionsResponse.SupportedFeature(name=name, min_version=least, max_version=most)
-                for name, (least, most) in self._supported_features.items()
+                for name, (least, most) in SUPPORTED_FEATURES.items()
                 if least > 0 or context.api_version >= FEATURES_FROM_ZERO_SINCE_VERSION
             ],
             # The last offset that is in the image, as Kafka counts.
             finalized_features_epoch=self._metadata.image.end_offset - 1,
             finalized_features=[
                 ApiVersionsResponse.FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
-                for name, level in finalized_features(
-                    self._metadata.image, self._raft.quorum, self._supported_features
-                ).items()
+                for name, level in finalized_features(self._metadata.image, self._raft.quorum).items()
             ],
         )
 
@@ -106,11 +94,13 @@ def _common(api: ApiVersionRange, theirs: Versions | None) -> ApiVersionRange:
     return ApiVersionRange(api.api_key, first, last) if first <= last else api
 
 
-def finalized_features(
-    image: MetadataImage, quorum: Quorum, supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES
-) -> dict[str, int]:
-    """Level by name. That of the quorum stands in a control record, not among the others; 0 is not listed."""
-    features = {name: level for name, level in image.features.levels.items() if name in supported}
+def finalized_features(image: MetadataImage, quorum: Quorum) -> dict[str, int]:
+    """Level by name. That of the quorum stands in a control record, not among the others; 0 is not listed.
+
+    A feature that is not implemented here is not finalised either, even in a directory adopted from a Kafka that did:
+    its clients then do without.
+    """
+    features = {name: level for name, level in image.features.levels.items() if name in SUPPORTED_FEATURES}
     if quorum.kraft_version > 0:
         features["kraft.version"] = quorum.kraft_version
     return features

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -52,9 +52,6 @@ _DIRECTORY_ASSIGNMENTS: Final = "directory-assignments"
 
 CHANNELS: Final = (_RAFT, _HEARTBEAT, _FORWARDING, _ALTER_PARTITION, _DIRECTORY_ASSIGNMENTS)
 """The purposes of connections, by Kafka's names for them. Producer ids are asked for with the assignments."""
-
-UNLIMITED_MS: Final = 1 << 31
-"""A change of an ISR is waited for until the connection ends, as in Kafka."""
 
 
 class ClusterMembership:
@@ -189,6 +186,7 @@ class ClusterMembership:
             previous_broker_epoch=previous_broker_epoch,
             channel=self._heartbeats,
             applied_offset=lambda: listener.image.end_offset - 1,
+            metadata_version=lambda: listener.image.features.metadata_version,
             clock=clock,
             chance=self._chance,
             settings=MemberSettings(
@@ -208,7 +206,7 @@ class ClusterMembership:
             backoff=Backoff(self._chance),
         )
         self.isr_sender = AlterPartitionSender(
-            self._channel(_ALTER_PARTITION, timeout_ms=UNLIMITED_MS),
+            self._channel(_ALTER_PARTITION),
             node_id=settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
             clock=clock,
@@ -264,6 +262,10 @@ class ClusterMembership:
         """Report a log directory that has failed; it stays offline until the next start. None has no id."""
         if directory_id is not None:
             self.member.directory_failed(directory_id)
+
+    def cordon(self, directory_ids: Collection[bytes]) -> None:
+        """Report exactly which log directories take no new replicas."""
+        self.member.cordon(directory_ids)
 
     async def close(self) -> None:
         """End all tasks and connections."""

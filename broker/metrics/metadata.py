@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from math import nan
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from broker.handlers.api_versions import SUPPORTED_FEATURES
+from broker.metadata.registration import SUPPORTED_FEATURES
 from broker.metrics.past import Past
 from broker.metrics.series import US_PER_MS, Counted, Family, Reading, Samples, distribution, gauge, read
 from broker.metrics.sources import MetricSources

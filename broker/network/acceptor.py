@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor
-from broker.network.socket_options import SocketOptions, bound_socket, leave_unpaced, plain_address
+from broker.network.socket_options import SocketOptions, bound_socket, is_loopback, leave_unpaced, plain_address
 from broker.network.transport import PlaintextTransport, SendfileRefusals
 from broker.request.session import Peer, Session
 from broker.runtime.clock import Alarm, Clock
@@ -97,6 +97,8 @@ class Acceptor:
         self._backlog = backlog
         self._bind = bind
         self.is_for_controllers = is_for_controllers
+        self.is_local = True
+        """Whether only this machine can connect, once `bind` was called."""
         self._make_gate = make_gate
         self._next_processor = 0
         self._socket: socket.socket | None = None
@@ -117,7 +119,8 @@ class Acceptor:
         except OSError as error:
             reason = error.strerror or str(error)
             raise CannotListen(f"{self.listener}://{self.host}:{self.port} cannot be opened: {reason}") from error
-        self.port = self._socket.getsockname()[1]
+        address, self.port = self._socket.getsockname()[:2]
+        self.is_local = is_loopback(address)
         return self.port
 
     def start(self) -> None:

@@ -92,6 +92,23 @@ class SocketServer:
         """Accept connections from now on. Raises `CannotListen`."""
         for acceptor in self.acceptors:
             acceptor.start()
+        self._warn_of_open_listeners()
+
+    def _warn_of_open_listeners(self) -> None:
+        protocols = {
+            listener.name: listener.security_protocol
+            for listener in (*self._settings.listeners, *self._controller_listeners)
+        }
+        reached = [
+            f"{one.listener}://{one.host}:{one.port}"
+            for one in self.acceptors
+            if not one.is_local and protocols[one.listener] == "PLAINTEXT"
+        ]
+        if reached:
+            log.warning(
+                "other machines can connect without authentication, and read, write and change everything: %s",
+                ", ".join(reached),
+            )
 
     async def run(self) -> None:
         """Run the processors until `drain` is done. What goes wrong in one of them ends all and is raised here."""

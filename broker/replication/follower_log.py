@@ -1,7 +1,7 @@
 """FollowerLogs: changes the logs of followed partitions as their fetches decide (a `StepPerformer`)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -55,7 +55,7 @@ class FollowerLogs:
         self._stop_cleaning = stop_cleaning
         self._stats = stats
 
-    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
         """Part of `StepPerformer`. Does nothing where the partition has another leader epoch by now."""
         topic_partition = followed.topic_partition
         partition = self._followed(followed)
@@ -63,7 +63,8 @@ class FollowerLogs:
             await pause_until(self._clock, self._clock.monotonic_ms() + WRITE_ENDS_MS)
             partition = self._followed(followed)
         if partition is None:
-            return
+            return False
+        log_start_offset = partition.log.log_start_offset
         try:
             if isinstance(step, Append):
                 self._append(partition, step)
@@ -72,11 +73,22 @@ class FollowerLogs:
                 change = self._logs.truncate_to if isinstance(step, Truncate) else self._logs.truncate_fully_to
                 change(topic_partition, step.offset, self._clock.now_ms())
                 # Before the next append: a start that finds an old log start drops what is below it.
-                await self._save_log_starts(partition)
+                error = (await self._saved()).get(partition.log_dir)
+                if error is not None:
+                    raise error
         except StorageError as error:
             self._failed(partition, error)
             raise
         self._appended(partition)
+        return isinstance(step, Append) and partition.log.log_start_offset != log_start_offset
+
+    async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
+        """Part of `StepPerformer`: an answer to DeleteRecords waits for it."""
+        failures = await self._saved()
+        for followed in moved:
+            partition = self._find(*followed.topic_partition)
+            if partition is not None and (error := failures.get(partition.log_dir)) is not None:
+                self._failed(partition, error)
 
     def _append(self, partition: Partition, step: Append) -> None:
         before = replace(partition.log.stats)
@@ -91,8 +103,8 @@ class FollowerLogs:
             return None
         return partition
 
-    async def _save_log_starts(self, partition: Partition) -> None:
-        """Write the log starts of all logs. Raises the error of the partition's directory."""
+    async def _saved(self) -> Failures:
+        """Write the log starts of all logs. Returns the errors of their directories."""
         saved: asyncio.Future[Failures] = asyncio.get_running_loop().create_future()
 
         def done(failures: Failures) -> None:
@@ -100,6 +112,4 @@ class FollowerLogs:
                 saved.set_result(failures)
 
         self._log_starts.save(done)
-        error = (await saved).get(partition.log_dir)
-        if error is not None:
-            raise error
+        return await saved

@@ -17,6 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.primitives import received
 from protocol.schema import NO_UUID
+from storage.batch.record_batch import read_header
 from storage.batch.walk import AtFault, BatchWalk, WalkPolicy, in_memory
 from storage.errors import CorruptBatch, StorageError
 from storage.log import Log
@@ -28,11 +29,17 @@ LATEST: Final = -1
 EARLIEST_LOCAL: Final = -4
 """ListOffsets: the start of what the leader has on its own disk."""
 
+LARGEST_OFFSET: Final = 2**63 - 2
+"""The last offset behind which a log can end."""
+
 _CHECKED: Final = WalkPolicy(checks_crc=True, at_fault=AtFault.RAISE)
 
 
 class Append(NamedTuple):
-    """Append these batches, each whole and with the right CRC; then follow the leader's watermark and log start."""
+    """Append these batches, each whole and with the right CRC; then follow the leader's watermark and log start.
+
+    The first batch may hold the start of a log that is empty: deleted records are a part of it.
+    """
 
     batches: Sequence[memoryview]
     high_watermark: int
@@ -85,6 +92,11 @@ class ReplicaFetch:
         """The end of this follower's log."""
         return self._log.log_end_offset
 
+    @property
+    def log_start_offset(self) -> int:
+        """The start of this follower's log."""
+        return self._log.log_start_offset
+
     def request(self, partition: int, max_bytes: int) -> FetchRequest.Topic.Partition:
         """What is asked next: up to ``max_bytes`` of records behind the log's end, one batch at least."""
         log = self._log
@@ -119,6 +131,8 @@ class ReplicaFetch:
 
     def _diverging(self, epoch: int, end_offset: int) -> Step:
         """The leader's last epoch up to this log's last is ``epoch``, and ends at ``end_offset``: so far they agree."""
+        if end_offset < 0:
+            return self._refused(f"the end {end_offset} of its epoch {epoch}", "an offset")
         log = self._log
         own = log.end_offset_for_epoch(epoch)
         if own.epoch == NO_EPOCH:
@@ -137,6 +151,10 @@ class ReplicaFetch:
 
     def offset_answered(self, asked: AskOffset, offset: int) -> Step:
         """What follows from the leader's answer to `AskOffset`."""
+        if offset < 0:
+            return self._refused(
+                f"{offset} as the {'end' if asked.timestamp == LATEST else 'start'} of its log", "an offset"
+            )
         end_offset = self._log.log_end_offset
         if asked.timestamp == LATEST:
             return Truncate(offset) if offset < end_offset else AskOffset(EARLIEST_LOCAL)
@@ -147,13 +165,18 @@ class ReplicaFetch:
     def _records(self, answer: FetchResponse.Response.Partition) -> Step:
         records = received(answer.records)
         batches: list[memoryview] = []
-        next_offset, epoch = self._log.log_end_offset, self._log.leader_epochs.latest
+        log = self._log
+        next_offset, epoch = log.log_end_offset, log.leader_epochs.latest
+        is_empty = log.log_start_offset == log.log_end_offset
         try:
             # A last batch that is cut off is left out: it comes with the next fetch.
             for header, _position, data in BatchWalk(in_memory(records), 0, len(records), _CHECKED):
-                if header.base_offset < next_offset or header.last_offset_delta < 0:
+                holds_start = is_empty and not batches and 0 <= header.base_offset < next_offset <= header.last_offset
+                least = header.base_offset if holds_start else next_offset
+                if not least <= header.base_offset <= header.last_offset <= LARGEST_OFFSET:
                     return self._refused(
-                        f"offsets {header.base_offset} to {header.last_offset}", f"{next_offset} or more"
+                        f"offsets {header.base_offset} to {header.last_offset}",
+                        f"offsets from {next_offset} to {LARGEST_OFFSET}",
                     )
                 if not epoch <= header.partition_leader_epoch <= self._leader_epoch:
                     return self._refused(
@@ -164,6 +187,8 @@ class ReplicaFetch:
                 next_offset, epoch = header.next_offset, header.partition_leader_epoch
         except CorruptBatch as error:
             return self._refused(str(error), "whole batches with their CRC")
+        if records and not batches:
+            return self._refused(f"the first {len(records)} bytes of a batch", "a whole batch at least")
         return Append(batches, answer.high_watermark, answer.log_start_offset)
 
     def _refused(self, found: str, expected: str) -> BackOff:
@@ -175,6 +200,9 @@ def append(log: Log, step: Append, now_ms: int) -> None:
 
     Raises StorageError; the log is as it was before the batch that could not be written.
     """
+    log_start_offset = max(log.log_start_offset, step.log_start_offset)
+    if step.batches and (base_offset := read_header(step.batches[0]).base_offset) < log.log_end_offset:
+        log.truncate_fully_to(base_offset, now_ms)
     try:
         for batch in step.batches:
             log.stage_trusted(batch, keep_offsets=True)
@@ -183,5 +211,5 @@ def append(log: Log, step: Append, now_ms: int) -> None:
         raise
     log.append_all(now_ms)
     log.advance_high_watermark(step.high_watermark)
-    if log.log_start_offset < step.log_start_offset <= log.high_watermark:
-        log.start_offset_to(step.log_start_offset)
+    if log.log_start_offset < log_start_offset <= log.high_watermark:
+        log.start_offset_to(log_start_offset)

@@ -1,17 +1,20 @@
 """ReplicaFetcher: fetches from one leader all partitions that it leads and this broker follows, a request at a time.
 
-What follows from an answer is decided by each partition's `ReplicaFetch`, and carried out by a `StepPerformer`.
+The requests belong to a fetch session (`broker.replication.fetch_session`): a request names those partitions of which
+something has changed. What follows from an answer is decided by each partition's `ReplicaFetch`, and carried out by a
+`StepPerformer`.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from broker.peers.errors import PeerError
 from broker.peers.peer import Peer
 from broker.peers.waiting import set_by
+from broker.replication.fetch_session import LOST, FollowerSession, Place
 from broker.replication.replica_fetch import (
     Append,
     AskOffset,
@@ -78,12 +81,23 @@ class FollowedPartition:
         self.lag: int | None = None
         """How many offsets the log's end was behind the leader's high watermark at the last answer; None before."""
 
+    @property
+    def place(self) -> Place:
+        """Topic id and index."""
+        return self.topic_id, self.topic_partition.partition
+
 
 class StepPerformer(Protocol):
     """Carries decisions out on the log of a partition."""
 
-    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
-        """Change the log. Raises StorageError: the partition is fetched again later, if it is still followed."""
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
+        """Change the log; whether its new start is still to be saved.
+
+        Raises StorageError: the partition is fetched again later, if it is still followed.
+        """
+
+    async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
+        """Save the starts of these logs: the next fetch tells the leader that they are saved."""
 
 
 class ReplicaFetcher:
@@ -107,7 +121,16 @@ class ReplicaFetcher:
         self._clock = clock
         self._settings = settings
         self._followed: dict[TopicPartition, FollowedPartition] = {}
-        """In the order in which they are asked for: who was answered with records goes to the end."""
+        """In the order in which a full request asks for them: who was answered with records goes to the end."""
+        self._resting: dict[TopicPartition, FollowedPartition] = {}
+        """Those of them that are not fetched before a later time."""
+        self._session: FollowerSession[FollowedPartition] = FollowerSession()
+        self._session_epoch = -1
+        """The epoch of the broker's registration in which the session has begun."""
+        self._news: dict[TopicPartition, FollowedPartition] = {}
+        """Of which the leader may have to be told something else than before."""
+        self._unwanted: set[Place] = set()
+        """What the leader was told of and is not to be fetched at present."""
         self._changed = asyncio.Event()
         self.stats = FetcherStats()
         self._told: dict[TopicPartition, str] = {}
@@ -115,13 +138,17 @@ class ReplicaFetcher:
 
     def follow(self, followed: FollowedPartition) -> None:
         """Fetch a partition from now on; a new leader epoch replaces the old one."""
-        self._followed[followed.topic_partition] = followed
+        self.leave(followed.topic_partition)
+        self._followed[followed.topic_partition] = self._news[followed.topic_partition] = followed
         self._changed.set()
 
     def leave(self, topic_partition: TopicPartition) -> None:
         """Fetch a partition no more: an answer that is under way changes its log no more."""
-        self._followed.pop(topic_partition, None)
-        self._told.pop(topic_partition, None)
+        followed = self._followed.pop(topic_partition, None)
+        if followed is not None:
+            self._unwanted.add(followed.place)
+        for those in (self._resting, self._news, self._told):
+            those.pop(topic_partition, None)
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -146,89 +173,142 @@ class ReplicaFetcher:
         """Fetch until the task is cancelled."""
         try:
             while True:
-                now_ms = self._clock.monotonic_ms()
-                due = [one for one in self._followed.values() if one.not_before_ms <= now_ms]
-                if due:
-                    await self._fetch(due)
+                self._wake()
+                if len(self._resting) < len(self._followed):
+                    await self._fetch()
                 else:
                     await self._wait()
         finally:
             self._peer.close()
 
+    def _wake(self) -> None:
+        """Fetch again what has rested long enough."""
+        if not self._resting:
+            return
+        now_ms = self._clock.monotonic_ms()
+        for one in [one for one in self._resting.values() if one.not_before_ms <= now_ms]:
+            del self._resting[one.topic_partition]
+            self._news[one.topic_partition] = one
+
     async def _wait(self) -> None:
         """Wait until a partition is due, or another one is to be followed."""
         self._changed.clear()
-        if self._followed:
-            await set_by(self._clock, min(one.not_before_ms for one in self._followed.values()), self._changed)
+        if self._resting:
+            await set_by(self._clock, min(one.not_before_ms for one in self._resting.values()), self._changed)
         else:
             await self._changed.wait()
 
-    async def _fetch(self, due: list[FollowedPartition]) -> None:
-        by_id: dict[bytes, list[FollowedPartition]] = {}
-        for one in due:
-            by_id.setdefault(one.topic_id, []).append(one)
+    async def _fetch(self) -> None:
+        request = self._request()
+        is_full = self._session.is_full
         settings = self._settings
-        request = FetchRequest(
-            replica_state=FetchRequest.ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
-            max_wait_ms=settings.max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.response_max_bytes,
-            topics=[
-                FetchRequest.Topic(
-                    topic_id=topic_id,
-                    partitions=[
-                        one.fetch.request(one.topic_partition.partition, settings.partition_max_bytes) for one in ones
-                    ],
-                )
-                for topic_id, ones in by_id.items()
-            ],
-        )
         try:
             answer = await self._peer.ask(
                 request, FetchResponse, timeout_ms=settings.timeout_ms,
                 largest_answer_bytes=2 * settings.response_max_bytes,
             )  # fmt: skip
         except PeerError:  # which the peer has logged
-            self._back_off(due)
+            self._session.lose(may_be_there=True)
+            self._rest(self._followed.values())
             return
         self.stats.requests += 1
         if answer.error_code != ErrorCode.NONE:
-            self._back_off(due)
+            is_lost = answer.error_code in LOST
+            self._session.lose(may_be_there=not is_lost)
+            if is_full or not is_lost:
+                self._rest(self._followed.values())
             return
-        asked = {(one.topic_id, one.topic_partition.partition): one for one in due}
+        self._session.answered(answer.session_id)
+        await self._take_all(answer, is_full=is_full)
+
+    def _request(self) -> FetchRequest:
+        settings = self._settings
+        broker_epoch = self._broker_epoch()
+        if broker_epoch != self._session_epoch:
+            self._session_epoch = broker_epoch
+            self._session.lose(may_be_there=True)
+        request = FetchRequest(
+            replica_state=FetchRequest.ReplicaState(replica_id=self._node_id, replica_epoch=broker_epoch),
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            topics=[],
+        )
+        wanted = self._followed if self._session.is_full else self._news
+        most = settings.partition_max_bytes
+        self._session.fill(
+            request,
+            [
+                (one.topic_id, one, one.fetch.request(one.topic_partition.partition, most))
+                for one in wanted.values()
+                if one.topic_partition not in self._resting
+            ],
+            self._unwanted,
+        )
+        self._news.clear()
+        self._unwanted.clear()
+        return request
+
+    async def _take_all(self, answer: FetchResponse, *, is_full: bool) -> None:
+        missing = {one.place: one for one, _ in self._session.told()} if is_full else {}
+        has_records = False
+        moved = []
         for topic in answer.responses:
             for partition in topic.partitions:
-                found = asked.pop((bytes(topic.topic_id), partition.partition_index), None)
+                place = bytes(topic.topic_id), partition.partition_index
+                missing.pop(place, None)
+                found = self._session.of(place)
                 if found is not None and self._is_followed(found):
-                    await self._take(found, partition)
-        self._back_off(asked.values())
+                    has_records = has_records or bool(partition.records)
+                    if await self._take(found, partition):
+                        moved.append(found)
+        self._rest(missing.values())
+        if moved:
+            await self._performer.save_log_starts(moved)
+        if not has_records:
+            self._note_log_starts()
 
-    async def _take(self, one: FollowedPartition, answer: FetchResponse.Response.Partition) -> None:
+    def _note_log_starts(self) -> None:
+        """Retention on this broker moves the start of a log, which the leader has to know. There is time to look for
+        that when nothing is written."""
+        for one, told in self._session.told():
+            if one.fetch.log_start_offset != told.log_start_offset and self._is_followed(one):
+                self._news[one.topic_partition] = one
+
+    async def _take(self, one: FollowedPartition, answer: FetchResponse.Response.Partition) -> bool:
+        """Carry out what follows from an answer; whether the start of the log is to be saved behind it."""
+        self._news[one.topic_partition] = one
         step = one.fetch.answered(answer)
         while isinstance(step, AskOffset):
             offset = await self._offset(one, step)
             if not self._is_followed(one):
-                return
+                return False
             step = BackOff() if offset is None else one.fetch.offset_answered(step, offset)
         match step:
             case AwaitMetadata():
                 self.leave(one.topic_partition)
             case BackOff(problem):
-                self._back_off([one])
+                self._rest([one])
                 self._tell(one, problem)
             case _:
                 try:
-                    await self._performer.perform(one, step)
+                    has_moved = await self._performer.perform(one, step)
                 except StorageError as error:
-                    self._back_off([one])
+                    self._rest([one])
                     self._tell(one, str(error))
-                    return
+                    return False
+                if isinstance(step, Truncate):
+                    # With the diverging epoch the leader has told its high watermark, which could not be taken: within
+                    # the session it would not be told again until it moves.
+                    self._session.lose(may_be_there=True)
                 self._told.pop(one.topic_partition, None)
                 if isinstance(step, Append):
                     self._count(one, step)
                     if step.batches and self._is_followed(one):
                         # So that each has its turn, where an answer has no room for all.
                         self._followed[one.topic_partition] = self._followed.pop(one.topic_partition)
+                return has_moved
+        return False
 
     def _count(self, one: FollowedPartition, step: Append) -> None:
         self.stats.bytes += sum(len(batch) for batch in step.batches)
@@ -255,10 +335,14 @@ class ReplicaFetcher:
         """Whether the partition is still followed in the leader epoch of the request."""
         return self._followed.get(one.topic_partition) is one
 
-    def _back_off(self, ones: Iterable[FollowedPartition]) -> None:
+    def _rest(self, ones: Iterable[FollowedPartition]) -> None:
         until_ms = self._clock.monotonic_ms() + self._settings.backoff_ms
         for one in ones:
-            one.not_before_ms = until_ms
+            if self._is_followed(one):
+                one.not_before_ms = until_ms
+                self._resting[one.topic_partition] = one
+                self._news.pop(one.topic_partition, None)
+                self._unwanted.add(one.place)
 
     def _tell(self, one: FollowedPartition, problem: str | None) -> None:
         if problem is not None and self._told.get(one.topic_partition) != problem:

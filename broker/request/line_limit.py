@@ -22,6 +22,8 @@ _CAUSED_BY_PEERS: Final = (
     "broker.coordinators.",
     "broker.metrics.",
     "broker.peers.",
+    "broker.raft.remote_quorum",
+    "broker.replication.replica_fetcher",
     "broker.replication.replica_manager",
     "broker.request.faults",
     "broker.security.",

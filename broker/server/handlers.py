@@ -31,7 +31,6 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.producer_ids import ProducerIds
-from broker.metadata.registration import SUPPORTED_FEATURES
 from broker.raft.client import RaftClient
 from broker.raft.observers import Observers
 from broker.replication.replica_manager import ReplicaManager
@@ -193,7 +192,6 @@ class Handlers:
             self.metadata_cache,
             self.raft,
             self.node,
-            supported_features=SUPPORTED_FEATURES,
             controllers_versions=lambda: membership.controllers_versions,
         )
 
@@ -271,7 +269,7 @@ class Handlers:
     def log_dirs(self) -> "LogDirsHandler":
         from broker.handlers.log_dirs import LogDirsHandler
 
-        return LogDirsHandler(self.logs)
+        return LogDirsHandler(self.logs, self.metadata_cache)
 
     @cached_property
     def offset_for_leader_epoch(self) -> "OffsetForLeaderEpochHandler":
@@ -331,7 +329,7 @@ class Handlers:
     def features(self) -> "FeaturesHandler":
         from broker.handlers.features import FeaturesHandler
 
-        return FeaturesHandler(self.controller, self.metadata_cache, self.raft.quorum)
+        return FeaturesHandler(self.controller)
 
     @cached_property
     def modern_groups(self) -> "ModernGroupsHandler":

@@ -1,7 +1,7 @@
 """LogDirs: locks the data directories of this node, reads their ids, and formats new ones."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from broker.metadata.image.records import Record
 from broker.raft.formatting import format_directories
@@ -163,6 +163,16 @@ class LogDirs:
     def online_ids(self) -> list[bytes]:
         """The ids of the log directories that can be used, in the order of ``log.dirs``."""
         return [directory_id for directory_id, directory in self.by_id.items() if not directory.has_failed]
+
+    def cordon(self, paths: Collection[str]) -> None:
+        """Let exactly these directories of ``log.dirs`` take no new replicas (KIP-1066)."""
+        for directory in self.for_logs:
+            directory.is_cordoned = directory.path in paths
+
+    @property
+    def cordoned_ids(self) -> list[bytes]:
+        """The ids of the log directories that can be used and take no new replicas, in the order of ``log.dirs``."""
+        return [directory_id for directory_id in self.online_ids if self.by_id[directory_id].is_cordoned]
 
     @property
     def for_logs(self) -> Sequence[LogDir]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -126,6 +126,7 @@ class Following:
             previous_broker_epoch=previous_broker_epoch,
             channel=self.channel(),
             applied_offset=lambda: self.image.end_offset - 1,
+            metadata_version=lambda: self.image.features.metadata_version,
             clock=self.clock,
             chance=random.random,
         )
@@ -312,9 +313,13 @@ class Copy:
         fetch = ReplicaFetch(self.log, leader_id=1, leader_epoch=epoch, directory_id=DIRECTORY)
         self.fetcher.follow(FollowedPartition(self._place, topic_id=topic_id, leader_epoch=epoch, fetch=fetch))
 
-    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
         assert isinstance(step, Append), step
         append(self.log, step, NOW_MS)
+        return False
+
+    async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
+        raise AssertionError("no log start moves")
 
 
 @pytest.mark.timeout(240)

@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from tests.simulation.clock import SimulatedClock
+from tests.simulation.clock import MS_PER_HOUR, SimulatedClock
 from tests.simulation.network import SimulatedConnector
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.simulation import Broken, Simulation
@@ -48,8 +48,8 @@ class SimulatedClient:
         self.name = name
         self.simulation = simulation
         self.process = SimulatedProcess(name)
-        self.clock = SimulatedClock(simulation.loop)
         self.random: Random = simulation.chance.of(f"client {name}")
+        self.clock = SimulatedClock(simulation.loop, self.random.randint(-3, 3) * MS_PER_HOUR)
         self._bootstrap = bootstrap
         self._connector = SimulatedConnector(simulation.network)
         self._peers: dict[tuple[Address, str], Peer] = {}

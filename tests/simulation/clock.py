@@ -9,6 +9,8 @@ from tests.simulation.loop import START_S, SimulatedLoop
 WALL_START_MS: Final = 1_700_000_000_000
 """What the wall clocks show when a run begins, in milliseconds since 1970."""
 
+MS_PER_HOUR: Final = 3_600_000
+
 _HALF_MICROSECOND_MS: Final = 0.0005
 """The loop's time is a float of seconds, whose thousandfold may lie a little below the millisecond that was meant."""
 

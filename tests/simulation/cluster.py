@@ -9,7 +9,7 @@ from broker.server.broker_server import BrokerServer
 from config.broker_settings import BrokerSettings
 from config.parse import load_settings
 from tests.simulation.chance import SeededIds
-from tests.simulation.clock import SimulatedClock
+from tests.simulation.clock import MS_PER_HOUR, SimulatedClock
 from tests.simulation.disk import SimulatedDisk, SimulatedFileSystem
 from tests.simulation.network import SimulatedConnector
 from tests.simulation.process import SimulatedProcess
@@ -18,13 +18,21 @@ from tests.simulation.worker import Pace, simulated_workers
 
 PORT: Final = 9092
 
+MOST_HOURS_WRONG: Final = 6
+"""How far a machine's wall clock may be from the right time, fast or slow."""
+
 COMMON: Final = {
     "log.dirs": "/data",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "num.io.threads": "2",
     "num.network.threads": "1",
-    "log.cleaner.enable": "false",
+    "log.cleaner.backoff.ms": "700",
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.message.timestamp.after.max.ms": "9223372036854775807",
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
     "log.index.size.max.bytes": "4096",
     "auto.create.topics.enable": "false",
     "ottla.prometheus.listener": "",
@@ -46,7 +54,9 @@ class SimulatedBroker:
         """``segment_bytes`` may be smaller than a user may set them: a run writes little."""
         self.name = name
         self._simulation = simulation
+        self._skew = simulation.chance.of(f"clock of {name}")
         self.clock = SimulatedClock(simulation.loop)
+        self.set_clock()
         self.pace = Pace()
         self.disk = SimulatedDisk(name, simulation.trace, self.clock.now_ms)
         given = {**COMMON, "listeners": f"PLAINTEXT://{name}:{PORT}", **settings}
@@ -65,6 +75,11 @@ class SimulatedBroker:
         self.starting: asyncio.Task[None] | None = None
         """The last start that nobody waits for."""
 
+    def set_clock(self) -> None:
+        """Somebody sets the machine's wall clock, by hours forward or back."""
+        self.clock.skew_ms = self._skew.randint(-MOST_HOURS_WRONG, MOST_HOURS_WRONG) * MS_PER_HOUR
+        self._simulation.trace.add(f"{self.name}: its clock is fast by {self.clock.skew_ms} ms")
+
     @property
     def is_running(self) -> bool:
         """Whether there is a process, ready or still starting."""
@@ -75,7 +90,7 @@ class SimulatedBroker:
         assert self._process is None, f"{self.name} runs already"
         self._simulation.network.without_power.discard(self.name)
         process = self._process = SimulatedProcess(self.name)
-        files = self._files = SimulatedFileSystem(self.disk)
+        files = self._files = process.files = SimulatedFileSystem(self.disk)
         self._simulation.trace.add(f"{self.name} starts")
         ready: asyncio.Future[None] = self._simulation.loop.create_future()
 

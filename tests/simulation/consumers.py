@@ -12,6 +12,7 @@ from protocol.messages.committed_offsets import (
     OffsetFetchResponse,
 )
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from storage.batch.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, computed_crc, read_header
 from storage.batch.records import iterate_records
 from tests.simulation.client import GROUP, SimulatedClient
@@ -21,6 +22,7 @@ from tests.simulation.history import History, Partition, StoredRecord
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _ABORT: Final = 0
+_EARLIEST: Final = -2
 _LENGTH_BYTES: Final = 12
 """The base offset and the length stand before what the length counts."""
 
@@ -29,9 +31,17 @@ class Reader:
     """Reads one partition from an offset on, with the filter of its isolation level."""
 
     def __init__(
-        self, client: SimulatedClient, partition: Partition, isolation_level: int, *, only_leaders: bool = True
+        self,
+        client: SimulatedClient,
+        partition: Partition,
+        isolation_level: int,
+        *,
+        only_leaders: bool = True,
+        topic_id: bytes | None = None,
     ) -> None:
-        """``only_leaders``: whether it reads from the leader alone, and not from any replica (KIP-392)."""
+        """``only_leaders``: whether it reads from the leader alone, and not from any replica (KIP-392). ``topic_id``:
+        the one topic of this name that is to be read; None: any."""
+        self._topic_id = topic_id
         self._client = client
         self._ask = client.ask_leader if only_leaders else client.ask_replica
         self.partition = partition
@@ -51,7 +61,7 @@ class Reader:
             isolation_level=self._isolation_level,
             topics=[
                 FetchRequest.Topic(
-                    topic_id=view.topic_id,
+                    topic_id=self._topic_id or view.topic_id,
                     partitions=[
                         FetchRequest.Topic.Partition(
                             partition=index,
@@ -69,7 +79,7 @@ class Reader:
         require(answer.error_code == ErrorCode.NONE, f"a fetch was answered with error {answer.error_code}")
         found = answer.responses[0].partitions[0]
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.offset = 0
+            self.offset = await start_offset(self._client, self.partition)
             return None
         if found.error_code != ErrorCode.NONE:
             self._client.forget(topic)
@@ -109,21 +119,49 @@ class Reader:
                 for record in iterate_records(batch):
                     if record.offset >= self.offset:
                         records.append(  # noqa: PERF401 - a comprehension would be longer
-                            StoredRecord(record.offset, bytes(record.value or b""), header.partition_leader_epoch)
+                            StoredRecord(
+                                record.offset,
+                                bytes(record.value or b""),
+                                header.partition_leader_epoch,
+                                bytes(record.key or b""),
+                            )
                         )
             self.offset = max(self.offset, last_offset + 1)
         return records
+
+    @property
+    def has_reached_end(self) -> bool:
+        """Whether everything is read up to the end that the last answer had."""
+        return 0 <= self.end <= self.offset
 
     async def read_all(self, *, waits_for_transactions: bool = True) -> list[StoredRecord]:
         """Everything up to the high watermark, or up to the last stable offset, behind which a transaction may be open
         for ever whose coordinator has lost its memory."""
         records: list[StoredRecord] = []
-        while self.end < 0 or self.offset < (self.high_watermark if waits_for_transactions else self.end):
+        while not self.has_reached_end or (waits_for_transactions and self.offset < self.high_watermark):
             more = await self.read()
             records += more or ()
             if not more:
                 await self._client.pause()
         return records
+
+
+async def start_offset(client: SimulatedClient, partition: Partition) -> int:
+    """Where a partition begins, asked for until its leader answers."""
+    topic, index = partition
+    of_topic = ListOffsetsRequest.Topic
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[of_topic(name=topic, partitions=[of_topic.Partition(partition_index=index, timestamp=_EARLIEST)])],
+    )
+    while True:
+        answer = await client.ask_leader(topic, index, request, ListOffsetsResponse, version=7)
+        if answer is not None:
+            found = answer.topics[0].partitions[0]
+            if found.error_code == ErrorCode.NONE:
+                return found.offset
+            client.forget(topic)
+        await client.pause()
 
 
 class Consumer:

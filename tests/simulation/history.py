@@ -16,6 +16,7 @@ class StoredRecord(NamedTuple):
     offset: int
     value: bytes
     leader_epoch: int
+    key: bytes = b""
 
 
 @dataclass(slots=True)
@@ -28,6 +29,10 @@ class PartitionHistory:
     """Values by the offset that the broker has named."""
     seen: dict[int, bytes] = field(default_factory=dict)
     """Values by the offset at which a consumer has got them."""
+    begins_at: int = 0
+    """The log begins here or later, since a deletion up to this offset was answered."""
+    may_begin_at: int = 0
+    """The log begins here or earlier: up to here a deletion was asked for."""
 
 
 class Outcome(Enum):
@@ -47,11 +52,22 @@ class Transaction:
 
 
 @dataclass(slots=True)
+class TeamHistory:
+    """What the members of the group whose members share partitions have committed."""
+
+    acknowledged: dict[Partition, int] = field(default_factory=dict)
+    """The largest offsets whose commits were answered."""
+    sent: dict[Partition, set[int]] = field(default_factory=dict)
+    """All offsets that may have been committed."""
+
+
+@dataclass(slots=True)
 class History:
     """What has happened in a run."""
 
     partitions: dict[Partition, PartitionHistory] = field(default_factory=dict)
     transactions: list[Transaction] = field(default_factory=list)
+    team: TeamHistory = field(default_factory=TeamHistory)
     committed_offsets: dict[tuple[str, Partition], list[int]] = field(default_factory=dict)
     """For each group and partition the acknowledged commits, in their order."""
     unanswered_offsets: dict[tuple[str, Partition], set[int]] = field(default_factory=dict)
@@ -78,8 +94,11 @@ class History:
                 f"{partition} had {before!r} at offset {record.offset}, and has {record.value!r} there now",
             )
 
-    def check_log(self, partition: Partition, records: Sequence[StoredRecord], *, is_kept: bool) -> None:
-        """Compare a whole log, read in the end, with what was sent. ``is_kept``: no acknowledged record may be lost."""
+    def check_log(
+        self, partition: Partition, records: Sequence[StoredRecord], *, start_offset: int, is_kept: bool
+    ) -> None:
+        """Compare a whole log, which begins at ``start_offset`` and was read in the end, with what was sent.
+        ``is_kept``: no acknowledged record may be lost, and none that was deleted may come back."""
         history = self.of(partition)
         by_offset: dict[int, bytes] = {}
         last = -1
@@ -90,7 +109,14 @@ class History:
             require(record.value in history.sent, f"{partition} has {record.value!r}, which nobody has sent")
         if not is_kept:
             return
+        require(
+            history.begins_at <= start_offset <= history.may_begin_at,
+            f"{partition} begins at {start_offset}, expected an offset from {history.begins_at} to "
+            f"{history.may_begin_at}",
+        )
         for offset, value in history.acknowledged.items():
+            if offset < start_offset:
+                continue
             found = by_offset.get(offset)
             require(
                 found == value,
@@ -128,3 +154,11 @@ class History:
                 found == committed[-1] or found in unanswered,
                 f"{group} has committed {committed[-1]} for {partition}, and {found} is there",
             )
+
+    def check_team(self, partition: Partition, found: int) -> None:
+        """The group's offset is the largest that was acknowledged, or a larger one that was not answered."""
+        least = self.team.acknowledged.get(partition, -1)
+        require(
+            found >= least and (found < 0 or found in self.team.sent[partition]),
+            f"members have committed {least} for {partition}, and {found} is there",
+        )

@@ -25,6 +25,7 @@ from typing import Any, Final
 from broker.network.socket_options import SocketOptions
 from broker.peers.connector import PeerTransport
 from broker.peers.endpoint import PeerEndpoint
+from storage.batch.record_batch import HEADER_SIZE
 from tests.simulation.loop import Pollable, SimulatedLoop
 from tests.simulation.process import CURRENT, SimulatedProcess
 from tests.simulation.trace import Trace
@@ -40,12 +41,27 @@ WINDOW_BYTES: Final = 65_536
 
 CONNECT_TIMEOUT_S: Final = 10.0
 
+LENGTH_BYTES: Final = 12
+"""The base offset and the length of a batch, which the length does not count."""
+CRC_COVERS_FROM: Final = 21
+"""The bytes of a batch in front of this place are not covered by its CRC."""
+
 _NOBODY: Final = contextvars.Context()
 """The network's own callbacks belong to no process: what was sent arrives although its sender has died."""
 
 
 def _system_error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
+
+
+def _is_between_brokers(sender: "SimulatedSocket") -> bool:
+    return all(one.process.files is not None for one in (sender, sender.other))
+
+
+def _begins_with_batch(data: bytes) -> bool:
+    """Whether these bytes begin as a batch does: an offset, a length, an epoch, and the
+    magic number 2."""
+    return len(data) >= HEADER_SIZE and data[16] == 2 and not any(data[:5]) and not any(data[12:15])
 
 
 @dataclass(slots=True)
@@ -58,6 +74,8 @@ class Weather:
     """The share of pieces that take `slowest_s` at most."""
     slowest_s: float = 0.2
     loss_share: float = 0.001
+    damage_share: float = 0.0
+    """The share of batches among those that brokers send to each other whose bytes are damaged on the way."""
     """The share of pieces whose connection is lost."""
     torn_share: float = 0.2
     """The share of sends that are taken in part, or that arrive in two pieces."""
@@ -340,6 +358,8 @@ class SimulatedNetwork:
         random, weather = self.random, self.weather
         self.trace.add(f"sent {sender!r}", data)
         sender.sent(len(data))
+        if weather.damage_share and _is_between_brokers(sender) and _begins_with_batch(data):
+            data = self._perhaps_damaged(data)
         if random.random() < weather.loss_share:
             kept = random.randint(0, len(data))
             if kept:
@@ -352,6 +372,15 @@ class SimulatedNetwork:
             self._deliver(sender, data[cut:])
         else:
             self._deliver(sender, data)
+
+    def _perhaps_damaged(self, data: bytes) -> bytes:
+        """Batches of which one byte may be another; their CRC says so."""
+        if self.random.random() >= self.weather.damage_share:
+            return data
+        size = int.from_bytes(data[8:12], "big") + LENGTH_BYTES
+        place = self.random.randrange(CRC_COVERS_FROM, min(size, len(data)))
+        self.trace.add(f"damaged at {place}")
+        return data[:place] + bytes([data[place] ^ (1 << self.random.randrange(8))]) + data[place + 1 :]
 
     def _deliver(self, sender: SimulatedSocket, data: bytes) -> None:
         receiver = sender.other

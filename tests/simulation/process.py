@@ -5,6 +5,8 @@ import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from storage.files import FileSystem
+
 T = TypeVar("T")
 
 MOST_AWAITS_AT_THE_END: Final = 50
@@ -26,6 +28,8 @@ class SimulatedProcess:
         self.tasks: dict[asyncio.Task[Any], None] = {}
         """The tasks that have not ended."""
         self.exception_handler: ExceptionHandler | None = None
+        self.files: FileSystem | None = None
+        """The file system of a broker; None for a client, which has no disk."""
         self.context = contextvars.copy_context()
         self.context.run(CURRENT.set, self)
 

@@ -55,6 +55,10 @@ class Producer:
         self._sequences: dict[Partition, int] = {}
         self.identities = 0
 
+    def record(self, value: bytes) -> Record:
+        """A record of now."""
+        return Record(timestamp=self.client.clock.now_ms(), key=None, value=value)
+
     async def identify(self) -> None:
         """Get a producer id and epoch; of a transactional producer, this ends the transaction that was open."""
         self._sequences.clear()
@@ -74,19 +78,20 @@ class Producer:
                 return
             await self.client.pause()
 
-    async def send(self, partition: Partition, values: list[bytes]) -> int | None:
+    async def send(self, partition: Partition, records: list[Record]) -> int | None:
         """Send a batch until it is acknowledged; return its base offset, or None where the identity is refused."""
         topic, index = partition
         sequence = self._sequences.get(partition, 0)
         batch = encode_batch(
-            [Record(timestamp=self.client.clock.now_ms(), key=None, value=value) for value in values],
+            records,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=sequence,
             is_transactional=self.transactional_id is not None,
         )
-        for value in values:
-            self.history.of(partition).sent[value] = None
+        for record in records:
+            if record.value is not None:
+                self.history.of(partition).sent[bytes(record.value)] = None
         refusals = 0
         while True:
             request = ProduceRequest(
@@ -106,7 +111,7 @@ class Producer:
             if answer is not None:
                 found = answer.responses[0].partition_responses[0]
                 if found.error_code == ErrorCode.NONE:
-                    self._sequences[partition] = sequence + len(values)
+                    self._sequences[partition] = sequence + len(records)
                     return found.base_offset
                 # A leader that does not know yet that it leads no more lacks what was sent to its successor.
                 may_be_former = found.error_code in OF_FORMER_LEADERS and refusals < MOST_REFUSALS
@@ -141,7 +146,7 @@ class IdempotentProducer:
             count = random.choice((1, 1, 2, 5))
             values = [b"%s:%d" % (client.name.encode(), number + index) for index in range(count)]
             number += count
-            offset = await producer.send(self._partition, values)
+            offset = await producer.send(self._partition, [producer.record(value) for value in values])
             if offset is None:
                 require(producer.may_lose, f"{client.name} lost its identity though no record may be lost")
                 await producer.identify()
@@ -187,7 +192,7 @@ class TransactionalProducer:
                 value = b"%s:%d" % (self._client.name.encode(), self._number)
                 self._number += 1
                 transaction.values.append((partition, value))
-                if await self._producer.send(partition, [value]) is None:
+                if await self._producer.send(partition, [self._producer.record(value)]) is None:
                     return False
         return True
 

@@ -5,15 +5,18 @@ log of every later leader, what a consumer has read stays as it was, and in the 
 """
 
 import asyncio
+from dataclasses import replace
 from random import Random
 from typing import Final
 
-from storage.batch.record_batch import read_header
+from storage.batch.record_batch import computed_crc, read_header
+from storage.batch.records import iterate_records
+from storage.log import Log
 from tests.simulation.cluster import PORT, SimulatedBroker, require
-from tests.simulation.load import LEDGER, PATIENCE_S, PLAIN, STORM, Load
+from tests.simulation.load import BRIEF, LEDGER, PATIENCE_S, PLAIN, STORM, TABLE, Load
 from tests.simulation.network import Weather
 from tests.simulation.operator import Operator
-from tests.simulation.simulation import Simulation
+from tests.simulation.simulation import Broken, Simulation
 
 CONTROLLER_PORT: Final = 9093
 NODES: Final = (1, 2, 3)
@@ -64,7 +67,7 @@ async def replicated(simulation: Simulation) -> None:
     load.begin(random)
     if random.random() < 0.5:
         operator = load.client("operator")
-        load.begin_one(operator, Operator(operator, [*PLAIN, *LEDGER], NODES))
+        load.begin_one(operator, Operator(operator, [*PLAIN, *LEDGER, BRIEF, TABLE], NODES))
     behind: list[SimulatedBroker] = []
     for _ in range(random.randint(1, 5)):
         await asyncio.sleep(random.expovariate(0.7))
@@ -108,9 +111,11 @@ async def _disturb(
     if have_caught_up(brokers):
         behind.clear()
     broker = random.choice(brokers)
-    kind = random.choice(("kill", "kill", "kill", "power", "power", "stop", "storm", "part", "cut off", "heal"))
+    kind = random.choice(
+        ("kill", "kill", "kill", "power", "power", "stop", "storm", "part", "cut off", "heal", "clock", "damage")
+    )
     if kind == "storm":
-        network.weather = STORM
+        network.weather = replace(STORM, damage_share=0.2)
         await asyncio.sleep(random.uniform(0.1, 5.0))
         network.weather = Weather()
     elif kind == "part":
@@ -122,6 +127,12 @@ async def _disturb(
             if random.random() < 0.8:
                 network.part(broker.name, name)
         await asyncio.sleep(random.uniform(0.1, 8.0))
+    elif kind == "damage":
+        network.weather = Weather(damage_share=0.5)
+        await asyncio.sleep(random.uniform(0.1, 3.0))
+        network.weather = Weather()
+    elif kind == "clock":
+        broker.set_clock()
     elif kind == "heal":
         network.heal_all()
     elif broker.is_running and not behind:
@@ -170,7 +181,7 @@ def _not_in_sync(brokers: list[SimulatedBroker]) -> str:
         if broker.server is None or not broker.server.readiness.is_ready:
             return f"{broker.name} is not ready"
         image = broker.server.metadata.image
-        for topic, index in (*PLAIN, *LEDGER):
+        for topic, index in (*PLAIN, *LEDGER, BRIEF, TABLE):
             found = image.topics.by_name.get(topic)
             partition = None if found is None else found.partition(index)
             if partition is None:
@@ -193,24 +204,47 @@ def _not_in_sync(brokers: list[SimulatedBroker]) -> str:
 
 
 def _compare_logs(brokers: list[SimulatedBroker]) -> None:
-    """Every replica has the same batches below the high watermark."""
-    for topic, index in (*PLAIN, *LEDGER):
+    """Every replica has the same batches from the last of the logs' beginnings up to the high watermark. A log that is
+    compacted has the same last value of each key, since each broker cleans its own."""
+    for topic, index in (*PLAIN, *LEDGER, BRIEF, TABLE):
         logs = {}
         for broker in brokers:
             assert broker.server is not None
             image = broker.server.metadata.image.topics.by_name[topic].partition(index)
             assert image is not None
-            if broker.node_id not in image.replicas:
-                continue
-            partition = broker.server.components.replicas.partition(topic, index)
-            high_watermark = partition.log.high_watermark
-            logs[broker.name] = [
-                (header.base_offset, header.partition_leader_epoch, header.crc)
-                for _, data in partition.log.batches()
-                if (header := read_header(data)).base_offset < high_watermark
-            ]
-        shortest = min(map(len, logs.values()))
-        first_name, first = next(iter(logs.items()))
-        for name, batches in logs.items():
-            for ours, theirs in zip(batches[:shortest], first, strict=False):
-                require(ours == theirs, f"{topic}-{index}: {name} has the batch {ours} where {first_name} has {theirs}")
+            if broker.node_id in image.replicas:
+                logs[broker.name] = broker.server.components.replicas.partition(topic, index).log
+        first_offset = max(log.log_start_offset for log in logs.values())
+        end_offset = min(log.high_watermark for log in logs.values())
+        contents = {
+            name: _table_of(log) if (topic, index) == TABLE else _batches_of(log, first_offset, end_offset)
+            for name, log in logs.items()
+        }
+        (first_name, first), *others = contents.items()
+        for name, content in others:
+            differing = {key for key in first.keys() | content.keys() if first.get(key) != content.get(key)}
+            for key in differing:
+                raise Broken(f"{topic}-{index}: {name} has {content.get(key)} where {first_name} has {first.get(key)}")
+
+
+def _batches_of(log: Log, first_offset: int, end_offset: int) -> dict[object, object]:
+    """The batches between two offsets, which are whole, by their base offsets: epoch and CRC."""
+    batches: dict[object, object] = {}
+    for _, data in log.batches():
+        header = read_header(data)
+        if first_offset <= header.base_offset < end_offset:
+            require(
+                computed_crc(data, 0, header.size) == header.crc,
+                f"{log.topic_partition} has a batch with a wrong CRC at offset {header.base_offset}",
+            )
+            batches[header.base_offset] = header.partition_leader_epoch, header.crc
+    return batches
+
+
+def _table_of(log: Log) -> dict[object, object]:
+    """The last value of each key; a key whose last value is a tombstone is not there, whether it was cleaned or not."""
+    table: dict[object, object] = {}
+    for _, data in log.batches():
+        for record in iterate_records(data):
+            table[record.key] = record.value
+    return {key: value for key, value in table.items() if value is not None}

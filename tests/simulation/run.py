@@ -5,6 +5,8 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
+from broker.logs import cleaner_process
+from tests.simulation.cleaning import SimulatedCleaner
 from tests.simulation.replicated import replicated
 from tests.simulation.simulation import Simulation
 from tests.simulation.single_node import single_node
@@ -12,6 +14,8 @@ from tests.simulation.single_node import single_node
 Scenario = Callable[[Simulation], Coroutine[Any, Any, None]]
 
 SCENARIOS: Final[dict[str, Scenario]] = {"single-node": single_node, "replicated": replicated}
+
+cleaner_process.ChildProcess = SimulatedCleaner  # type: ignore[misc,assignment]  # a simulated broker has no process
 
 RUNS_BETWEEN_COLLECTIONS: Final = 25
 """During a run no memory is collected: after so many it is."""

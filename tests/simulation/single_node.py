@@ -63,7 +63,7 @@ async def _disturb(
 ) -> None:
     """One disturbance; the broker runs again behind it."""
     powers = ("power",) * 4 if cuts_power else ()
-    kind = random.choice(("kill", "kill", "stop", "storm", "partition", "slow disk", "full disk", *powers))
+    kind = random.choice(("kill", "kill", "stop", "storm", "partition", "slow disk", "full disk", "clock", *powers))
     if kind == "slow disk":
         broker.pace.slow_share = 0.8
         if random.random() < 0.5:
@@ -74,6 +74,9 @@ async def _disturb(
         broker.disk.bytes_left = random.randrange(3_000)
         await asyncio.sleep(random.uniform(0.1, 3.0))
         broker.disk.bytes_left = None
+        return
+    if kind == "clock":
+        broker.set_clock()
         return
     if kind == "storm":
         simulation.network.weather = STORM

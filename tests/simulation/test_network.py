@@ -12,8 +12,17 @@ import pytest
 from broker.network.socket_options import SocketOptions
 from broker.peers.connector import PeerTransport
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
+from storage.batch.records import Record, encode_batch
+from storage.files import FileSystem
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.network import SimulatedConnector, SimulatedListener, SimulatedNetwork, SimulatedSocket, Weather
+from tests.simulation.network import (
+    CRC_COVERS_FROM,
+    SimulatedConnector,
+    SimulatedListener,
+    SimulatedNetwork,
+    SimulatedSocket,
+    Weather,
+)
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.trace import Trace
 
@@ -124,6 +133,27 @@ def test_a_connection_may_be_lost_at_any_byte_and_both_ends_hear_of_it() -> None
 
         world.run(scenario)
     assert any(size % 10 for size in received)
+
+
+@pytest.mark.parametrize("are_brokers", [False, True])
+def test_batches_between_brokers_may_be_damaged_where_their_crc_shows_it(are_brokers: bool) -> None:
+    world = World(1, Weather(loss_share=0.0, torn_share=0.0, damage_share=1.0))
+    if are_brokers:
+        world.client.files = world.server.files = FileSystem()
+    batch = bytes(encode_batch([Record(timestamp=1, key=b"key", value=b"value")], partition_leader_epoch=3))
+
+    async def scenario() -> None:
+        receiver = Receiver()
+        transport = await world.connect(receiver)
+        transport.write(batch)
+        transport.write(b"no batch" * 20)
+        await asyncio.sleep(60)
+        assert len(receiver.data) == len(batch) + 160
+        differing = [at for at, byte in enumerate(batch) if receiver.data[at] != byte]
+        assert bool(differing) == are_brokers
+        assert all(at >= CRC_COVERS_FROM for at in differing)
+
+    world.run(scenario)
 
 
 def test_a_partition_holds_everything_until_it_heals() -> None:

@@ -46,6 +46,22 @@ from broker.replication.in_sync_replicas import InSyncReplicas
 InSyncReplicas.high_watermark = lambda isr, *, leaders_end_offset, **_: leaders_end_offset
 """,
     ),
+    "followers that take damaged batches": (
+        "replicated",
+        """
+from dataclasses import replace
+from broker.replication import replica_fetch
+replica_fetch._CHECKED = replace(replica_fetch._CHECKED, checks_crc=False)
+""",
+    ),
+    "a cleaner that removes the last value of a key": (
+        "replicated",
+        """
+from storage.cleaning.offset_map import OffsetMap
+get = OffsetMap.get
+OffsetMap.get = lambda offsets, key: get(offsets, key) + 1
+""",
+    ),
 }
 
 FIRST_FAILURE = """

@@ -8,7 +8,7 @@ class AuthenticationFailed(Exception):
 
 
 class InvalidCredentials(Exception):
-    """The same where the client is told no more than that. The text says what was wrong, for this house only."""
+    """The same where the client is told no more than that. The text says what was wrong, for the log only."""
 
 
 class Proven(NamedTuple):

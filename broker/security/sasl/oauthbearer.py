@@ -21,7 +21,7 @@ _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +(?P<token>[-_.~+/a-zA-Z0
 
 
 class InvalidToken(Exception):
-    """A token that is refused. The text says why, for this house only."""
+    """A token that is refused. The text says why, for the log only."""
 
     def __init__(self, why: str, *, status: str = "invalid_token", scope: str | None = None) -> None:
         """``status`` and ``scope`` are for the client, as RFC 7628 has them."""

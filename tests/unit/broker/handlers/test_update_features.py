@@ -5,7 +5,9 @@ import pytest
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.configs import DescribeConfigsRequest
 from protocol.messages.features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from protocol.messages.metadata import MetadataRequest
 from tests.support.broker import InProcessBroker
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -51,8 +53,8 @@ def test_a_feature_may_get_the_level_that_it_has(broker: InProcessBroker, versio
 @pytest.mark.parametrize(
     ("feature", "level", "upgrade_type", "why"),
     [
-        ("metadata.version", 26, UPGRADE, "only supports versions 7-25"),
-        ("metadata.version", 6, SAFE_DOWNGRADE, "only supports versions 7-25"),
+        ("metadata.version", 34, UPGRADE, "Local controller 1 only supports versions 7-33"),
+        ("metadata.version", 6, SAFE_DOWNGRADE, "only supports versions 7-33"),
         ("metadata.version", 24, UPGRADE, "Can't downgrade"),
         ("metadata.version", -1, UPGRADE, "cannot be less than 0"),
         ("kraft.version", 2, UPGRADE, "only supports versions 0-1"),
@@ -71,11 +73,62 @@ def test_no_other_level_is_finalised_and_the_sentence_says_why(
     assert why in answer.error_message
 
 
-@pytest.mark.parametrize(("feature", "level"), [("metadata.version", 24), ("kraft.version", 0)])
-def test_other_features_stay_at_the_level_of_the_directory(broker: InProcessBroker, feature: str, level: int) -> None:
+@pytest.mark.parametrize(
+    ("upgrade_type", "why"),
+    [
+        (SAFE_DOWNGRADE, "Refusing to perform the requested downgrade because it might delete metadata information."),
+        (UNSAFE_DOWNGRADE, "Unsafe metadata downgrade is not supported in this version."),
+    ],
+)
+def test_metadata_is_never_lost(broker: InProcessBroker, upgrade_type: int, why: str) -> None:
+    answer = update(broker, 2, ("metadata.version", 22), upgrade_type=upgrade_type)
+    assert answer.error_code == E.INVALID_UPDATE_VERSION
+    assert answer.error_message.endswith(f": Unsupported metadata.version downgrade from 25 to 22. {why}")
+
+
+def test_the_metadata_version_goes_up_and_down_where_nothing_is_lost_and_stays_over_a_restart(
+    broker: InProcessBroker,
+) -> None:
+    assert update(broker, 2, ("metadata.version", 23), upgrade_type=SAFE_DOWNGRADE).error_code == E.NONE
+    assert finalised(broker)["metadata.version"] == 23
+    assert update(broker, 2, ("metadata.version", 33)).error_code == E.NONE
+    broker.restart()
+    assert finalised(broker)["metadata.version"] == 33
+    broker.create_topic("made-after-it")
+    broker.restart()
+    assert [topic.name for topic in broker.ask(MetadataRequest(topics=None), 12).topics] == ["made-after-it"]
+
+
+def test_eligible_leaders_need_a_metadata_version_and_one_min_insync_replicas(broker: InProcessBroker) -> None:
+    eligible = ("eligible.leader.replicas.version", 1)
+    assert update(broker, 2, eligible).error_code == E.NONE
+    assert finalised(broker)["eligible.leader.replicas.version"] == 1
+    described = broker.ask(
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.Resource(
+                    resource_type=4, resource_name="", configuration_keys=["min.insync.replicas"]
+                )
+            ]
+        ),
+        4,
+    )
+    assert [(config.name, config.value) for config in described.results[0].configs] == [("min.insync.replicas", "1")]
+    assert update(broker, 2, ("eligible.leader.replicas.version", 0), upgrade_type=SAFE_DOWNGRADE).error_code == E.NONE
+    assert "eligible.leader.replicas.version" not in finalised(broker)
+
+
+@pytest.mark.parametrize(
+    ("feature", "level", "why"),
+    [
+        ("kraft.version", 0, "Can't downgrade the version of this feature."),
+        ("metadata.version", 26, "Can't downgrade to a newer version."),
+    ],
+)
+def test_a_downgrade_goes_down(broker: InProcessBroker, feature: str, level: int, why: str) -> None:
     answer = update(broker, 2, (feature, level), upgrade_type=SAFE_DOWNGRADE)
     assert answer.error_code == E.INVALID_UPDATE_VERSION
-    assert f"works at level {level + 1}" in answer.error_message
+    assert answer.error_message.endswith(f"for feature {feature}. {why}")
 
 
 def test_the_first_version_can_ask_for_no_downgrade(broker: InProcessBroker) -> None:

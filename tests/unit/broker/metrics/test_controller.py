@@ -27,7 +27,7 @@ ALWAYS = {
     "kafka_server_metadataloader_currentmetadataversion": 25,
     'kafka_server_metadataloader_finalizedlevel{featureName="metadataVersion"}': 25,
     'kafka_server_metadataloader_finalizedlevel{featureName="kraftVersion"}': 1,
-    'kafka_server_node_metrics_maximum_supported_level{feature_name="metadata-version"}': 25,
+    'kafka_server_node_metrics_maximum_supported_level{feature_name="metadata-version"}': 33,
     'kafka_server_node_metrics_minimum_supported_level{feature_name="metadata-version"}': 7,
     'kafka_server_node_metrics_maximum_supported_level{feature_name="kraft-version"}': 1,
     'kafka_server_node_metrics_minimum_supported_level{feature_name="kraft-version"}': 0,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +36,14 @@ class Leader:
         self.error_code = 0
         self.closed = False
         self.before_answer: Callable[[], None] = lambda: None
+        self.gives_sessions = False
+        self.session: dict[tuple[bytes, int], FetchRequest.Topic.Partition] = {}
+        """What is wanted in the one session that there is."""
+        self.session_id = 0
+        self.damaged: set[tuple[bytes, int]] = set()
+        """Partitions whose records come with a changed byte."""
+        self.repeats = False
+        """Each partition comes twice, and beside it others that nobody has asked for."""
 
     async def ask(self, request: Any, answer: type, *, timeout_ms: int, largest_answer_bytes: int = 0) -> Any:
         self.asked.append(request)
@@ -44,6 +53,8 @@ class Leader:
         self.before_answer()
         if isinstance(request, ListOffsetsRequest):
             return self._offsets(request)
+        if self.gives_sessions and not self.error_code:
+            return self._in_session(request)
         responses = []
         for topic in request.topics:
             found = []
@@ -51,9 +62,36 @@ class Leader:
                 replica = self.replicas.get((bytes(topic.topic_id), wanted.partition))
                 one = refusal(ErrorCode.UNKNOWN_TOPIC_ID) if replica is None else replica.answer(wanted)
                 one.partition_index = wanted.partition
+                if (bytes(topic.topic_id), wanted.partition) in self.damaged and one.records:
+                    one.records = memoryview(bytes(one.records[:-1]) + b"\xee")
                 found.append(one)
+                if self.repeats:
+                    found += [one, replace(one, partition_index=9), replace(one, partition_index=-1)]
             responses.append(FetchResponse.Response(topic_id=topic.topic_id, partitions=found))
         return FetchResponse(error_code=self.error_code, responses=[] if self.error_code else responses)
+
+    def _in_session(self, request: FetchRequest) -> FetchResponse:
+        """The answer by KIP-227: of an incremental fetch only what has records or an error."""
+        is_full = request.session_epoch == 0
+        if is_full:
+            self.session_id += 1
+            self.session.clear()
+        elif request.session_id != self.session_id:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+        for topic in request.topics:
+            for wanted in topic.partitions:
+                self.session[bytes(topic.topic_id), wanted.partition] = wanted
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                del self.session[bytes(forgotten.topic_id), index]
+        responses = []
+        for (topic_id, index), wanted in self.session.items():
+            replica = self.replicas.get((topic_id, index))
+            one = refusal(ErrorCode.UNKNOWN_TOPIC_ID) if replica is None else replica.answer(wanted)
+            one.partition_index = index
+            if is_full or one.records or one.error_code or one.diverging_epoch.epoch >= 0:
+                responses.append(FetchResponse.Response(topic_id=topic_id, partitions=[one]))
+        return FetchResponse(session_id=self.session_id, responses=responses)
 
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         ((wanted,),) = (topic.partitions for topic in request.topics)
@@ -79,6 +117,10 @@ class Following:
         self.leader = Leader()
         self.replicas: dict[TopicPartition, Replica] = {}
         self.failure: DiskFull | None = None
+        self.may_save = asyncio.Event()
+        self.may_save.set()
+        self.saved: list[tuple[TopicPartition, int]] = []
+        """Log starts that were saved, a partition each."""
         self.fetcher = ReplicaFetcher(
             cast(Peer, self.leader), self, node_id=2, broker_epoch=lambda: 52, clock=self.clock,
             settings=FetcherSettings(),
@@ -99,10 +141,11 @@ class Following:
         fetch = ReplicaFetch(self.replicas[place].log, leader_id=1, leader_epoch=epoch)
         self.fetcher.follow(FollowedPartition(place, topic_id=TOPIC_IDS[place.topic], leader_epoch=epoch, fetch=fetch))
 
-    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
         if self.failure is not None:
             raise self.failure
         log = self.replicas[followed.topic_partition].log
+        log_start_offset = log.log_start_offset
         match step:
             case Append():
                 append(log, step, T)
@@ -111,6 +154,11 @@ class Following:
                 log.truncate_to(offset, T)
             case BeginAnew(offset):
                 log.truncate_fully_to(offset, T)
+        return log.log_start_offset != log_start_offset
+
+    async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
+        await self.may_save.wait()
+        self.saved += [(one.topic_partition, one.fetch.log_start_offset) for one in moved]
 
     async def until(self, condition: Callable[[], bool]) -> int:
         """Let it run, and time pass, until the condition holds. Returns how many milliseconds have passed."""
@@ -147,7 +195,7 @@ def test_all_partitions_are_asked_for_in_one_request_with_who_asks(tmp_path: Pat
         request = one.leader.fetches[0]
         assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 52)
         assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10_485_760)
-        assert (request.session_id, request.session_epoch) == (0, -1)
+        assert (request.session_id, request.session_epoch) == (0, 0)
         asked = {topic.topic_id: [each.partition for each in topic.partitions] for topic in request.topics}
         assert asked == {TOPIC_IDS["orders"]: [0, 1], TOPIC_IDS["payments"]: [0]}
 
@@ -264,6 +312,47 @@ def test_a_full_disk_is_logged_once_and_tried_again(tmp_path: Path, caplog: pyte
     assert lines == ["orders-0 is not replicated, trying again: no space in the directory"]
 
 
+def test_a_partition_whose_answers_are_damaged_holds_no_other_one_up_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(one: Following) -> None:
+        bad, behind = one.add("orders", 0)
+        good, follower = one.add("orders", 1)
+        bad.write(b"a")
+        one.leader.damaged.add((TOPIC_IDS["orders"], 0))
+        for number in range(1, 40):
+            good.write(b"%d" % number)
+            await one.until(lambda number=number: len(follower.content) == number)  # type: ignore[misc]
+        await one.until(lambda: one.clock.monotonic_ms() > 10_000)
+        assert behind.content == []
+        assert one.fetcher.failed == 1
+        fetches = sum(
+            any(wanted.partition == 0 for wanted in topic.partitions)
+            for request in one.leader.fetches
+            for topic in request.topics
+        )
+        assert fetches <= 12  # one in a back-off of a second
+        one.leader.damaged.clear()
+        await one.until(lambda: behind.content == bad.content)
+        assert one.fetcher.failed == 0
+
+    following(tmp_path, test)
+    (line,) = [text for text in caplog.messages if "is not replicated" in text]
+    assert line.startswith("orders-0 is not replicated, trying again: node 1 has sent position 0: ")
+
+
+def test_partitions_that_were_not_asked_for_or_come_twice_are_passed_over(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        theirs.write(b"a")
+        one.leader.repeats = True
+        await one.until(lambda: ours.content == theirs.content)
+        theirs.write(b"b")
+        await one.until(lambda: ours.content == theirs.content)
+
+    following(tmp_path, test)
+
+
 def test_who_has_got_records_is_asked_for_last(tmp_path: Path) -> None:
     async def test(one: Following) -> None:
         theirs, _ = one.add("orders", 0)
@@ -272,5 +361,153 @@ def test_who_has_got_records_is_asked_for_last(tmp_path: Path) -> None:
         await one.until(lambda: len(one.leader.fetches) >= 2)
         orders = [[each.partition for each in request.topics[0].partitions] for request in one.leader.fetches[:2]]
         assert orders == [[0, 1], [1, 0]]
+
+    following(tmp_path, test)
+
+
+def named(request: FetchRequest) -> list[tuple[str, int]]:
+    topics = {topic_id: name for name, topic_id in TOPIC_IDS.items()}
+    return [(topics[bytes(topic.topic_id)], each.partition) for topic in request.topics for each in topic.partitions]
+
+
+def test_in_a_session_only_what_has_changed_is_named(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        pairs = [one.add("orders", 0), one.add("orders", 1), one.add("payments", 0)]
+        await one.until(lambda: len(one.leader.fetches) >= 3)
+        pairs[1][0].write(b"a")
+        await one.until(lambda: pairs[1][1].content == pairs[1][0].content)
+        count = len(one.leader.fetches)
+        await one.until(lambda: len(one.leader.fetches) >= count + 3)
+        first, *others = one.leader.fetches
+        assert (first.session_id, first.session_epoch, len(named(first))) == (0, 0, 3)
+        assert [(each.session_id, each.session_epoch) for each in others] == [(1, n + 1) for n in range(len(others))]
+        assert [names for each in others if (names := named(each))] == [[("orders", 1)]]
+
+    following(tmp_path, test)
+
+
+def test_what_is_followed_no_more_is_forgotten_and_what_comes_later_is_named(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        one.add("orders", 0)
+        one.add("orders", 1)
+        await one.until(lambda: len(one.leader.fetches) >= 2)
+        one.fetcher.leave(TopicPartition("orders", 0))
+        theirs, ours = one.add("payments", 0)
+        theirs.write(b"a")
+        await one.until(lambda: ours.content == theirs.content)
+        assert set(one.leader.session) == {(TOPIC_IDS["orders"], 1), (TOPIC_IDS["payments"], 0)}
+        one.follow(TopicPartition("orders", 1), 3)
+        await one.until(lambda: named(one.leader.fetches[-1]) == [])
+        assert set(one.leader.session) == {(TOPIC_IDS["orders"], 1), (TOPIC_IDS["payments"], 0)}
+
+    following(tmp_path, test)
+
+
+def test_a_partition_that_is_refused_leaves_the_session_until_its_time_has_come(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        one.add("orders", 0)
+        _, late = one.add("orders", 1, on_leader=False)
+        await one.until(lambda: set(one.leader.session) == {(TOPIC_IDS["orders"], 0)})
+        theirs = one.leader.replicas[TOPIC_IDS["orders"], 1] = one.leader.replicas[TOPIC_IDS["orders"], 0]
+        theirs.write(b"a")
+        assert 900 <= await one.until(lambda: late.content == theirs.content) <= 1_000
+        assert [each.session_epoch for each in one.leader.fetches].count(0) == 1
+
+    following(tmp_path, test)
+
+
+def test_a_session_that_the_leader_has_lost_is_begun_anew_at_once(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        theirs, ours = one.add("orders", 0)
+        await one.until(lambda: len(one.leader.fetches) >= 2)
+        one.leader.session_id = 7
+        theirs.write(b"a")
+        assert await one.until(lambda: ours.content == theirs.content) < 100
+        assert [each.session_id for each in one.leader.fetches if each.session_epoch == 0] == [0, 0]
+
+    following(tmp_path, test)
+
+
+def test_after_a_lost_connection_the_session_is_ended_by_the_next_one(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        theirs, ours = one.add("orders", 0)
+        await one.until(lambda: len(one.leader.fetches) >= 2)
+        one.leader.problem = PeerUnreachable("reset")
+        count = len(one.leader.fetches)
+        await one.until(lambda: len(one.leader.fetches) > count)
+        one.leader.problem = None
+        theirs.write(b"a")
+        await one.until(lambda: ours.content == theirs.content)
+        first, *later = [each.session_id for each in one.leader.fetches if each.session_epoch == 0]
+        assert (first, set(later)) == (0, {1})
+
+    following(tmp_path, test)
+
+
+def test_the_leader_hears_of_a_log_start_that_retention_has_moved(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        theirs, ours = one.add("orders", 0)
+        theirs.write(b"a")
+        theirs.log.advance_high_watermark(1)
+        await one.until(lambda: ours.log.high_watermark == 1)
+        ours.log.start_offset_to(1)
+        wanted = one.leader.session[TOPIC_IDS["orders"], 0]
+        await one.until(lambda: one.leader.session[TOPIC_IDS["orders"], 0].log_start_offset == 1)
+        assert wanted.log_start_offset == 0
+
+    following(tmp_path, test)
+
+
+def test_the_leader_is_told_of_a_log_start_once_it_is_saved(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        theirs.write(b"a")
+        theirs.write(b"b")
+        theirs.log.advance_high_watermark(2)
+        await one.until(lambda: ours.content == theirs.content)
+        one.may_save.clear()
+        theirs.log.start_offset_to(1)
+        theirs.write(b"c")
+
+        await one.until(lambda: ours.log.log_start_offset == 1)
+        asked = len(one.leader.fetches)
+        for _ in range(20):
+            await asyncio.sleep(0)
+            one.clock.advance(1_000)
+        assert len(one.leader.fetches) == asked, "what it says would be lost in a crash"
+
+        one.may_save.set()
+        await one.until(lambda: len(one.leader.fetches) > asked)
+        assert one.saved == [(TopicPartition("orders", 0), 1)]
+        assert one.leader.fetches[-1].topics[0].partitions[0].log_start_offset == 1
+
+    following(tmp_path, test)
+
+
+def test_the_high_watermark_that_came_with_a_diverging_epoch_is_told_again(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        place = TopicPartition("orders", 0)
+        theirs, ours = one.add("orders", 0, epoch=1)
+        other_theirs, other_ours = one.add("payments", 0)
+        other_theirs.write(b"a")
+        theirs.write(b"a")
+        await one.until(lambda: ours.content == theirs.content and other_ours.content == other_theirs.content)
+        one.fetcher.leave(place)
+        await one.until(lambda: len(one.leader.session) == 1)
+        theirs.log.advance_high_watermark(1)
+        ours.lead(2)  # and writes nothing in its epoch
+        theirs.lead(3)
+        one.follow(place, 3)
+
+        await one.until(lambda: ours.log.high_watermark == 1)
+
+        assert ours.log.leader_epochs.latest == 1
 
     following(tmp_path, test)

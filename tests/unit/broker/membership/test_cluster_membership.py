@@ -1,0 +1,95 @@
+"""The requests of a member to its controllers, each kind over a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from unittest.mock import Mock
+
+import pytest
+
+from broker.membership.cluster_membership import ClusterMembership
+from broker.metadata.registration import Registration
+from broker.peers.endpoint import PeerEndpoint
+from broker.raft.client import RaftListener
+from broker.raft.remote_quorum import RemoteQuorum
+from broker.replication.isr_alteration import WantedIsr
+from broker.runtime.shutdown import Shutdown
+from config.broker_settings import BrokerSettings
+from config.listeners import Listener
+from tests.support.clock import ManualClock
+from tests.unit.broker.peers.harness import Wire, by_hand, versions
+
+LEADER = PeerEndpoint(100, "kafka-100", 9093)
+
+
+class Network:
+    """The network below a member, in which the test is the controllers."""
+
+    def __init__(self) -> None:
+        self.wires: list[Wire] = []
+
+    async def connect(self, endpoint: PeerEndpoint, receiver: asyncio.BufferedProtocol) -> Wire:
+        self.wires.append(Wire(receiver))
+        return self.wires[-1]
+
+    def asked(self, what: str) -> list[Wire]:
+        """The connections on which that was asked."""
+        return [wire for wire in self.wires if what in wire.asked]
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@by_hand
+async def test_a_change_of_an_isr_is_asked_for_again_when_the_controllers_leader_has_lost_its_power_over_it() -> None:
+    clock, network = ManualClock(), Network()
+    membership = ClusterMembership(
+        BrokerSettings().replace(node_id=7, controller_quorum_bootstrap_servers=(f"{LEADER.host}:{LEADER.port}",)),
+        connector=network,
+        clock=clock,
+        chance=random.Random(1).random,
+        shutdown=Shutdown(),
+    )
+
+    async def leader(quorum: RemoteQuorum) -> PeerEndpoint:
+        return LEADER
+
+    async def ask_for_versions() -> None:
+        """Answer what each connection asks first."""
+        await settle()
+        for wire in network.wires:
+            if not wire.is_closed and len(wire.requests) == 1 and wire.asked[0].startswith("ApiVersions"):
+                wire.answer(0, versions(alter_partition=(2, 3)))
+        await settle()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RemoteQuorum, "leader", leader)
+        membership.begin(
+            Registration(
+                node_id=7,
+                incarnation_id=bytes(range(16)),
+                endpoints=[],
+                controller_endpoint=Listener("CONTROLLER", "ottla-7", 9093),
+                rack=None,
+                directories=[bytes([9] * 16)],
+            ),
+            cluster_id="QT2GTK3kRjSc1VXmyAl4iw",
+            previous_broker_epoch=-1,
+            directory_id=bytes([9] * 16),
+            listener=Mock(spec=RaftListener),
+        )
+        wanted = WantedIsr(bytes([1] * 16), 0, leader_epoch=3, partition_epoch=4, isr={7: 50})
+        assert membership.isr_sender.submit(wanted, lambda outcome: None)
+        await ask_for_versions()
+        (silent,) = network.asked("AlterPartition 3")
+
+        for _ in range(40):  # a machine without power closes no connection
+            clock.advance(1_000)
+            await ask_for_versions()
+
+        assert silent.is_closed, "after 30 s, `controller.socket.timeout.ms`"
+        assert len(network.asked("AlterPartition 3")) == 2
+        await membership.close()
