@@ -20,7 +20,7 @@ from config.definitions import nearest_name
 from config.errors import SettingsError
 from config.metrics_listener import METRICS_LISTENER, MetricsListener
 from config.parse import LoadedSettings, combine_settings, is_setting
-from config.refusals import is_security_key, removed_sentence, security_sentence
+from config.refusals import is_sasl_key, is_security_key, removed_sentence, security_sentence
 from config.topics_at_start import KEY as TOPICS_AT_START
 
 MOUNTED_FILE: Final = "/mnt/shared/config/server.properties"
@@ -125,6 +125,8 @@ def _passed_over(variable: str, key: str) -> str:
     """
     if removed := removed_sentence(key):
         return f"{variable} is ignored: {removed}"
+    if is_sasl_key(key):
+        raise SettingsError(f"{variable} is set, and names no setting of SASL that exists")
     if is_security_key(key):
         raise SettingsError(security_sentence(variable))
     nearest = nearest_name(key, BROKER_SETTINGS)

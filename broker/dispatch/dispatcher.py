@@ -80,7 +80,8 @@ class Dispatcher:
                 return
             slot.kind = route.kind
             context = RequestContext(header.api_version, header.correlation_id, header.client_id, slot, registry)
-            if route.shortcut is not None and route.shortcut(frame, position, context):
+            # A shortcut serves before the gate could refuse.
+            if gate is None and route.shortcut is not None and route.shortcut(frame, position, context):
                 return
             request, _ = route.decode(frame, position)
         except Malformed as reason:

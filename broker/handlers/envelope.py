@@ -19,7 +19,7 @@ from protocol.errors import ErrorCode
 from protocol.headers import peek_api
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.primitives import Malformed, received
-from protocol.records.principal import decode_principal
+from protocol.records.principal import DefaultPrincipalData, decode_principal
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +46,13 @@ class EnvelopeHandler:
         """
         if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not hand requests on")
+        principal = _principal(request.request_principal)
         session = Session(
             Peer(host=_host(request.client_host_address), port=_NO_PORT, listener=context.peer.listener),
-            principal=_principal(request.request_principal),
+            principal=f"{principal.type}:{principal.name}",
             is_on_controller_listener=context.session.is_on_controller_listener,
         )
+        session.is_by_token = principal.token_authenticated
         # A copy of its own: what the request inside waits for may outlive the memory of the envelope.
         frame = bytes(request.request_data)
         _check_forwardable(frame)
@@ -102,14 +104,13 @@ def _host(address: bytes) -> str:
     return socket.inet_ntop(family, bytes(address))
 
 
-def _principal(data: bytes | None) -> str:
+def _principal(data: bytes | None) -> DefaultPrincipalData:
     if data is None:
         raise PrincipalDeserializationFailure("the envelope names no principal")
     try:
-        principal = decode_principal(data)
+        return decode_principal(data)
     except Malformed as error:
         raise PrincipalDeserializationFailure(str(error)) from None
-    return f"{principal.type}:{principal.name}"
 
 
 def _nothing_is_held(slots: object) -> None:

@@ -107,9 +107,8 @@ class ForwardingHandler:
         self, frame: bytes, request: object, context: RequestContext, answered: Callable[[bytes], None]
     ) -> None:
         kind, _, name = context.session.principal.partition(":")
-        client = ClientRequest(
-            frame, DefaultPrincipalData(type=kind, name=name), ip_address(context.peer.host.partition("%")[0]).packed
-        )
+        principal = DefaultPrincipalData(type=kind, name=name, token_authenticated=context.session.is_by_token)
+        client = ClientRequest(frame, principal, ip_address(context.peer.host.partition("%")[0]).packed)
         try:
             answered(await self._forwarder.forward(client))
         except NotForwardable as error:

@@ -69,6 +69,9 @@ def check(data: bytes) -> None:
     session = frames.attack(_victim, data)
     assert not session.is_authenticated, f"{session.principal} was let in"
     assert not session.is_plain
+    topics = _victim.broker.server.metadata.image.topics.by_name
+    assert sorted(topics) == ["golden", "orders"], f"there are the topics {sorted(topics)}"
+    assert _victim.broker.log("orders").log_end_offset == 0, "a record was written"
 
 
 def seeds() -> Iterator[bytes]:

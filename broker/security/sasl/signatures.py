@@ -26,7 +26,7 @@ _ALGORITHMS: Final[Mapping[str, Sequence[str]]] = {
 LEAST_RSA_BITS: Final = 2048
 MOST_KEYS: Final = 1000
 """Of a set; the others are left out."""
-MOST_TRIED: Final = 8
+MOST_TRIED: Final = 4
 """Keys that are tried for a token which does not name its key."""
 _MS_PER_S: Final = 1000
 

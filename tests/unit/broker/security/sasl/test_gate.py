@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from contextlib import suppress
 
 import pytest
 
@@ -13,7 +14,9 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from protocol.messages.scram_credentials import AlterUserScramCredentialsRequest
+from tests.support.batches import produced
 from tests.support.broker import ConnectionClosed, InProcessBroker
+from tests.support.requests import fetch_request, produce_request
 from tests.support.sasl_client import (
     ALICE,
     BOB,
@@ -166,6 +169,24 @@ def test_between_handshake_and_token_another_request_is_refused_and_is_the_end(b
         assert client.ask(request, version).error_code == E.ILLEGAL_SASL_STATE
         assert client.client.is_closed()
         assert not client.is_let_in
+
+
+def test_no_shortcut_leads_past_the_gate(broker: InProcessBroker) -> None:
+    """Fetch and Produce are served without being decoded, where they can be."""
+    broker.create_topic("orders")
+    batch = produced(1)
+    for request, version in (
+        (fetch_request("orders"), 12),
+        (produce_request("orders", batch, acks=1), 9),
+        (produce_request("orders", batch, acks=0), 9),
+    ):
+        client = SaslClient(broker)
+        client.handshake()
+        client.client.send(request, version)
+        with suppress(ConnectionClosed):
+            assert "error_code=34" in repr(client.client.receive())
+        assert client.client.is_closed()
+    assert broker.log("orders").log_end_offset == 0
 
 
 @serves(SaslAuthenticateRequest, E.ILLEGAL_SASL_STATE, versions=[2])
