@@ -44,7 +44,7 @@ class Between:
         self.cluster = Cluster(directory)
         self.primary = Primary(directory / "primary", node_id=PRIMARY, settings=SETTINGS)
         self.change: Callable[[bytes, OfPartition], OfPartition] | None = None
-        """Given the id of a topic and what the standby is told of a partition that has records: what it gets instead."""
+        """Given the id of a topic and a partition with records on the way to the standby: what the standby gets."""
         self.changed = 0
         """So many answers were changed."""
         self._replicas = FrameProxy(("127.0.0.1", self.primary.port), on_answer=self._changed)
@@ -66,22 +66,16 @@ class Between:
         self._controller.close()
 
     def _changed(self, asked: Exchange) -> bool | bytes:
-        if asked.api_key != ApiKey.FETCH:
+        if asked.api_key != ApiKey.FETCH or self.change is None:
             return True
         _, answer = decode_response(FetchResponse, asked.api_version, asked.answer)
-        is_changed = False
+        before = self.changed
         for topic in answer.responses:
             for number, partition in enumerate(topic.partitions):
-                if bytes(topic.topic_id) == METADATA_TOPIC_ID and partition.error_code:
-                    # The standby stays with the proxy.
-                    for endpoint in answer.node_endpoints:
-                        endpoint.port = self._controller.port
-                    is_changed = True
-                elif self.change is not None and partition.records:
+                if partition.records:
                     topic.partitions[number] = self.change(bytes(topic.topic_id), partition)
                     self.changed += topic.partitions[number] is not partition
-                    is_changed = True
-        if not is_changed:
+        if self.changed == before:
             return True
         return b"".join(bytes(chunk) for chunk in frame_response(asked.correlation_id, answer, asked.api_version))[4:]  # type: ignore[arg-type]
 
