@@ -1,4 +1,4 @@
-"""Kafka's Java clients in their default configuration go through the ends of any node, and nothing is lost or doubled."""
+"""Kafka's Java clients, as they are by default, go through the end of any node: nothing is lost, nothing is doubled."""
 
 from __future__ import annotations
 
