@@ -233,6 +233,8 @@ class BrokerSettings(Settings):
     # Derived from the settings
     controller_listeners: tuple[Listener, ...] = ()
     """Listeners of ``controller.listener.names``, on which other brokers find this node's controller."""
+    advertised_controller_listeners: tuple[Listener, ...] = ()
+    """The addresses that other brokers are given for those that are opened."""
     given: Mapping[str, str] = _NOTHING_GIVEN
     """Texts of the file and the command line, under Kafka's names; DescribeConfigs calls these values static."""
 

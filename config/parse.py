@@ -160,13 +160,14 @@ class _Loading:
         if self._is_member:
             values |= self._defaults_of_members()
         listeners, controller_listeners = self._listeners()
-        opened_controllers = [one for one in controller_listeners if one.security_protocol == "PLAINTEXT"]
+        opened_controllers = tuple(one for one in controller_listeners if one.security_protocol == "PLAINTEXT")
         listeners = self._with_limits(listeners, listener_keys)
         settings = BrokerSettings(
             **values | ({} if self._is_member or opened_controllers else self._lowered_for_one_node(values)),
             listeners=listeners,
             advertised_listeners=self._advertised(listeners),
             controller_listeners=controller_listeners,
+            advertised_controller_listeners=self._advertised_to_brokers(opened_controllers),
             given={key: _encodable(text) for key, text in self._texts.items()},
         )
         if "queued.max.request.bytes" not in self._texts:
@@ -254,10 +255,23 @@ class _Loading:
             )
         return opened, of_controller
 
-    def _advertised(self, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
+    def _said_of(self, *, controllers: bool) -> tuple[Listener, ...]:
+        """What `advertised.listeners` says of the controller's listeners, or of the others."""
         entries = parse_value("advertised.listeners", ConfigType.LIST, "", self._texts.get("advertised.listeners", ""))
         said = parse_listeners("advertised.listeners", entries, self._protocols)
-        said = tuple(listener for listener in said if listener.name not in self._controller_names)
+        return tuple(listener for listener in said if (listener.name in self._controller_names) == controllers)
+
+    def _advertised_to_brokers(self, opened: tuple[Listener, ...]) -> tuple[Listener, ...]:
+        """The address of each controller listener that is opened: as it is advertised, or as it is opened."""
+        names = {listener.name for listener in opened}
+        said = tuple(listener for listener in self._said_of(controllers=True) if listener.name in names)
+        found = {one.name: one for one in advertise(opened, (), self._host_name)}
+        if said:
+            found |= {one.name: one for one in advertise(opened, said, self._host_name)}
+        return tuple(found[listener.name] for listener in opened)
+
+    def _advertised(self, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
+        said = self._said_of(controllers=False)
         advertised = advertise(listeners, said, self._host_name)
         guessed = [str(one) for one, given in zip(advertised, said or listeners, strict=True) if one != given]
         if guessed:

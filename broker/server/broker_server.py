@@ -33,7 +33,7 @@ from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.startup import ServerComponents, Startup
 from config.broker_settings import BrokerSettings
-from config.listeners import Listener, advertise, with_bound_ports
+from config.listeners import Listener, with_bound_ports
 from config.metrics_listener import METRICS_LISTENER
 from protocol.primitives import Malformed
 from storage.errors import LogDirFailed, StorageError
@@ -471,7 +471,7 @@ class BrokerServer:
         """The addresses that other brokers are given for this node's controller."""
         opened = self.socket_server.controller_listeners
         ports = {listener.name: listener.port for listener in opened}
-        return with_bound_ports(advertise(self._settings.opened_controller_listeners, ()), ports)
+        return with_bound_ports(self._settings.advertised_controller_listeners, ports)
 
     # Failures
 

@@ -187,7 +187,9 @@ class Load:
                 on_delivery=lambda error, message: self._delivered(error, int(message.value())),
             )
             self.sent += 1
-            producer.poll(self._pause_s)
+            next_at = time.monotonic() + self._pause_s
+            while (left_s := next_at - time.monotonic()) > 0:
+                producer.poll(left_s)  # it returns as soon as something was delivered
         producer.flush(130)
 
     def _delivered(self, error: object, number: int) -> None:

@@ -1,4 +1,4 @@
-"""A TCP proxy that knows Kafka's frames: it shows every request and answer, and may lose an answer on purpose."""
+"""A TCP proxy that knows Kafka's frames: it shows every request and answer, and may lose or change an answer."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class FrameProxy:
     """A proxy that listens on `port` and passes all frames on to `target`.
 
     `on_request` sees each request before it is passed on. `on_answer` sees each answer before it is passed back; if it
-    returns False, the answer is dropped and the client's connection is closed, as in a network failure. A broker's
-    metadata has its advertised address, which must be the proxy's for the proxy to see more than the first
-    connection.
+    returns False, the answer is dropped and the client's connection is closed, as in a network failure; if it returns
+    bytes, the client gets this frame instead. A broker's metadata has its advertised address, which must be the
+    proxy's for the proxy to see more than the first connection.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class FrameProxy:
         *,
         port: int = 0,
         on_request: Callable[[Exchange], None] | None = None,
-        on_answer: Callable[[Exchange], bool] | None = None,
+        on_answer: Callable[[Exchange], bool | bytes] | None = None,
     ) -> None:
         self._target = target
         self._on_request = on_request
@@ -127,8 +127,11 @@ class FrameProxy:
                     request=asked.request,
                     answer=frame,
                 )
-                if self._on_answer is not None and not self._on_answer(answered):
+                passed = True if self._on_answer is None else self._on_answer(answered)
+                if passed is False:
                     break
+                if passed is not True:
+                    frame = passed
                 client.sendall(SIZE.pack(len(frame)) + frame)
         self._end(client, broker)
 

@@ -73,6 +73,7 @@ def test_kafkas_own_server_properties_is_accepted_as_it_is(tmp_path: Path) -> No
     assert settings.listeners == (listener("PLAINTEXT", "", 9092),)
     assert settings.advertised_listeners == (listener("PLAINTEXT", "localhost", 9092),)
     assert settings.controller_listeners == (listener("CONTROLLER", "", 9093),)
+    assert settings.advertised_controller_listeners == (listener("CONTROLLER", "localhost", 9093),)
     assert settings.controller_port(client_port=9092) == 9093
     assert settings.socket_send_buffer_bytes == 102400
     assert notices == [
@@ -165,6 +166,18 @@ def test_several_listeners_have_names_of_their_own() -> None:
     assert settings.listeners == (listener("INTERNAL", "10.0.0.1", 9092), listener("EXTERNAL", "::1", 9094))
     assert settings.advertised_listeners == (listener("EXTERNAL", "broker.example", 443),)
     assert str(settings.listeners[1]) == "EXTERNAL://[::1]:9094"
+
+
+def test_a_controller_is_found_where_it_is_advertised_or_else_where_it_is_opened() -> None:
+    settings, _ = load(
+        listeners="PLAINTEXT://:9092,ONE://:9093,TWO://0.0.0.0:9094,THREE://10.0.0.1:9095",
+        controller_listener_names="ONE,TWO,THREE",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,ONE:PLAINTEXT,TWO:PLAINTEXT,THREE:PLAINTEXT",
+        advertised_listeners="PLAINTEXT://a.example:9092,ONE://a.example:19093",
+    )
+
+    found = [f"{one.name}://{one.host}:{one.port}" for one in settings.advertised_controller_listeners]
+    assert found == ["ONE://a.example:19093", "TWO://box.example:9094", "THREE://10.0.0.1:9095"]
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
